@@ -13,7 +13,7 @@ from pparse.codecs.base import decompressor
 from pparse.codecs.gzip_header import BGZF_END, FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
-from pparse.errors import PASSING, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
 from pparse.tree.entry import LIST, MAP, Entry
@@ -39,9 +39,7 @@ def decodes(codec: str, head: bytes) -> bool:
     stream = decompressor(codec)
     try:
         return len(stream.decompress(head, _TRIED)) >= _PROOF or stream.eof
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return False
     finally:
         stream.close()
@@ -58,9 +56,7 @@ class _MagicParser(StreamParser):
             return Confidence.NO
         try:
             return Confidence.CERTAIN if decodes(cls.codec, head) else Confidence.LIKELY
-        except PASSING:
-            raise
-        except PparseError:  # its library is missing
+        except DataError:  # its library is missing
             return Confidence.LIKELY
 
 
@@ -74,9 +70,7 @@ class _NamedParser(StreamParser):
             return Confidence.NO
         try:
             return Confidence.CERTAIN if decodes(cls.codec, excerpt.head(_TRIED)) else Confidence.NO
-        except PASSING:
-            raise
-        except PparseError:  # its library is missing
+        except DataError:  # its library is missing
             return Confidence.NO
 
 

@@ -118,6 +118,14 @@ def _rebuild(cls: type[PparseError], reason: str, state: dict[str, object]) -> P
     return error
 
 
+class DataError(PparseError):
+    """Base of the errors that say something about the data, or about what was asked of them.
+
+    The others (`SourceError`, `ClosedError`, `DataChangedError`, `CancelledError`) do not: code that judges data by
+    errors catches these, and lets the others propagate.
+    """
+
+
 class SourceError(PparseError, OSError):
     """The source cannot be opened or read."""
 
@@ -137,15 +145,15 @@ def system_error(error: Exception, doing: str, source: str | None) -> SourceErro
     return SourceError(f"{doing}: {reason}", errno=getattr(error, "errno", None), source=source)
 
 
-class EndOfDataError(PparseError, EOFError):
+class EndOfDataError(DataError, EOFError):
     """The source ends before the bytes asked for."""
 
 
-class EndOfRangeError(PparseError, EOFError):
+class EndOfRangeError(DataError, EOFError):
     """A range ends before the bytes asked for, even if its source goes on."""
 
 
-class GapError(PparseError):
+class GapError(DataError):
     """The bytes asked for lie in a gap of the source."""
 
     def __init__(self, offset: int, length: int | None, *, source: str | None = None) -> None:
@@ -155,11 +163,11 @@ class GapError(PparseError):
         """Bytes from ``offset`` to the end of the gap; None: unknown."""
 
 
-class MalformedError(PparseError, ValueError):
+class MalformedError(DataError, ValueError):
     """The bytes contradict their format."""
 
 
-class FormatError(PparseError, ValueError):
+class FormatError(DataError, ValueError):
     """No parser recognises the data, or there is no parser of that name."""
 
     def __init__(self, reason: str, *, source: str | None = None, option: str = "", **known: Any) -> None:
@@ -172,15 +180,15 @@ class NothingThereError(FormatError):
     """No parser recognises the data because there is none: no bytes, or only zeros of a download that never began."""
 
 
-class OptionError(PparseError, ValueError):
+class OptionError(DataError, ValueError):
     """An option of a format has an invalid value."""
 
 
-class SplitError(PparseError, ValueError):
+class SplitError(DataError, ValueError):
     """A message cannot be split: the part at ``path``, of ``wanted`` bytes, exceeds the limit of ``got`` bytes."""
 
 
-class UnsupportedError(PparseError):
+class UnsupportedError(DataError):
     """The data is recognised, but cannot be read here."""
 
     def __init__(self, reason: str, *, package: str | None = None, path: str | None = None, offset: int | None = None):
@@ -190,7 +198,7 @@ class UnsupportedError(PparseError):
         """What to install to read it, if that helps."""
 
 
-class LimitError(PparseError):
+class LimitError(DataError):
     """One of our limits was exceeded. ``told``: the reason already names the option."""
 
     def __init__(
@@ -218,7 +226,7 @@ class ClosedError(PparseError, ValueError):
     """The document, or its source, was closed."""
 
 
-class PathError(PparseError, LookupError):
+class PathError(DataError, LookupError):
     """A path, key or tensor name leads nowhere."""
 
     def __init__(self, reason: str, *, path: str | None = None, suggestions: tuple[str, ...] = ()) -> None:
@@ -232,7 +240,7 @@ class CancelledError(PparseError):
     """The caller's ``cancel`` callable returned true."""
 
 
-class NotWholeError(PparseError):
+class NotWholeError(DataError):
     """Not everything that was to be converted is whole, and nothing was written."""
 
     def __init__(self, reason: str, *, source: str | None = None, lost: tuple[tuple[str, str, str], ...] = ()) -> None:
@@ -241,7 +249,7 @@ class NotWholeError(PparseError):
         """The tensors that are not whole: name, status and reason of each."""
 
 
-class EngineError(PparseError):
+class EngineError(DataError):
     """A parser broke a rule of the engine (stood still, jumped back undeclared): a bug in the parser."""
 
 
@@ -249,7 +257,7 @@ class EngineError(PparseError):
 PASSING: tuple[type[PparseError], ...] = (SourceError, ClosedError, DataChangedError, CancelledError)
 
 
-class TensorError(PparseError):
+class TensorError(DataError):
     """A tensor cannot be read."""
 
     def __init__(

@@ -16,13 +16,12 @@ from array import array
 from bisect import bisect_left
 
 from pparse.errors import (
-    PASSING,
+    DataError,
     EndOfDataError,
     Fault,
     GapError,
     LimitError,
     MalformedError,
-    PparseError,
     UnsupportedError,
 )
 from pparse.parsers.cpb.metadata import INDEX, KEY
@@ -80,9 +79,7 @@ class ChunkOpener:
         """Return the bytes of a chunk, or the reason why they are lost."""
         try:
             return self.open(index)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             return Lost(f"chunk {index} cannot be read: {error.reason}", error, Fault.UNREADABLE)
 
 

@@ -18,6 +18,7 @@ from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
 from pparse.errors import (
     PASSING,
+    DataError,
     EndOfDataError,
     LimitError,
     MalformedError,
@@ -218,9 +219,7 @@ class CpbParser(ProtobufParser):
             for info, _ in zip(metadata.chunks(), range(_PROVED), strict=False):
                 if info.position >= self.metadata_position or len(self._unchecked.record(info.position)) != info.size:
                     return None
-        except PASSING:
-            raise
-        except (PparseError, EOFError):
+        except (DataError, EOFError):
             return None
         return metadata
 
@@ -245,9 +244,7 @@ class CpbParser(ProtobufParser):
             metadata = self._metadata_at(self.last_found)
             before = [stretch for stretch in lost if stretch[0] < self.metadata_position]
             metadata.moved = chunks_moved(metadata.chunks(), records, before)
-        except PASSING:
-            raise
-        except (PparseError, EOFError):
+        except (DataError, EOFError):
             return None
         return metadata if metadata.moved is not None else None
 
@@ -394,9 +391,7 @@ class CpbParser(ProtobufParser):
         try:
             record = self._unchecked.record(position)
             kind = self.type_by_shape(record, _CHUNK_TYPES)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             return self.make.bad(None, error, position)
         problem = self._problem_of(self.lookup, position)
         if problem is not None and not self._unchecked.is_cut(position):  # a truncated chunk has no hash to compare
@@ -501,9 +496,7 @@ class CpbParser(ProtobufParser):
     def _problem_of(lookup: RecordLookup, position: int) -> PparseError | None:
         try:
             lookup.record(position)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             return error
         return None
 
@@ -536,8 +529,6 @@ def _ends_with_metadata(reader: Range) -> bool:
         if position is None:
             return False
         metadata = ChunkMetadata(lookup.record(position), budget, any_version=True)
-    except PASSING:
-        raise
-    except (PparseError, EOFError):
+    except (DataError, EOFError):
         return False
     return metadata.chunk_count > 0

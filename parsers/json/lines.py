@@ -22,7 +22,7 @@ import re
 from array import array
 from itertools import chain, pairwise
 
-from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
@@ -311,9 +311,7 @@ class JsonLinesParser(JsonParser):
                 return None
             except (LimitError, UnsupportedError):
                 return None
-            except PASSING:
-                raise
-            except PparseError as error:
+            except DataError as error:
                 reason, offset = error.reason, error.offset
             finally:
                 self.decoder.duplicates = repeated
@@ -362,9 +360,7 @@ class JsonLinesParser(JsonParser):
         """Return the values of some rows; None if one is wrong, or too deep."""
         try:
             values: list[Any] = self.decoder.decode_shallow(b"[%s]" % b",".join(rows), offset)
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             return None
         return values if len(values) == len(rows) else None
 

@@ -28,7 +28,7 @@ from array import array
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import (
-    PASSING,
+    DataError,
     EndOfDataError,
     GapError,
     LimitError,
@@ -230,9 +230,7 @@ class JsonParser(Parser):
                 self._note("not-finite", NOT_FINITE, pos, stop, Severity.WARNING)
         except (LimitError, UnsupportedError) as error:
             status, finding = Status.UNSUPPORTED, self._note(unsupported_code(error), error.reason, pos, stop)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             if kind == "string":
                 cut = STRING.match(text) is None
             elif kind == "number":
@@ -313,9 +311,7 @@ class JsonParser(Parser):
             else:
                 try:
                     key = decode_key(match[1], start, self.decoder)
-                except PASSING:
-                    raise
-                except PparseError:
+                except DataError:
                     key = None  # its entry tells why
             if key == ctx.wanted_key:
                 self._count_hit(ctx, first + number)
@@ -751,11 +747,9 @@ class JsonParser(Parser):
         """Return the ``count`` members in ``text``; None where one is refused. Raises `MalformedError`."""
         try:
             self.decoder.decode_shallow(text, begin - 1)
-        except PASSING:
-            raise
         except MalformedError:
             raise
-        except PparseError:
+        except DataError:
             return None
         if len(self.decoder.pairs) != count:
             raise MalformedError("children are missing", offset=begin)
@@ -774,9 +768,7 @@ class JsonParser(Parser):
         else:
             try:
                 self.decoder.decode_shallow(text, node.start)
-            except PASSING:
-                raise
-            except PparseError:
+            except DataError:
                 return None
         if node.end is None:
             self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))

@@ -12,7 +12,7 @@ import json
 import re
 import sys
 
-from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.json_fold import depth_at_most
 from pparse.lazy import lazy_pattern
@@ -300,9 +300,7 @@ def key_hash(raw: bytes, decoder: StrictDecoder) -> int:
         return hash(None)
     try:
         return hash(decode_key(match[1], 0, decoder))
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return hash(None)
 
 

@@ -25,7 +25,7 @@ import re
 from array import array
 from operator import attrgetter
 
-from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.parsers.json.text import BORN_LOADED, CLOSER, KINDS, NOT_FINITE, SUBTREE, decode_key, unsupported_code
@@ -314,9 +314,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
                 judge_string(parser, node)
             else:
                 node.load()
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             finding = Finding("malformed", error.reason, source=parser.result.extraction.name, offset=error.offset)
             parser.result.findings.add(node.finding or finding)
         yield Visit.of(node, 0)
@@ -400,9 +398,7 @@ def following_scalars(walk: TextWalk) -> list[Any]:
         return []
     try:
         found = walk.parser.decoder.decode(b"[%s]" % text[1:end], walk.pos)
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return []  # the visits tell what is wrong, and where
     walk.pos += end
     walk.level.count += len(found)
@@ -518,9 +514,7 @@ def _key(walk: TextWalk, byte: int) -> bool:
         return False
     try:
         key = decode_key(quoted, start, walk.parser.decoder)
-    except PASSING:
-        raise
-    except PparseError as error:
+    except DataError as error:
         walk.malformed(error.reason, error.offset if error.offset is not None else start)
         return False
     walk.add_key(key)
@@ -614,9 +608,7 @@ def _whole_leaf(walk: TextWalk) -> bool:
     duplicates = walk.parser.decoder.duplicates
     try:
         walk.parser.decoder.decode(text, walk.pos)
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return False  # read it again token by token, to find the exact place
     if walk.parser.decoder.duplicates != duplicates:
         walk.parser.decoder.duplicates = duplicates

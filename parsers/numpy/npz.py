@@ -7,7 +7,7 @@ any member for an array that begins as one (numpy/lib/npyio.py, `NpzFile`).
 from __future__ import annotations
 
 from pparse.data.stretches import Stretches
-from pparse.errors import PASSING, DataChangedError, PparseError
+from pparse.errors import DataChangedError, DataError
 from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
@@ -115,9 +115,7 @@ class NpzParser(ZipParser):
         try:
             data, start, _ = self.content(member)
             return data.read_known(start, len(MAGIC))[0] == MAGIC
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             return False
 
     def array(self, name: str, number: int = 1) -> ArchiveMember | None:
@@ -219,9 +217,7 @@ class NpzParser(ZipParser):
                 for use in opened.parse("npy").listing.globals():
                     use.pickle = f"{member.name}::{use.pickle}"
                     yield use
-            except PASSING:
-                raise
-            except PparseError:
+            except DataError:
                 continue  # what is wrong with it is told with its tensor
 
     def details(self) -> Iterator[tuple[str, str]]:

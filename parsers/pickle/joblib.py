@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.errors import PASSING, GapError, LimitError, PparseError, UnsupportedError
+from pparse.errors import DataError, GapError, LimitError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.reading import Arrays
@@ -86,9 +86,7 @@ class ArrayFinder:
             self._program.catch_up()
             try:
                 made = self._decoder.decode(start, pos, _MOST_NAMED)
-            except PASSING:
-                raise
-            except PparseError:
+            except DataError:
                 return pos
             if isinstance(made, Global) and wrapper_name(Call(made, ())) == WATCHED.decode():
                 self._program.state.asks = True
@@ -102,17 +100,13 @@ class ArrayFinder:
         self._program.catch_up()
         try:
             is_wrapper = self._is_wrapper(start, middle)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             return self._broken(start, error.reason, Status.UNSUPPORTED) if self._program.is_tired else pos
         if not is_wrapper:
             return pos
         try:
             state = self._decoder.decode(middle, pos - 1, _MOST_NAMED)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             return self._broken(start, error.reason, _STATUS.get(type(error), Status.DAMAGED))
         if not isinstance(state, dict):
             return self._broken(start, "its state is no dict")

@@ -28,7 +28,7 @@ from contextlib import suppress
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.display.text import shorten
-from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
@@ -262,9 +262,7 @@ class PickleParser(Parser, Listing):
                     yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
                 else:
                     yield at, str(decoder.decode(at, end))
-            except PASSING:
-                raise
-            except PparseError:
+            except DataError:
                 yield at, "?"
 
     def details(self) -> Iterator[tuple[str, str]]:
@@ -544,9 +542,7 @@ class PickleParser(Parser, Listing):
         """Return the name of what an object is made with; "" if it is not simply a global."""
         try:
             return str(program.decoder.global_at(slot >> 8, program.find_end) or "")
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             return ""
 
     def _is_called_with_nothing(self, program: Program, slot: int) -> bool:

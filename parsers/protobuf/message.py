@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Contribution, Piece
     from pparse.parsers.protobuf.window import WireField
     from pparse.protobuf.schema import FieldType, MessageType
-
-# Errors that say nothing of the file, and limits, which whoever asked is told of.
-PASSING_OR_LIMIT: Final[tuple[type[PparseError], ...]] = (*PASSING, LimitError)
 
 _BYTES: Final = 2  # ChunkInfo.Type
 _SMALL: Final = 32 << 10

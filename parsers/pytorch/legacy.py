@@ -12,7 +12,7 @@ from __future__ import annotations
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import zeros_at_end
-from pparse.errors import PASSING, PparseError
+from pparse.errors import DataError
 from pparse.findings import Finding, Status
 from pparse.kernels.pickle_scan import Scan
 from pparse.parsers.pickle.parser import SHAPES, PickleParser, code_of
@@ -49,9 +49,7 @@ def storages_named(program: Program) -> dict[str, StorageId]:
         for slot, end in state.ids or ():
             try:
                 named = storage_id(Persistent(program.decoder.decode(slot >> 8, end)))
-            except PASSING:
-                raise
-            except PparseError:
+            except DataError:
                 continue
             if named is not None:
                 found.setdefault(named.key, named)
@@ -193,9 +191,7 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
         program = self.program(self.starts[-1])
         try:
             known = program.value() if len(self.starts) == len(_NAMES) and not program.trouble else None
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             known = None
         if not isinstance(known, list):
             return []

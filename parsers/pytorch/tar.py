@@ -17,7 +17,7 @@ from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
-from pparse.errors import PASSING, PparseError
+from pparse.errors import DataError
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.values import Global
@@ -134,9 +134,7 @@ class PyTorchTarParser(TarParser, StorageReader):
         for candidate in (name, f"./{name}"):
             try:
                 return self.extraction.children.get(candidate) or self.enter(candidate)
-            except PASSING:
-                raise
-            except PparseError:
+            except DataError:
                 continue
         return None
 
@@ -158,9 +156,7 @@ class PyTorchTarParser(TarParser, StorageReader):
         document = self._document("pickle")
         try:
             root = None if document is None else document.parse("pickle").root
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             return None
         return root.child(0) if root is not None and root.kind == "pickles" else root
 
@@ -172,9 +168,7 @@ class PyTorchTarParser(TarParser, StorageReader):
         try:
             if document is not None:
                 read(_Reader(document), found)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             reason, source = f"its part {name}: {error.reason}", self.extraction.name
             self.result.findings.add(Finding("malformed", reason, source=source, offset=error.offset))
             return False

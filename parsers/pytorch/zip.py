@@ -12,7 +12,7 @@ from struct import Struct
 
 from pparse.data.base import Access
 from pparse.data.zero_runs import zeros_at_end
-from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pytorch.rebuild import StorageReader, Stored
@@ -143,9 +143,7 @@ class StorageRecord:
         try:
             data, start, end = self.place()
             return data.pread(start, min(most, end - start))
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             return b""
 
     def is_of_zeros(self) -> bool:
@@ -465,13 +463,11 @@ class PyTorchZipParser(ZipParser, StorageReader):
             return root.child(0) if root.kind == "pickles" else root  # torch reads to the first STOP
         except LimitError:
             raise
-        except PASSING:
-            raise
         except UnsupportedError as error:  # it is encrypted, say; what is wrong with its bytes is told of the member
             place = self.records[name].start
             self.note("unread", f"the pickle cannot be read: {error.reason}", place, path=name)
             return None
-        except PparseError:
+        except DataError:
             return None
 
     def _compare_pickle(self, member: ArchiveMember) -> None:

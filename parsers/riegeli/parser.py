@@ -25,7 +25,7 @@ from itertools import islice
 from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import unwritten
 from pparse.errors import (
-    PASSING,
+    DataError,
     GapError,
     LimitError,
     MalformedError,
@@ -280,9 +280,7 @@ class RiegeliParser(Parser, Listing):
         try:
             records = self._open(chunk)
             return records is None or (records.error is None and records.count == chunk.header.num_records)
-        except PASSING:
-            raise
-        except (PparseError, EOFError):
+        except (DataError, EOFError):
             return False
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:

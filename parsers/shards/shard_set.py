@@ -8,7 +8,7 @@ from functools import cached_property
 from pparse.data.base import Distance
 from pparse.document.extraction import extraction_of
 from pparse.document.folder import several_models
-from pparse.errors import PASSING, MalformedError, PparseError, SourceError
+from pparse.errors import DataError, MalformedError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
@@ -232,9 +232,7 @@ class ShardIndexParser(ShardSet):
         text = extraction.data.pread(json.result.root.start, size)
         try:
             found = json.decoder.decode_shallow(text.rstrip(), json.result.root.start)
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             return None
         is_sound = not json.decoder.duplicates and isinstance(found, dict)
         json.decoder.pairs = []
@@ -351,9 +349,7 @@ class ShardIndexParser(ShardSet):
             if node is not None:
                 try:
                     found = node.to_python()
-                except PASSING:
-                    raise
-                except PparseError:
+                except DataError:
                     continue
                 return found if isinstance(found, dict) else {}
         return {}

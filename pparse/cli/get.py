@@ -22,7 +22,7 @@ from pparse.display.text import safe, unescaped
 from pparse.document.appearance import text_start
 from pparse.document.extraction import extraction_of
 from pparse.document.registry import viewer_for
-from pparse.errors import PASSING, EndOfDataError, OptionError, PathError, PparseError
+from pparse.errors import DataError, EndOfDataError, OptionError, PathError, PparseError
 from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
 from pparse.paths import split_slice
@@ -583,9 +583,7 @@ def _tensor_of(content: Extraction) -> str | None:
     try:
         viewer = viewer_for(content)
         return None if viewer is None else next((tensor.name for tensor in viewer.tensors()), None)
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return None
 
 

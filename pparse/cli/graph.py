@@ -12,7 +12,7 @@ from itertools import islice
 from pparse.cli.common import DAMAGED, exit_code_for, open_file
 from pparse.cli.output import write, write_text
 from pparse.display.text import safe
-from pparse.errors import PASSING, LimitError, PparseError, UnsupportedError
+from pparse.errors import DataError, LimitError, UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.graph import Graph
 from pparse.limits import count_words
@@ -359,9 +359,7 @@ def _readable_graph(viewer: Viewer) -> Graph | None:
         graph: Graph | None = viewer.graph
         if graph is not None and graph.node_count <= _NODES:
             _ = graph.index
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return None
     return graph
 

@@ -12,7 +12,7 @@ from pparse.data.files import same_file
 from pparse.display.text import safe, shorten
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
-from pparse.errors import PASSING, OptionError, PathError, PparseError
+from pparse.errors import DataError, OptionError, PathError
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
@@ -260,9 +260,7 @@ def to_resume(document: Extraction) -> list[Resume]:
     try:
         viewer = viewer_for(document)
         return viewer.extent().resume if viewer is not None else _to_resume(document, document_status(document))
-    except PASSING:
-        raise
-    except PparseError:  # too little of it exists for that
+    except DataError:  # too little of it exists for that
         return []
 
 

@@ -19,7 +19,7 @@ from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
 from pparse.errors import (
-    PASSING,
+    DataError,
     EndOfDataError,
     FormatError,
     LimitError,
@@ -518,8 +518,6 @@ def documents_in(
         try:
             extraction = parser.open_member(member, name)
             extraction.parse()
-        except PASSING:
-            raise
         except LimitError as error:
             finding = Finding("limit", f"not entered: {error.reason}", path=prefix + quoted(name))
             (result.findings if findings is None else findings).add(finding)
@@ -528,7 +526,7 @@ def documents_in(
             if refused is not None:
                 refused(prefix + quoted(name), extraction, error)
             continue
-        except PparseError:
+        except DataError:
             continue
         yield name, extraction
 

@@ -20,7 +20,7 @@ from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
 from pparse.document.named_formats import NAMED, named, named_as, words
 from pparse.errors import (
-    PASSING,
+    DataError,
     FormatError,
     NothingThereError,
     OptionError,
@@ -367,9 +367,7 @@ def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], 
             parser = import_dotted(known.parser)
             try:
                 confidence = parser.match_further(_reader_of(extraction), thorough=thorough)
-            except PASSING:
-                raise
-            except PparseError:
+            except DataError:
                 continue
             if confidence:
                 yield parser, confidence

@@ -11,14 +11,13 @@ from copy import copy
 from pparse.data.range_status import cut_status
 from pparse.data.stretches import joined
 from pparse.errors import (
-    PASSING,
+    DataError,
     EndOfDataError,
     FormatError,
     GapError,
     LimitError,
     MalformedError,
     NothingThereError,
-    PparseError,
     UnsupportedError,
 )
 from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
@@ -132,11 +131,9 @@ def verify_document(extraction: Extraction) -> DocumentVerdict:
             found.parts = (extent.count, extent.verified)
         covered = result.container is None  # of an archive, the checksums of its members do not cover its headers
         found.verified = True if covered and found.status is Status.COMPLETE and things and agreed == things else None
-    except PASSING:
-        raise
     except LimitError as error:
         found.findings.add(Finding("limit", f"not checked: {error.reason}", severity=Severity.WARNING))
-    except PparseError as error:
+    except DataError as error:
         found.status = cut_status(damaged=not isinstance(error, EndOfDataError))
         found.findings.add(Finding("malformed", error.reason, offset=error.offset))
     for finding in found.findings:
@@ -367,9 +364,7 @@ def _findings_beside(name: str, archive: ArchiveParser, member: ArchiveMember, *
         extraction = archive.open_member(member)
         extraction.entered = True  # so that it lies in a folder of its archive
         stands_for = extraction.parsed.outermost
-    except PASSING:
-        raise
-    except PparseError as error:
+    except DataError as error:
         yield Finding("malformed", error.reason, source=name, offset=error.offset)
         return
     if stands_for is extraction:

@@ -25,9 +25,9 @@ from pparse.document.folder import FILE, FOLDER, FolderItem
 from pparse.document.opening import Resume
 from pparse.document.registry import viewer_for
 from pparse.errors import (
-    PASSING,
     ClosedError,
     DataChangedError,
+    DataError,
     EndOfDataError,
     FormatError,
     LimitError,
@@ -97,9 +97,7 @@ def files_beside(document: Extraction) -> list[tuple[str, Extraction]]:
     try:
         viewer = viewer_for(document)
         return list(viewer.files_beside()) if isinstance(viewer, Viewer) else []
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return []
 
 
@@ -128,9 +126,7 @@ class ModelFiles:
         is_message = must_be_model and name.endswith(".pb")
         try:
             result = file.parse(SavedModelParser.name if is_message else None)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             if must_be_model:
                 self._write_damaged(name, file, error.reason)
             else:
@@ -214,9 +210,7 @@ class ModelFiles:
             result = index.parse()
             model = extraction_of(result)
             viewer = viewer_for(model)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             self._write_damaged(name, index, error.reason)
             self._write_all(self._open(index, data, folder), folder)
             return
@@ -360,11 +354,9 @@ class ShardWriter:
     def _salvage(self, shard: Extraction, name: str) -> bool:
         try:
             return salvage(shard, self._target, name, report=self._note, kept=self._keep)
-        except PASSING:
-            raise
         except LimitError:
             raise
-        except PparseError:
+        except DataError:
             return False
 
     def _note(self, file: RecoveredFile) -> None:
@@ -505,9 +497,7 @@ class FolderFiles:
             viewer = viewer_for(self._document)
             if isinstance(viewer, SavedModelViewer):
                 viewer.compare_fingerprint()
-        except PASSING:
-            raise
-        except PparseError:  # the message is told of
+        except DataError:  # the message is told of
             pass
 
     def _save_checkpoint(self, writer: ModelFiles, name: str, data: list[str]) -> None:
@@ -538,9 +528,7 @@ class FolderFiles:
         try:
             viewer = viewer_for(self._document) if self._has_message() else None
             self._lacking.update(viewer.files_missing() if isinstance(viewer, Viewer) else ())
-        except PASSING:
-            raise
-        except PparseError:  # the message is told of
+        except DataError:  # the message is told of
             pass
         is_outermost = self._document.topmost is self._document  # else it is the archive that can be fetched
         for name, reason in self._lacking.items():

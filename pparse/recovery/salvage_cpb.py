@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
-from pparse.errors import PASSING, EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.cpb.metadata import ChunkMetadata
@@ -161,9 +161,7 @@ def _old_metadata(parser: CpbParser) -> tuple[int, bytes] | None:
         metadata = ChunkMetadata(record, parser.result.extraction.session.budget, any_version=True)
         metadata.verify()
         return (position, record.data.read_exact(record.start, len(record))) if metadata.chunk_count else None
-    except PASSING:
-        raise
-    except (PparseError, EOFError):
+    except (DataError, EOFError):
         return None
 
 
@@ -216,9 +214,7 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> str:
         if pruned is not None and pruned.problem is None:
             try:
                 merged = _merge(job, pruned, f"{stem}.pb")
-            except PASSING:
-                raise
-            except PparseError as error:
+            except DataError as error:
                 problem = error
         elif pruned is not None:
             problem = pruned.problem

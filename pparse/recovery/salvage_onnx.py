@@ -5,7 +5,7 @@ So there is one copy of the weights, and onnx and its runtimes read both as one 
 
 from __future__ import annotations
 
-from pparse.errors import PASSING, LimitError, PparseError
+from pparse.errors import DataError, LimitError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.recovery.report import RecoveredFile
@@ -60,9 +60,7 @@ class ModelWriter:
             model = RebuiltModel(self._viewer, location, self._stored)
             with job.target.create(self._name) as file:
                 model.write(file.write)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             if isinstance(error, LimitError) and job.target.is_full:
                 raise
             reason = f"no model can be written with what is left: {error.reason}"
@@ -96,9 +94,7 @@ class ModelWriter:
         try:
             for _ in bytes_of(tensor):
                 pass
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             self._judge.spoiled.add(number)
             return False
         self._seen.add(number)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.data.base import copy_into
 from pparse.data.range_status import cut_status
-from pparse.errors import PASSING, LimitError, PparseError
+from pparse.errors import DataError, LimitError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
@@ -105,9 +105,7 @@ class RecordCopy:
         cut = reader._truncated
         try:
             reader.close()
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             self.damaged = True
             self._lose(reader.pos.numeric, self._size, error.reason)
         if cut is not None:
@@ -182,11 +180,9 @@ class RecordCopy:
                     copy_into(record.data, record.start, size, lambda _piece: self._job.advance(0, None))
                 elif size:
                     content = record.data.read_exact(record.start, size)
-            except PASSING:
-                raise
             except LimitError:
                 raise
-            except PparseError as error:
+            except DataError as error:
                 self.damaged = True
                 self._lose(position, position + 1, error.reason)
                 return False
@@ -227,9 +223,7 @@ class RecordCopy:
                 scratch=job.session.spools,
             )
             there = found.extent() if found is not None else 0
-        except PASSING:
-            raise
-        except (ChunkError, PparseError, EOFError):
+        except (ChunkError, DataError, EOFError):
             return
         if found is None:
             return

@@ -16,7 +16,7 @@ from itertools import islice
 from pparse.data.base import Access
 from pparse.data.spliced import HiddenData
 from pparse.document.registry import viewer_for
-from pparse.errors import PASSING, LimitError, PparseError
+from pparse.errors import DataError, LimitError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
@@ -415,9 +415,7 @@ def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) 
         for chunk in source:
             done += len(chunk)
             yield chunk
-    except PASSING:
-        raise
-    except PparseError as error:
+    except DataError as error:
         if isinstance(error, LimitError) and error.option.startswith("--budget"):
             raise  # for want of memory no tensor can be read: that says nothing of any
         judge.spoiled.add(number)
@@ -535,9 +533,7 @@ class Leftovers:
         try:
             with file:
                 write_npy(tensor, file)  # type: ignore[arg-type]
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             if isinstance(error, LimitError) and self.job.target.is_full:
                 raise
             entry.status, entry.reason = Status.UNSUPPORTED, text_of(f"{_what(tensor)}: {why}; {error.reason}")

@@ -16,7 +16,7 @@ from pparse.data.base import Access
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.document.registry import ARCHIVE_EXTENSIONS
 from pparse.errors import (
-    PASSING,
+    DataError,
     EndOfDataError,
     FormatError,
     GapError,
@@ -307,8 +307,6 @@ class Unpacker:
             if judgement.is_plain and not extraction.data.gaps:
                 return False
             return salvage(extraction, self.target, name, report=self.report, is_alone=keep, keep=keep)
-        except PASSING:
-            raise
         except LimitError as error:
             if self.target.is_full:
                 raise
@@ -316,7 +314,7 @@ class Unpacker:
             self.report(RecoveredFile(None, Status.UNSUPPORTED, raw_name=name, **known))
             self._meet(error, name, extraction.path)
             return True
-        except PparseError:
+        except DataError:
             return False
 
     # -- members -----------------------------------------------------------------------------------------------------
@@ -362,8 +360,6 @@ class Unpacker:
         try:
             extraction = level.parser.open_member(member)
             parser = extraction.parse().parser
-        except PASSING:
-            raise
         except LimitError as error:
             # A container that is not checked may be truncated, inside of one that is whole.
             deep = level.parser.extraction.layers + 1 >= self._session.limits.nesting
@@ -372,7 +368,7 @@ class Unpacker:
             return False
         except FormatError as error:
             return self._salvages and self._keep_unlike(level, member, listed, error)
-        except PparseError:
+        except DataError:
             return False  # not a container, or one that cannot be read
         if self._salvages and parser.needs_folder:
             extraction = self._beside.enter(level.parser, member)

@@ -6,7 +6,7 @@ import enum
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
-from pparse.errors import PASSING, EngineError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import DataError, EngineError, GapError, LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
 from pparse.locking import Doored
@@ -171,10 +171,8 @@ def confidence_of(parser: Recognising, excerpt: Excerpt, reader: Range) -> Confi
     for read in (False, True):
         try:
             found = parser.probe(excerpt, reader) if read else parser.match(excerpt)
-        except PASSING:
-            raise  # the error says nothing about the format
-        except PparseError:
-            continue
+        except DataError:
+            continue  # other errors say nothing about the format
         if found:
             break
     return found

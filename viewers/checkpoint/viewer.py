@@ -11,7 +11,7 @@ from itertools import islice
 from math import prod
 
 from pparse.document.opening import Resume
-from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.parser import key_of
 from pparse.tensors.status import status_by_place
@@ -137,9 +137,7 @@ class CheckpointViewer(Viewer):
             try:
                 graph = self._object_graph()
                 full = self._affordable(full_names(graph) if graph is not None else {})
-            except PASSING:
-                raise
-            except PparseError as error:
+            except DataError as error:
                 why = error
                 try:
                     full = self._affordable(self.parser.other_names())

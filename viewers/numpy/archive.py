@@ -8,7 +8,7 @@ from functools import cached_property
 from pparse.containers.archive import ENTERED, quoted
 from pparse.containers.member import ArchiveMember, NameCounter
 from pparse.data.base import BytesData
-from pparse.errors import PASSING, PparseError
+from pparse.errors import PASSING, DataError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.npy import read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
@@ -306,9 +306,7 @@ class NpzViewer(Viewer):
             header = read_header(opened.data, opened.start, opened.end, opened.session.limits)
             tensor = tensor_of(header, name, opened, self)
             tensor.spans = tuple(self._span(member, opened, tensor, span) for span in tensor.spans)
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             status = Status.DAMAGED if member.status is Status.COMPLETE else member.status
             finding = member.finding or Finding("malformed", error.reason, path=name, source=self.extraction.name)
             return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)

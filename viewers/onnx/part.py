@@ -8,14 +8,14 @@ from functools import cached_property
 
 from pparse.data.base import copy_into
 from pparse.data.reader import Range
-from pparse.errors import MalformedError, PparseError
+from pparse.errors import DataError, LimitError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.lists import Run
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
+from pparse.parsers.protobuf.message import Message
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import tensors
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
@@ -436,9 +436,9 @@ class RebuiltModel(_CopiedModel):
         try:
             message = self._message(place)
             name = self._name(place, message)
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except PparseError:
+        except DataError:
             name = ""
         if not name:
             return  # what the nodes lack is found by its uses

@@ -19,12 +19,12 @@ from functools import cached_property
 
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
+from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import rows
 from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
@@ -169,9 +169,9 @@ class OnnxPlaces(TensorPlaces):
                             found.at = number, source, ordinal
                         yield found
                     yield ordinal
-            except PASSING_OR_LIMIT:
+            except LimitError:
                 raise
-            except PparseError as error:  # of one list: the others may be whole
+            except DataError as error:  # of one list: the others may be whole
                 self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed", scope.path)
 
     def _entered(self, scope: GraphScope) -> Node:
@@ -265,9 +265,9 @@ class OnnxPlaces(TensorPlaces):
             for label, parts in zip(("values", "indices"), found, strict=True):
                 lost = message.problem or Problem(Status.DAMAGED, "the sparse tensor has no " + label)
                 yield OnnxPlace(f"{name}.{label}", parts if parts is not None else lost, message.near)
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except PparseError as error:
+        except DataError as error:
             yield OnnxPlace(f"{name}.values", problem_of(error))
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -346,9 +346,9 @@ class OnnxPlaces(TensorPlaces):
                     if constant and output and item.is_value:
                         item.output = output
                     found.append(item)
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except PparseError as error:
+        except DataError as error:
             self.note(error, "malformed")
         return self._text(message, 3) or output or f"[{ordinal}]", found, message.near
 

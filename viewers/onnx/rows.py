@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pparse.errors import MalformedError, PparseError
+from pparse.errors import DataError, LimitError, MalformedError
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.index import OverlayField
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message
+from pparse.parsers.protobuf.message import Message
 from pparse.parsers.protobuf.window import Window
 from pparse.tree.entry import SCALAR
 from pparse.viewers.tensor_proto.viewer import kids_of, messages_of, node_at, text_at
@@ -236,18 +236,18 @@ def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, boo
                 for at in item[0].fields(number, 0, window):
                     limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
                     found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
-            except PASSING_OR_LIMIT:
+            except LimitError:
                 raise
-            except PparseError as error:
+            except DataError as error:
                 places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
     has_body = False
     try:
         for part in message.elements(ATTRIBUTE):
             attribute = Message(places.make, part, places.attribute_type, message.near)
             has_body = has_body or BODY in attribute.fields or BODIES in attribute.fields
-    except PASSING_OR_LIMIT:
+    except LimitError:
         raise
-    except PparseError as error:
+    except DataError as error:
         places.note(error, "malformed")
     return texts, has_body
 

@@ -10,7 +10,7 @@ from pparse.data.spliced import FlippedData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
-from pparse.errors import PASSING, PparseError
+from pparse.errors import DataError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, scalar_of
@@ -252,9 +252,7 @@ class PickleViewer(Viewer):
             found = storage_id(value) if isinstance(value, Persistent) else None
             if found is not None and isinstance(parser, StorageReader):
                 found.held = parser.stored(found.key)
-        except PASSING:
-            raise
-        except PparseError:
+        except DataError:
             return None
         return found if found is not None and found.held is not None else None
 
@@ -439,9 +437,7 @@ class PickleViewer(Viewer):
             return (SpanToPlace(held, begin, end - begin, self.extraction.path),)
         try:
             data, start, stop = held.place
-        except PASSING:
-            raise
-        except PparseError as error:
+        except DataError as error:
             if tensor.claimed_status is Status.COMPLETE:
                 tensor.status = Status.DAMAGED
                 tensor.finding = self._finding(tensor.name, "bad-storage", error.reason)

@@ -11,7 +11,7 @@ from math import prod
 
 from pparse.data.spliced import DerivedData
 from pparse.display.text import shorten
-from pparse.errors import PASSING, EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, EndOfDataError, GapError, MalformedError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, SCALARS, Array, array_of, masked_of
 from pparse.parsers.pickle.contents import payload
@@ -93,9 +93,7 @@ def large_array(node: Node) -> Array | MaskedArray | None:
     """Return the array that a large ``call`` would make; None if it would make none, or what it says cannot be read."""
     try:
         return _large_array(node)
-    except PASSING:
-        raise
-    except PparseError:
+    except DataError:
         return None
 
 
@@ -259,9 +257,7 @@ class Walk:
                 return iter([(name, program.decoder.decode(node.start, end))])
             except UnsupportedError as error:
                 return Found(name, Odd(error.reason))
-            except PASSING:
-                raise
-            except PparseError:  # something in it is wrong: its other parts are not
+            except DataError:  # something in it is wrong: its other parts are not
                 if is_scalar:
                     return Found(name, node)
         if node.kind != "call":
@@ -358,9 +354,7 @@ def _or_odd(make: Callable[[], Any]) -> Any:
     """Return what ``make`` returns, or why that cannot be had."""
     try:
         return make()
-    except PASSING:
-        raise
-    except PparseError as error:
+    except DataError as error:
         return Odd(error.reason)
 
 

@@ -11,7 +11,7 @@ from math import prod
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import PASSING, GapError, LimitError, MalformedError, PparseError, UnsupportedError
+from pparse.errors import DataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
@@ -222,11 +222,9 @@ class TensorMaker:
                 parts.append(content.data.range(content.offset, content.offset + content.length))
             found.made_of(self, tuple(parts))
             return found
-        except PASSING:
-            raise
         except (LimitError, UnsupportedError) as error:
             return self.missing(name, Problem(Status.UNSUPPORTED, error.reason, error.offset))
-        except PparseError as error:
+        except DataError as error:
             return self.missing(name, problem_of(error))
 
     def new(

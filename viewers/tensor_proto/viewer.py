@@ -6,10 +6,10 @@ from abc import abstractmethod
 from array import array
 from itertools import islice
 
-from pparse.errors import PparseError
+from pparse.errors import DataError, LimitError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Problem
+from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
 from pparse.tree.entry import LIST, SCALAR
@@ -156,9 +156,9 @@ class TensorPlaces:
         """Return the text in a field; ``default`` if it cannot be read."""
         try:
             return str(message.scalar(number))
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except PparseError:
+        except DataError:
             return default
 
 
@@ -269,9 +269,9 @@ class ProtoViewer(Viewer):
         if tensor.status is Status.COMPLETE and tensor.encoding == "typed" and tensor.shape:
             try:
                 tensor.readinto(bytearray(0)) if not tensor.size else tensor[(0,) * tensor.ndim]
-            except PASSING_OR_LIMIT:
+            except LimitError:
                 raise
-            except PparseError as error:
+            except DataError as error:
                 return Finding("malformed", error.reason, path=tensor.name, offset=error.offset)
         return tensor.finding
 
@@ -319,9 +319,9 @@ class ProtoViewer(Viewer):
         """Return the status of the message: TRUNCATED or DAMAGED also if a graph in it is, and its root is whole."""
         try:
             worst = self.root.status
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except PparseError:
+        except DataError:
             return Status.DAMAGED
         if worst is not Status.COMPLETE:
             return worst
@@ -373,9 +373,9 @@ def value_at(node: Node | None, *keys: str | int, default: Any = None) -> Any:
     try:
         found = node_at(node, *keys)
         return default if found is None else found.load()
-    except PASSING_OR_LIMIT:
+    except LimitError:
         raise
-    except PparseError:
+    except DataError:
         return default
 
 

@@ -13,12 +13,12 @@ from functools import cached_property, partial
 from itertools import accumulate, islice, repeat
 
 from pparse.data.reader import Range
-from pparse.errors import GapError, PparseError
+from pparse.errors import DataError, GapError, LimitError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.index import ChunkRange
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT, Message, Problem, problem_of
+from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.parsers.protobuf.window import Window
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
@@ -159,9 +159,9 @@ class Constants(TensorPlaces):
         for number, (base, inner) in enumerate(places):
             try:
                 yield from self._places_in(base, inner, number, sought, steps)
-            except PASSING_OR_LIMIT:
+            except LimitError:
                 raise
-            except PparseError as error:
+            except DataError as error:
                 self._note(base.path, error)
 
     def _places_in(
@@ -265,9 +265,9 @@ class Constants(TensorPlaces):
                 if listed is not None:
                     for number, element in enumerate(listed.elements(_LIST_TENSOR)):
                         yield TensorPlace(f"{label}[{number}]", element, listed.near, at)
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except PparseError as error:
+        except DataError as error:
             problem = problem_of(error)
         if is_const and not seen:
             problem = problem or Problem(Status.DAMAGED, "the constant has no value")

@@ -11,14 +11,20 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from pparse.data.base import copy_into
-from pparse.errors import EndOfDataError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.errors import (
+    DataError,
+    EndOfDataError,
+    LimitError,
+    MalformedError,
+    PathError,
+    UnsupportedError,
+)
 from pparse.graphs.graph import Graph
 from pparse.graphs.source import Edge, GraphSource, Signature, Value
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.write import measure, write
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
@@ -122,9 +128,9 @@ class _Defs(NodeDefs, GraphSource):
         """Return type and shape; None if nothing is known, or it cannot be read."""
         try:
             return self.described(name, ordinal)
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except PparseError:
+        except DataError:
             return None
 
     def described(self, name: str, ordinal: int | None) -> Value | None:

@@ -12,12 +12,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from pparse.data.reader import Range
-from pparse.errors import PparseError
+from pparse.errors import DataError, LimitError, PparseError
 from pparse.findings import Finding
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.protobuf.index import Lost, OverlayEntry
 from pparse.parsers.protobuf.lists import ListIndex, Run
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.parsers.protobuf.window import Window
 from pparse.viewers.tensor_proto.viewer import index_of, node_at
 
@@ -118,9 +117,9 @@ class NodeDefs:
             session.check_cancelled()
             try:
                 block = part.data.pread(pos, min(step, part.end - pos))
-            except PASSING_OR_LIMIT:
+            except LimitError:
                 raise
-            except PparseError:  # a gap, or a chunk that cannot be decompressed
+            except DataError:  # a gap, or a chunk that cannot be decompressed
                 return
             if not block:
                 return
@@ -139,9 +138,9 @@ class NodeDefs:
             # Large, damaged, or another field: one step by the window.
             try:
                 field = window.field(pos + after)
-            except PASSING_OR_LIMIT:
+            except LimitError:
                 raise
-            except PparseError:
+            except DataError:
                 return
             if scan.key_of(field.tag) == key:
                 yield field
@@ -195,9 +194,9 @@ class NodeDefs:
         try:
             if all(map(reading.add, pieces)):
                 return reading.row(ordinal)
-        except PASSING_OR_LIMIT:
+        except LimitError:
             raise
-        except (PparseError, UnicodeDecodeError):
+        except (DataError, UnicodeDecodeError):
             pass
         return self._by_tree(ordinal)
 
@@ -370,9 +369,9 @@ def _load(node: Node, key: str = "") -> Any:
         found = node.find(key) if key else node
         value = found.load() if found is not None else None
         return value.decode() if isinstance(value, bytes) else value
-    except PASSING_OR_LIMIT:
+    except LimitError:
         raise
-    except (PparseError, UnicodeDecodeError) as error:
+    except (DataError, UnicodeDecodeError) as error:
         _note(node, key, error)
         return None
 

@@ -14,6 +14,7 @@ from pparse.document.opening import Resume
 from pparse.document.opening import open as open_document
 from pparse.errors import (
     PASSING,
+    DataError,
     EndOfDataError,
     LimitError,
     MalformedError,
@@ -24,7 +25,6 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
-from pparse.parsers.protobuf.message import PASSING_OR_LIMIT
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import Tensor
@@ -81,9 +81,9 @@ class SavedModelViewer(TensorflowViewer):
             except SourceError as error:
                 if self.parser.sizes("variables") or any(self._described) or self._has_saver():  # type: ignore[attr-defined]
                     self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")
-            except PASSING_OR_LIMIT:
+            except LimitError:
                 raise
-            except PparseError as error:
+            except DataError as error:
                 self._note_unread("malformed", f"the variables cannot be read: {error.reason}")
         return self._variables
 
