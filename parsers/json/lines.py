@@ -124,7 +124,7 @@ class JsonLinesParser(JsonParser):
 
     name = "json-lines"
     description = "JSON Lines: a JSON document a line, or one after another"
-    extensions: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".jsonlines", ".ldjson", ".geojsonl")
+    extensions: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".jsonlines", ".geojsonl")
     signatures = signatures(*(bytes((byte,)) for byte in _OPENERS + WHITESPACE), BOM)
     is_generic = False
     refines = ("json",)
@@ -214,7 +214,8 @@ class JsonLinesParser(JsonParser):
         index = ctx.index
         status, finding = Status.COMPLETE, None
         if index is not None and index.note:
-            status, finding = Status.TRUNCATED, self._note("truncated", "the last row ends early", end, None)
+            path = f"[{index.count - 1}]"
+            status, finding = Status.TRUNCATED, self._note("truncated", "the row ends early", end, None, path=path)
         if self.damage.wrong:
             status, finding = Status.DAMAGED, next(iter(self.damage.wrong.values()))
         self.result.close_node(ctx.node, status, finding, end=end)
