@@ -224,6 +224,8 @@ class Parser(Doored):
 
     shapes: ClassVar[dict[str, str]] = {}
     """Shape of nodes by kind; other kinds are scalars."""
+    root_shape: ClassVar[str] = SCALAR
+    """Shape of the nodes of the kind that is called as the format: of the root."""
     child_state: ClassVar[str | dict[str, str] | None] = None
     """Name of the state that can begin at any child's ``at``, for all containers or by their kind; containers without
     one keep entries instead of offsets: right for few children, or those that are costly to read again."""
@@ -298,7 +300,7 @@ class Parser(Doored):
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
-        return self.shapes.get(kind, SCALAR)
+        return self.shapes.get(kind) or (self.root_shape if kind == self.name else SCALAR)
 
     def state_of_children(self, kind: str) -> str | None:
         """Return the name of the state that can begin at any child of a ``kind``; None if its entries are kept."""
