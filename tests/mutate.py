@@ -99,11 +99,12 @@ MODULES = (
     "parsers/tar/walk.py",
     "parsers/zip/parser.py",
     "parsers/zip/extent.py",
+    "parsers/zip/attributes.py",
     "parsers/zip/members.py",
     "parsers/zip/mend.py",
     "parsers/zip/directory.py",
+    "parsers/zip/trust.py",
     "parsers/zip/match.py",
-    "parsers/zip/records.py",
     "parsers/zip/scan.py",
     "parsers/zip/walk.py",
 )

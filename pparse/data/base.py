@@ -334,6 +334,11 @@ class Data(ABC):
             length -= len(chunk)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), unknown
 
+    def known(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes at ``offset``, ending before the first unknown one: none if a gap is there."""
+        chunk, unknown = self.read_known(offset, length)
+        return chunk[: unknown[0][0] - offset] if unknown else chunk
+
     def zeros_at(self, offset: int) -> int:
         """Return how many bytes from ``offset`` on are known, without reading, to be zeros (holes of a sparse file)."""
         return 0
