@@ -96,6 +96,7 @@ MODULES = (
     "parsers/tar/headers.py",
     "parsers/tar/judge.py",
     "parsers/tar/mend.py",
+    "parsers/tar/sparse.py",
     "parsers/tar/walk.py",
     "parsers/zip/parser.py",
     "parsers/zip/extent.py",
