@@ -144,9 +144,6 @@ class TfrecordParser(ProtobufParser):
             self._is_guessed = False
         return self.root_type
 
-    def _finding(self, code: str, reason: str, path: str, offset: int, **more: Any) -> Finding:
-        return Finding(code, reason, path=path, source=self.result.extraction.name, offset=offset, **more)
-
     # -- recognising -------------------------------------------------------------------------------------------------
 
     @classmethod
@@ -262,7 +259,7 @@ class TfrecordParser(ProtobufParser):
             return inside, self.expect_record, 0
         lacks = length + 4 - got
         reason = f"the file ends inside of a record: {count_words(lacks, 'byte')} {are(lacks)} missing"
-        finding = self._finding("truncated", reason, f"[{ctx.emitted}]", entry.start, wanted=length + 4, got=got)
+        finding = self.finding_at("truncated", reason, f"[{ctx.emitted}]", entry.start, wanted=length + 4, got=got)
         if got < length:  # else its data are there, and nothing to compare them with
             entry.status, entry.finding = cut_status(got), finding
         self._emit(ctx, entry)
@@ -313,7 +310,7 @@ class TfrecordParser(ProtobufParser):
     def _note_empty(self, ctx: NodeContext) -> None:
         if not ctx.emitted and ctx.collected is None and ctx.pos == ctx.node.start:
             reason = "the file is empty: TFRecord without records, or a download that never began"
-            self.result.findings.add(self._finding("empty", reason, "", ctx.pos, severity=Severity.WARNING))
+            self.result.findings.add(self.finding_at("empty", reason, "", ctx.pos, severity=Severity.WARNING))
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
@@ -351,7 +348,7 @@ class TfrecordParser(ProtobufParser):
     def _close_damaged(
         self, ctx: NodeContext, ordinal: int, at: int, length: int | None, reason: str, code: str = "malformed"
     ) -> Finding:
-        finding = self._finding(code, reason, f"[{ordinal}]", at, length=length)
+        finding = self.finding_at(code, reason, f"[{ordinal}]", at, length=length)
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return finding
@@ -362,7 +359,7 @@ class TfrecordParser(ProtobufParser):
             return super().cut(ctx)
         end = self.result.extraction.find_end()
         reason, got = "the file ends inside the head of a record", max(0, end - ctx.pos)
-        finding = self._finding("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
+        finding = self.finding_at("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
         self._missing = HEAD_SIZE - (end - ctx.pos)
         worse = ctx.node.known_status is Status.DAMAGED
         self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
@@ -408,7 +405,7 @@ class TfrecordParser(ProtobufParser):
             self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
 
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
-        return self._finding("checksum", MISMATCH + _READ_ANYWAY, path, start)
+        return self.finding_at("checksum", MISMATCH + _READ_ANYWAY, path, start)
 
     def _compare(self, start: int, end: int, content: bytes = b"") -> bool | None:
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""

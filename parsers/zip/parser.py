@@ -238,12 +238,10 @@ class ZipParser(ArchiveParser):
         elif directory.finish > end:
             self.note("truncated", "the archive's comment is cut", end, wanted=directory.finish - end, got=0)
 
-    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> None:
+    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> Finding:
         """Add a finding on the archive: a warning, if ``more`` does not say otherwise."""
         more.setdefault("severity", Severity.WARNING)
-        self.result.findings.add(
-            Finding(code, reason, source=self.extraction.name, offset=offset, length=length, **more)
-        )
+        return super().note(code, reason, offset, length, **more)
 
     def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only the CRC can prove ``member`` right: its bytes, or bytes before them, are suspect."""
