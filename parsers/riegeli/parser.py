@@ -37,6 +37,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import are, count_words
 from pparse.paths import KeyStep, OrdinalStep, format_path
+from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -46,11 +47,8 @@ from pparse.riegeli.chunks import (
     METADATA,
     NOTHING_LOST,
     Chunk,
-    ChunkData,
     ChunkError,
-    ChunkReader,
     block_is_sound,
-    check_empty,
     header_size,
     parse_header,
 )

@@ -16,7 +16,8 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
 from pparse.locking import RLock
-from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
+from pparse.riegeli.chunk_data import ChunkData
+from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, Chunk
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.parts import NONE, codec_of, read_part
 
