@@ -335,9 +335,11 @@ class Data(ABC):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), unknown
 
     def known(self, offset: int, length: int) -> bytes:
-        """Return up to ``length`` bytes at ``offset``, ending before the first unknown one: none if a gap is there."""
-        chunk, unknown = self.read_known(offset, length)
-        return chunk[: unknown[0][0] - offset] if unknown else chunk
+        """Return what `pread` does, and no bytes where a gap begins."""
+        try:
+            return self.pread(offset, length)
+        except GapError:
+            return b""
 
     def zeros_at(self, offset: int) -> int:
         """Return how many bytes from ``offset`` on are known, without reading, to be zeros (holes of a sparse file)."""

@@ -88,10 +88,7 @@ class ChunkRecords:
         damaged before.
         """
         part = self.range(index)
-        try:
-            chunk = part.data.pread(part.start, len(part)) if len(part) else b""
-        except GapError:
-            chunk = b""
+        chunk = part.data.known(part.start, len(part)) if len(part) else b""
         if len(chunk) < len(part):
             raise self._why(part.start + len(chunk), len(part), len(chunk))
         return chunk
