@@ -78,6 +78,7 @@ class GzipParser(StreamParser):
     """A gzip file: members, one after the other."""
 
     codec = "gzip"
+    shapes: ClassVar[dict[str, str]] = {**StreamParser.shapes, "members": LIST, "member": MAP}
     options: ClassVar[dict[str, str]] = {
         "index": "auto (default): FILE.pindex or one in the cache, as 'pparse index' makes them; none; or its path",
     }
@@ -149,12 +150,6 @@ class GzipParser(StreamParser):
         if header is None or header.block_size is None or end is None or self.content.is_suspect:
             return False
         return data.read_known(max(start, end - len(BGZF_END)), len(BGZF_END))[0] != BGZF_END
-
-    def shape(self, kind: str) -> str:
-        """Shapes by kind."""
-        if kind == "members":
-            return LIST
-        return MAP if kind == "member" else super().shape(kind)
 
     def root_children(self) -> Iterator[Entry]:
         """Yield the content, the members and the gaps."""

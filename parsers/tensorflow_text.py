@@ -66,6 +66,7 @@ class TensorflowTextParser(Parser, Container):
     extensions: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt")
     is_generic = False
     named_is_enough = False
+    root_shape = MAP
     media_type = "text/plain"
     references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/reference/protobuf/textformat-spec/",)
     limitations: ClassVar[tuple[str, ...]] = ("the whole text is read into memory, as no index of it is made",)
@@ -126,10 +127,6 @@ class TensorflowTextParser(Parser, Container):
         """Describe the root."""
         extraction = self.result.extraction
         return Entry(None, self.name, extraction.start, extraction.end, status=None)
-
-    def shape(self, kind: str) -> str:
-        """Return the shape of nodes of ``kind``."""
-        return MAP if kind == self.name else super().shape(kind)
 
     def begin(self, ctx: NodeContext) -> Step:
         """Begin the root."""

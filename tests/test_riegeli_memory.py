@@ -274,7 +274,7 @@ def test_a_window_above_the_budget_is_refused_by_name(tmp_path, options):
 CLAIMS = """
 from pparse.kernels.highway import hash64
 from pparse.kernels.varint import encode_varint
-from pparse.riegeli.chunks import FILE_SIGNATURE, METADATA, PADDING, SIMPLE, TRANSPOSED, ChunkHeader
+from pparse.riegeli.chunks import ChunkHeader, FILE_SIGNATURE, METADATA, PADDING, SIMPLE, TRANSPOSED
 
 GIB2 = 2 << 30
 huge, zstd = encode_varint(GIB2), package(ZSTD).compress

@@ -523,7 +523,7 @@ def test_gaps_everywhere_are_survived():
 
 
 def test_a_sparse_map_that_contradicts_itself():
-    from pparse.parsers.tar.headers import SparseMap, old_map
+    from pparse.parsers.tar.sparse import SparseMap, old_map
 
     header = bytearray(info("s", 1024, b"S").tobuf(1))
     pairs = [(0, 512), (4_096, 512), (1_000, 10), (8_192, 0)]

@@ -10,12 +10,8 @@ from pparse.parsers.tar.headers import (
     BLOCK,
     USUAL,
     Attributes,
-    MapText,
-    SparseMap,
     checksum_agrees,
     dialect_of,
-    extend_old_map,
-    old_map,
     read_header,
     read_name,
     read_number,
@@ -24,6 +20,7 @@ from pparse.parsers.tar.headers import (
     text_of,
 )
 from pparse.parsers.tar.judge import judge_header, size_that_fits, solve
+from pparse.parsers.tar.sparse import MapText, SparseMap, extend_old_map, old_map
 from tests.rows import rows
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT}

@@ -57,6 +57,7 @@ class StandInParser(Parser, Container):
 
     is_generic = False
     media_type = "application/x-tensorflow"
+    root_shape = MAP
     shapes: ClassVar[dict[str, str]] = {"checkpoints": LIST}
     references: ClassVar[tuple[str, ...]] = ("https://www.tensorflow.org/guide/checkpoint",)
 
@@ -119,10 +120,6 @@ class StandInParser(Parser, Container):
         """Describe the root."""
         extraction = self.result.extraction
         return Entry(None, self.name, extraction.start, extraction.end, status=None)
-
-    def shape(self, kind: str) -> str:
-        """Return the shape of nodes of ``kind``."""
-        return MAP if kind == self.name else super().shape(kind)
 
     def begin(self, ctx: NodeContext) -> Step:
         """Begin the root, or its list."""

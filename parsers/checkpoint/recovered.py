@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import pack, unpack_from
 
-from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.table_block import entries
 from pparse.lazy import lazy_pattern
 from pparse.parsers.checkpoint.table import PLAIN, SNAPPY, TRAILER, proves
@@ -52,10 +52,7 @@ class _Bytes:
         index = offset - self._base
         if index < 0 or index + count > len(self._block):
             count = max(0, min(count, self.end - offset))
-            try:
-                self._block = self._data.pread(offset, max(count, min(_WINDOW, self.end - offset))) if count else b""
-            except GapError:
-                self._block = b""
+            self._block = self._data.known(offset, max(count, min(_WINDOW, self.end - offset))) if count else b""
             self._base = offset
             index = 0
         self.read_bytes += count

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from pparse.errors import GapError, MalformedError, UnsupportedError
+from pparse.errors import MalformedError, UnsupportedError
 from pparse.kernels.varint import decode_varints
 from pparse.kernels.wire import LEN, PADDING, VARINT, read_length, read_tag, read_value, skip_payload
 from pparse.parsers.protobuf.index import PartScan
@@ -98,10 +98,7 @@ def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
     found = PartScan(part, None)
     pos, end = part.start, part.end
     while pos < end:
-        try:
-            block = part.data.pread(pos, min(_BLOCK, end - pos))
-        except GapError:
-            block = b""
+        block = part.data.known(pos, min(_BLOCK, end - pos))
         final = pos + len(block) >= end
         if not block or (not final and len(block) < min(_BLOCK, end - pos)):
             raise MalformedError("the metadata end early", offset=pos, wanted=end - pos)

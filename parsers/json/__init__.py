@@ -1,4 +1,8 @@
-"""JSON documents."""
+"""JSON documents.
+
+What ends a list, an object and each child in them, the states in `pparse.parsers.json.parser` tell. Behind a fault,
+``mend`` finds the members that can still be told; ``walk`` checks every byte of the grammar.
+"""
 
 from __future__ import annotations
 

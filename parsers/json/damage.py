@@ -114,8 +114,6 @@ class Damage:
         """The first fault of a text whose commas and brackets are right."""
         self.unsure: list[Unsure] = []
         """Where the numbers of elements are uncertain, in order."""
-        self.headless: Finding | None = None
-        """Set if the text lacks its first bracket."""
         self.line = PathLine()
         """Names nodes for findings."""
 
@@ -130,7 +128,7 @@ class Damage:
                 self._mended = {}
                 return self._mended
             parser = self._parser
-            mender = JsonMender(self._result, first, parser.member, parser.is_all_there, self.headless)
+            mender = JsonMender(self._result, first, parser.member, parser.is_all_there, self._parser.headless)
             self._mended, self.flaw, self.unsure = mender.run(), mender.flaw, mender.unsure
             for stretch in self.unsure:
                 self._result.findings.add(stretch.finding(self._result.extraction.name))
@@ -157,7 +155,7 @@ class Damage:
         root, extraction = self._result.root, self._result.extraction
         size = extraction.find_end() - root.start
         if size > LOOK_FIRST:
-            self._is_large = self.headless is None  # asked once, not for every container
+            self._is_large = self._parser.headless is None  # asked once, not for every container
             return not self._is_large
         if size > extraction.session.limits.leaf_bytes:
             return True  # it must not be decoded whole; the pieces will show whether it is sound

@@ -27,7 +27,8 @@ from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.parsers.json.damage import LOOK_FIRST, Damage
-from pparse.parsers.json.parser import GROUP_READ, JsonParser, Scan
+from pparse.parsers.json.document import GROUP_READ
+from pparse.parsers.json.parser import JsonParser, Scan
 from pparse.parsers.json.record import Unsure
 from pparse.parsers.json.text import BOM, NOT_FINITE, WHITESPACE, ChildText
 from pparse.parsers.json.walk import TextWalk, row_visits
@@ -215,7 +216,7 @@ class JsonLinesParser(JsonParser):
         status, finding = Status.COMPLETE, None
         if index is not None and index.note:
             path = f"[{index.count - 1}]"
-            status, finding = Status.TRUNCATED, self._note("truncated", "the row ends early", end, None, path=path)
+            status, finding = Status.TRUNCATED, self.note("truncated", "the row ends early", end, path=path)
         if self.damage.wrong:
             status, finding = Status.DAMAGED, next(iter(self.damage.wrong.values()))
         self.result.close_node(ctx.node, status, finding, end=end)
@@ -403,9 +404,9 @@ class JsonLinesParser(JsonParser):
         walk.charge.release()
         if self.decoder.duplicates > repeated and not detail:
             reason = f"{self.decoder.duplicates - repeated} keys occur more than once in one object"
-            self._note("duplicate-key", reason, node.start, None, Severity.WARNING)
+            self.note("duplicate-key", reason, node.start, severity=Severity.WARNING)
         if self.decoder.odd_numbers > odd and not detail:
-            self._note("not-finite", NOT_FINITE, node.start, None, Severity.WARNING)
+            self.note("not-finite", NOT_FINITE, node.start, severity=Severity.WARNING)
 
 
 def _is_document(line: bytes) -> bool:

@@ -7,9 +7,11 @@ States of a container (``{`` or ``[`` at the node's start)::
                      a child is visible once the comma
                      or bracket behind it is seen
 
-A child is the text between two commas at depth 1. The kernels find only commas and the closing bracket, so any depth is
-scanned flat. Grammar is checked where text is decoded: a child that is not JSON is a DAMAGED node of kind ``invalid``
-(or of its own kind, if it is a container closed by the wrong bracket), and its neighbours stay whole.
+A child is the text between two commas at depth 1, and the first bracket that closes at depth 1 ends the container,
+whichever it is (`pparse.kernels.json_fold.scan`): the wrong one is damage (`JsonParser._close`). A comma right before
+it is damage, too, and makes no child. Any depth is scanned flat. Grammar is checked where text is decoded: a child that
+is not JSON is a DAMAGED node of kind ``invalid`` (or of its own kind, if it is a container closed by the wrong
+bracket), and its neighbours stay whole.
 
 If quotes, brackets or commas are damaged, `pparse.parsers.json.mend` finds the members that can still be identified,
 once per document; containers with a fault in them are DAMAGED and get their children from there. For a text of up to
@@ -25,7 +27,6 @@ import json
 import sys
 from array import array
 
-from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import (
     DataError,
@@ -34,41 +35,33 @@ from pparse.errors import (
     LimitError,
     MalformedError,
     OptionError,
-    PparseError,
-    UnsupportedError,
 )
-from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.findings import UNSURE_NUMBER, Finding, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.parsers.json.damage import Damage, is_odd
+from pparse.parsers.json.document import GROUP_READ, JsonText
 from pparse.parsers.json.record import BELOW, Mended
 from pparse.parsers.json.text import (
-    BLANK,
     BOM,
-    BORN_LOADED,
     CLOSER,
+    DECODE_BATCH,
     KEY,
-    KINDS,
-    NOT_FINITE,
-    NUMBER_START,
     STRING,
     WHITESPACE,
     ChildText,
-    StrictDecoder,
     decode_key,
     describe_child,
     key_hash,
-    unsupported_code,
 )
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP, largest_block
-from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Confidence, Parser, signatures
+from pparse.tree.entry import LIST, MAP, SCALAR, Entry
+from pparse.tree.parser import Confidence, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterator
     from typing import Any, ClassVar, Final
 
@@ -81,11 +74,6 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
-# Children with longer text are described from its two ends.
-_WHOLE_CHILD: Final = 4 << 10
-_HEAD: Final = 512
-DECODE_BATCH: Final = 64 << 10
-GROUP_READ: Final = 256 << 10
 # numpy takes 16 MB and 80 ms to import: worth it from this size on, or if it is imported already.
 _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
@@ -106,7 +94,7 @@ class Scan:
 _DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
 
 
-class JsonParser(Parser):
+class JsonParser(JsonText):
     """A JSON document."""
 
     name = "json"
@@ -130,11 +118,6 @@ class JsonParser(Parser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self.decoder = StrictDecoder(result.extraction.session.limits)
-        self.decoder.is_lenient = True
-        # Pattern of the members of the first level with their keys, if a format has one: finds them behind damage.
-        self.member: re.Pattern[bytes] | None = None
-        self.is_all_there = False  # the text has its full length: if it ends early, it was damaged
         self.damage = Damage(self)
         self._kernel = str(result.extraction.session.options.get("kernel", "auto"))
         if self._kernel not in ("auto", "numpy", "stdlib"):
@@ -159,98 +142,6 @@ class JsonParser(Parser):
         except ValueError:
             return Confidence.NO
         return Confidence.POSSIBLE
-
-    # -- the root ----------------------------------------------------------------------------------------------------
-
-    def first_text(self) -> Entry | tuple[int, bytes]:
-        """Return where the first value begins, after whitespace and a byte order mark, and how; or what is there
-        instead of JSON text."""
-        extraction = self.result.extraction
-        start = pos = extraction.start
-        data, size = extraction.data, extraction.find_end()
-        block = data.pread(pos, min(4096, max(0, size - pos)))
-        if block.startswith(BOM):
-            self._note(
-                "byte-order-mark",
-                "a byte order mark, which JSON text must not have (RFC 8259 §8.1)",
-                pos,
-                3,
-                severity=Severity.WARNING,
-            )
-            pos += 3
-            block = block[3:]
-        elif self.member is None and (
-            block[:2] in (b"\xff\xfe", b"\xfe\xff")
-            or (any(block[:4]) and b"\0\0" in (block[0:3:2], block[1:4:2]))  # ASCII in two or four bytes a character
-        ):
-            finding = self._note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
-            return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
-        elif BOM.startswith(block):
-            block = b""  # a cut mark
-        step = 4096
-        while block and not (text := block.lstrip(WHITESPACE)):
-            pos += len(block)
-            step = min(step * 4, GROUP_READ)
-            block = data.pread(pos, min(step, max(0, size - pos)))
-        if not block:
-            finding = self._note("truncated", "the document is empty", size, None)
-            return Entry(None, "unknown", size, size, status=Status.TRUNCATED, finding=finding)
-        return pos + len(block) - len(text), text
-
-    def root_entry(self) -> Entry:
-        """Find where the value of the document begins, and what it is."""
-        first = self.first_text()
-        if isinstance(first, Entry):
-            return first
-        (pos, text), size = first, self.result.extraction.find_end()
-        kind = KINDS.get(text[0])
-        if self.member is not None and kind != "object":
-            return self._damaged_object(pos, text)
-        if kind is None:
-            finding = self._note("malformed", "expected a value", pos, None)
-            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=finding)
-        if kind in CLOSER:
-            return Entry(None, kind, pos, None, status=None)
-        return self._root_scalar(kind, pos, size)
-
-    def _root_scalar(self, kind: str, pos: int, size: int) -> Entry:
-        size = self._without_blanks(pos, size)
-        if size - pos > DECODE_BATCH:
-            if kind == "string":
-                return Entry(None, kind, pos, size, status=None)
-            excess = self._note("malformed", f"more data than a {kind} can have", pos, size - pos)
-            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=excess)
-        text = self.result.extraction.data.read_exact(pos, size - pos)
-        stop = len(text.rstrip(WHITESPACE))
-        status, value = Status.COMPLETE, UNLOADED_VALUE
-        finding: Finding | None = None
-        try:
-            value = self.decoder.decode(text[:stop], pos)
-            if self.decoder.odd_numbers:
-                self._note("not-finite", NOT_FINITE, pos, stop, Severity.WARNING)
-        except (LimitError, UnsupportedError) as error:
-            status, finding = Status.UNSUPPORTED, self._note(unsupported_code(error), error.reason, pos, stop)
-        except DataError as error:
-            if kind == "string":
-                cut = STRING.match(text) is None
-            elif kind == "number":
-                cut = NUMBER_START.fullmatch(text) is not None
-            else:
-                cut = kind.encode().startswith(text)
-            status = cut_status(damaged=not cut)
-            finding = self._note("truncated" if cut else "malformed", error.reason, error.offset or pos, None)
-        return Entry(None, kind, pos, pos + stop, value, status, finding)
-
-    def _damaged_object(self, pos: int, text: bytes) -> Entry:
-        """Return the root for a format whose text must be an object, and whose opening brace is damaged."""
-        assert self.member is not None  # noqa: S101 -- the caller looked
-        if self.member.search(text) is None:
-            kind = KINDS.get(text[0], "invalid")
-            if kind in CLOSER:
-                return Entry(None, kind, pos, None, status=None)
-            return Entry(None, kind, pos, self.result.extraction.find_end(), status=Status.DAMAGED)
-        self.damage.headless = self._note("malformed", "expected '{'", pos, 1)
-        return Entry(None, "object", pos - text.startswith(b'"'), None, status=None)
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -290,7 +181,7 @@ class JsonParser(Parser):
         assert index is not None  # noqa: S101 -- see expect_children
         index.end = offset
         start, scan.pending = scan.pending, offset + 1
-        if self._skip_blank(start, offset) < offset:
+        if self.skip_blank(start, offset) < offset:
             index.add(start)
             if ctx.wanted_occurrence:
                 raw = self.result.extraction.data.pread(start, min(offset - start, GROUP_READ))
@@ -376,22 +267,15 @@ class JsonParser(Parser):
             index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
 
     def _check_trailing(self, pos: int) -> None:
-        end = self.result.extraction.find_end()
+        end, severity = self.result.extraction.find_end(), trailing_severity("document")
         try:
-            pos = self._skip_blank(pos, end)
+            pos = self.skip_blank(pos, end)
             if pos < end:
                 more = " (JSON lines?)" if self.result.extraction.data.pread(pos, 1) in (b"{", b"[") else ""
-                self._note(
-                    "trailing-data",
-                    f"more data after the document{more}",
-                    pos,
-                    end - pos,
-                    trailing_severity("document"),
-                )
+                reason = f"more data after the document{more}"
+                self.note("trailing-data", reason, pos, end - pos, severity=severity)
         except GapError as gap:
-            self._note(
-                "trailing-data", "a gap after the document", gap.offset or pos, None, trailing_severity("document")
-            )
+            self.note("trailing-data", "a gap after the document", gap.offset or pos, severity=severity)
 
     def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
         size = self.result.extraction.find_end(node) - node.start
@@ -421,7 +305,7 @@ class JsonParser(Parser):
                     return self.damage.entries(node, index.note, first, max(0, min(ordinal + 1, index.count) - first))
                 hidden = self.result.findings.omitted or wrong is not entry.finding  # the value itself is sound
                 path = "" if hidden else self.damage.line.below(node, ordinal, entry.key)
-                self._note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
+                self.note(wrong.code, wrong.reason, wrong.offset or entry.start, None, path=path)
             entries.append(entry)
         return entries
 
@@ -546,7 +430,7 @@ class JsonParser(Parser):
             raise
         except MalformedError as error:
             if node.known_status is None and STRING.match(text) is None:  # the document is one long string
-                finding = self._note("truncated", error.reason, end, None)
+                finding = self.note("truncated", error.reason, end, None)
                 self.result.close_node(node, Status.TRUNCATED, finding)
                 raise EndOfDataError(error.reason, offset=node.start, source=finding.source) from error
             self.note_damage(node, error)
@@ -637,178 +521,12 @@ class JsonParser(Parser):
         if not damage.is_known and any(finding.code == "malformed" for finding in findings):
             damage.mended()
 
-    # -- text ----------------------------------------------------------------------------------------------------------
-
-    def _note(
-        self,
-        code: str,
-        reason: str,
-        offset: int,
-        length: int | None,
-        severity: Severity = Severity.ERROR,
-        path: str = "",
-    ) -> Finding:
-        finding = Finding(
-            code, reason, severity=severity, source=self.result.extraction.name, offset=offset, length=length, path=path
-        )
-        self.result.findings.add(finding)
-        return finding
-
-    def child_text(self, start: int, end: int, is_map: bool) -> ChildText:
-        """Read the text of a child, or only the ends that `ChildText` needs if it is long."""
-        data = self.result.extraction.data
-        if end - start <= _WHOLE_CHILD:
-            return ChildText(data.pread(start, end - start), start, end)
-        size = _HEAD
-        raw = data.pread(start, size)
-        name_limit = self.result.extraction.session.limits.name_bytes
-        # A gap ends what can be read.
-        while is_map and KEY.match(raw) is None and size <= len(raw) < min(name_limit, end - start):
-            size = min(8 * size, name_limit, end - start)
-            raw = data.pread(start, size)
-        skipped = 0
-        match = KEY.match(raw) if is_map else BLANK.match(raw)
-        if match is not None and len(raw) - match.end() < BORN_LOADED:
-            value_at = self._skip_blank(start + match.end(), end)
-            skipped = value_at - start - match.end()
-            raw = raw[: match.end()] + data.pread(value_at, min(_HEAD, end - value_at))
-        tail_at, tail, step = end, b"", 64
-        while not tail.strip(WHITESPACE + b"\0") and tail_at > start:
-            stop, tail_at = tail_at, max(start, tail_at - step)
-            tail = data.pread(tail_at, stop - tail_at)
-            step = min(step * 8, GROUP_READ)
-        return ChildText(raw, start, end, tail, tail_at, skipped)
-
-    def _without_blanks(self, start: int, end: int) -> int:
-        """Return where the text before ``end`` ends without trailing whitespace."""
-        data = self.result.extraction.data
-        while end > start:
-            at = max(start, end - DECODE_BATCH)
-            kept = data.pread(at, end - at).rstrip(WHITESPACE)
-            if kept:
-                return at + len(kept)
-            end = at
-        return end
-
-    def _skip_blank(self, start: int, end: int) -> int:
-        """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""
-        data = self.result.extraction.data
-        step = 256
-        while start < end:
-            block = data.pread(start, min(step, end - start))
-            rest = block.lstrip(WHITESPACE)
-            if rest or not block:
-                return start + len(block) - len(rest)
-            start += len(block)
-            step = GROUP_READ
-        return end
-
-    # -- the members of a wide object, many decoded at a time and without nodes ----------------------------------------
-
     def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
         """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, decoding many at a time.
 
         If the child is whole, ``value`` is plain Python and ``entry`` None; otherwise ``value`` is `UNLOADED_VALUE` and
         ``entry`` tells what is wrong. This is the fast way to list a wide object.
         """
-        limits = self.result.extraction.session.limits
-        skip = first
-        whole = self._decode_whole(node) if not first and node.index is None else None
-        if whole is not None:
-            for ordinal, (key, value) in enumerate(whole):
-                yield ordinal, key, value, None
-            return
-        while True:
-            index = node.index_to(None)
-            if first >= index.count:
-                return
-            if isinstance(index.note, Mended):
-                yield from self._members_one_by_one(node, max(first, skip), index.count)
-                return
-            first, begin, count, end = self._batch(index, first)
-            self.result.extraction.data.check_unchanged()
-            text = b""
-            if end - begin <= limits.leaf_bytes and not (index.note is not None and first + count == index.count):
-                text = b"{%s}" % self.result.extraction.data.pread(begin, end - begin)
-            try:
-                pairs = self._decode_members(text, begin, count) if text else None
-            except MalformedError:
-                if self.damage.take(node, index):
-                    continue
-                pairs = None
-            if pairs is None:
-                yield from self._members_one_by_one(node, max(first, skip), first + count)
-            for ordinal, (key, value) in enumerate(pairs or (), first):
-                if ordinal >= skip:
-                    yield ordinal, key, value, None
-            first += count
+        from pparse.parsers.json.members import each_member
 
-    def _decode_members(self, text: bytes, begin: int, count: int) -> list[tuple[str, Any]] | None:
-        """Return the ``count`` members in ``text``; None where one is refused. Raises `MalformedError`."""
-        try:
-            self.decoder.decode_shallow(text, begin - 1)
-        except MalformedError:
-            raise
-        except DataError:
-            return None
-        if len(self.decoder.pairs) != count:
-            raise MalformedError("children are missing", offset=begin)
-        return self.decoder.pairs
-
-    def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
-        """Return the members of a small, faultless object without an index; None for any other."""
-        end = self.result.extraction.find_end(node)
-        if end - node.start > self.result.extraction.session.limits.leaf_bytes or node.kind != "object":
-            return None
-        self.result.check_open()
-        text = self.result.extraction.data.pread(node.start, end - node.start).rstrip(WHITESPACE)
-        if node.parent is None:
-            if not self.damage.parses(text):
-                return None
-        else:
-            try:
-                self.decoder.decode_shallow(text, node.start)
-            except DataError:
-                return None
-        if node.end is None:
-            self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
-        return self.decoder.pairs
-
-    def _members_one_by_one(
-        self, node: Node, first: int, last: int
-    ) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
-        for ordinal, entry in self.result.entries_from(node, first):
-            if ordinal >= last:
-                return
-            key = entry.key if isinstance(entry.key, str) else None
-            if entry.status is not Status.COMPLETE:
-                yield ordinal, key, UNLOADED_VALUE, entry
-            elif entry.value is not UNLOADED_VALUE:
-                yield ordinal, key, entry.value, None
-            else:
-                try:
-                    yield ordinal, key, node.child(ordinal).to_python(), None
-                except (EndOfDataError, MalformedError) as error:
-                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.DAMAGED, "malformed", error)
-                except (LimitError, UnsupportedError) as error:
-                    yield ordinal, key, UNLOADED_VALUE, _refused(entry, Status.UNSUPPORTED, "limit", error)
-
-    @staticmethod
-    def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
-        """Return ``(first, offset, count, end)`` of children to decode together, with ``first`` among them."""
-        stride, offsets = index.stride, index.offsets
-        slot = first // stride
-        first = slot * stride
-        begin = offsets[slot]
-        stop = slot + 1
-        while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
-            stop += 1
-        if stop >= len(offsets):
-            return first, begin, index.count - first, index.end
-        return first, begin, (stop - slot) * stride, offsets[stop] - 1
-
-
-def _refused(entry: Entry, status: Status, code: str, error: PparseError) -> Entry:
-    """Return a copy of an entry, which the index may hold, for a child that cannot be decoded."""
-    finding = Finding(code, error.reason, offset=error.offset, option=error.option)
-    return Entry(entry.key, entry.kind, entry.start, entry.end, status=status, finding=finding, at=entry.at)
+        return each_member(self, node, first)

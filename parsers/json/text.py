@@ -30,6 +30,8 @@ BOM: Final = b"\xef\xbb\xbf"
 
 # Scalars of at most this many bytes are decoded while their parent is listed.
 BORN_LOADED: Final = 256
+# So much text is decoded at a time, or with its parent.
+DECODE_BATCH: Final = 64 << 10
 
 KEY: Final = lazy_pattern(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+:[ \t\n\r]*+', re.DOTALL)
 KEY_ONLY: Final = lazy_pattern(rb'[ \t\n\r]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\n\r]*+', re.DOTALL)

@@ -28,7 +28,18 @@ from operator import attrgetter
 from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
-from pparse.parsers.json.text import BORN_LOADED, CLOSER, KINDS, NOT_FINITE, SUBTREE, decode_key, unsupported_code
+from pparse.parsers.json.record import STRING_PART
+from pparse.parsers.json.text import (
+    BLANK,
+    BORN_LOADED,
+    CLOSER,
+    KINDS,
+    NOT_FINITE,
+    STRING,
+    SUBTREE,
+    decode_key,
+    unsupported_code,
+)
 from pparse.paths import KeyStep, format_path, join_step
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.tree.views import as_dict
@@ -39,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.parsers.json.parser import JsonParser
+    from pparse.parsers.json.document import JsonText
     from pparse.paths import Step
     from pparse.tree.entry import Key
     from pparse.tree.node import Node
@@ -53,9 +64,6 @@ _SET_COST: Final = 64
 _ARRAY_COST: Final = 8
 # Memory of an open bracket, without its key.
 _LEVEL_COST: Final = 320
-
-
-_BLANK: Final = re.compile(rb"[ \t\n\r]*+").match
 
 
 class _OpenBracket:
@@ -88,7 +96,7 @@ _step: Final = attrgetter("step")
 class TextWalk:
     """The text of a document, a block at a time, and the stack of open brackets."""
 
-    def __init__(self, parser: JsonParser, node: Node) -> None:
+    def __init__(self, parser: JsonText, node: Node) -> None:
         self.parser = parser
         self.source = parser.result.extraction.name
         self.data = parser.result.extraction.data
@@ -133,7 +141,7 @@ class TextWalk:
     def skip_blank(self) -> bool:
         """Move to the next byte that is not whitespace; False at the end of the text."""
         while self.have():
-            match = _BLANK(self.block, self.pos - self.base)
+            match = BLANK.match(self.block, self.pos - self.base)
             self.pos = self.base + match.end() if match is not None else self.pos
             if self.pos < self.base + len(self.block):
                 return True
@@ -296,15 +304,13 @@ class TextWalk:
 
 
 _LEAF: Final = 64 << 10
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
 _NOT_SCALAR: Final = re.compile(rb"[\[{\\]").search
-_STRING_TEXT: Final = re.compile(rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+').match
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
 _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
 
 
-def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[Visit]:
+def walk_document(parser: JsonText, node: Node, *, detail: bool) -> Iterator[Visit]:
     """Yield the visits of a walk from ``node`` (the root, or any container) on."""
     if node.shape == SCALAR:
         try:
@@ -338,7 +344,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     walk.charge.release()
 
 
-def judge_string(parser: JsonParser, node: Node) -> None:
+def judge_string(parser: JsonText, node: Node) -> None:
     """Find out the status of a long string, by checking it piece by piece."""
     walk = TextWalk(parser, node)
     try:
@@ -355,7 +361,7 @@ def judge_string(parser: JsonParser, node: Node) -> None:
         walk.charge.release()
 
 
-def assemble(parser: JsonParser, node: Node) -> Any:
+def assemble(parser: JsonText, node: Node) -> Any:
     """Return a container and everything below it as plain Python, in one pass.
 
     Raises the error of the first thing that is not whole: `MalformedError`, `EndOfDataError`, `UnsupportedError` for a
@@ -499,10 +505,10 @@ def _key(walk: TextWalk, byte: int) -> bool:
     if byte != 0x22:
         walk.malformed("expected a key in double quotes", start)
         return False
-    quoted = walk.token(_STRING)
+    quoted = walk.token(STRING.match)
     most = walk.limits.name_bytes
     if quoted is None and walk.end - start > BLOCK:
-        match = _STRING(walk.data.pread(start, min(most, walk.end - start)))
+        match = STRING.match(walk.data.pread(start, min(most, walk.end - start)))
         quoted = match[0] if match is not None else None
     if quoted is None:
         if walk.end - start <= most:
@@ -550,7 +556,7 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
         value: object = UNLOADED_VALUE
         cut = False
         if kind == "string":
-            text = walk.token(_STRING)
+            text = walk.token(STRING.match)
             if text is not None and len(text) <= _LEAF:
                 value = walk.parser.decoder.decode(text, start)
                 walk.pos = start + len(text)
@@ -623,7 +629,7 @@ def _long_string(walk: TextWalk) -> bool:
     walk.pos += 1
     while walk.have(16) or walk.have():
         at = walk.pos - walk.base
-        match = _STRING_TEXT(walk.block, at)
+        match = STRING_PART.match(walk.block, at)
         piece = match[0] if match is not None else b""
         more = walk.base + len(walk.block) < walk.end
         cut = False

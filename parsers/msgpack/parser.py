@@ -391,10 +391,7 @@ class MsgpackParser(Parser):
         """Describe the first value; or a stream, if it is no container or not the only one."""
         extraction = self.result.extraction
         start, data = extraction.start, extraction.data
-        try:
-            raw = data.pread(start, 5 if extraction.end is None else min(5, extraction.end - start))
-        except GapError:
-            raw = b""
+        raw = data.known(start, 5 if extraction.end is None else min(5, extraction.end - start))
         if not raw and (extraction.end == start or not data.available(start, 1)):
             finding = Finding("truncated", "the document is empty", source=extraction.name, offset=start)
             self.result.findings.add(finding)

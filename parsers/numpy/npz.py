@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pparse.containers.member import ArchiveMember
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.findings import Finding
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -87,11 +88,11 @@ class NpzParser(ZipParser):
             return not excerpt.ends_with(ZipParser.extensions)
         return all(name.endswith(EXTENSION.encode()) for name in names)
 
-    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> None:
+    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> Finding:
         """Add a finding; bytes before the archive are an error, though other readers of zip archives pass over them."""
         if code == "prefix":
             more["severity"], reason = Severity.ERROR, f"{reason}: numpy.load refuses it"
-        super().note(code, reason, offset, length, **more)
+        return super().note(code, reason, offset, length, **more)
 
     # -- arrays ------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.errors import DataError, GapError, LimitError, UnsupportedError
+from pparse.errors import DataError, LimitError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.reading import Arrays
@@ -154,10 +154,7 @@ class ArrayFinder:
         doubtful = type(alignment) is not int or not 0 < alignment <= 255
         alignment = 16 if doubtful else alignment
         expected = alignment - (pos + 1 - self._origin) % alignment
-        try:
-            head = self._program.data.pread(pos, min(1 + 255, self._program.find_end - pos))
-        except GapError:
-            head = b""
+        head = self._program.data.known(pos, min(1 + 255, self._program.find_end - pos))
         padding = head[0] if head else expected
         begin = pos + 1 + padding
         if head and not (0 < padding <= alignment and head[1 : 1 + padding].strip(b"\xff") == b""):

@@ -355,10 +355,7 @@ class _Packed:
 
     def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
         while start < stop:
-            try:
-                block = self.scan.part.data.pread(start, min(_BLOCK, stop - start))
-            except GapError:
-                return
+            block = self.scan.part.data.known(start, min(_BLOCK, stop - start))
             if not block:
                 return
             yield block

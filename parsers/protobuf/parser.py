@@ -278,10 +278,7 @@ class ProtobufParser(Parser, Listing):
     def cut(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
         """Handle data that end inside a part: keep its complete fields, and continue with the next part."""
         part: PartScan = ctx.scratch.parts[-1]
-        try:
-            rest = ctx.data.pread(ctx.pos, SLACK)
-        except GapError:
-            rest = b""
+        rest = ctx.data.known(ctx.pos, SLACK)
         after = ctx.pos
         if rest:
             try:

@@ -232,10 +232,7 @@ class _Search:
     def _head(self, field: WireField) -> bytes:
         length = min(field.end - field.start, _HEAD)
         self._steps -= length // _LOOK
-        try:
-            return self._data.pread(field.start, length)
-        except GapError:
-            return b""
+        return self._data.known(field.start, length)
 
     def _looks_like(self, field: WireField, type: MessageType) -> bool:
         head = self._head(field)

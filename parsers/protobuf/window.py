@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pparse.data.reader import up_to_page
-from pparse.errors import EndOfDataError, GapError, MalformedError
+from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.wire import (
     FIXED32,
     FIXED64,
@@ -86,10 +86,7 @@ class Window:
 
     def _fill(self, offset: int, length: int) -> None:
         length = min(length, self.end - offset)
-        try:
-            block = self.data.pread(offset, length) if length > 0 else b""
-        except GapError:
-            block = b""
+        block = self.data.known(offset, length) if length > 0 else b""
         if not block:
             raise EndOfDataError("the message ends here", offset=offset, source=self.data.name)
         self.base = offset

@@ -19,11 +19,8 @@ from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError
 from pparse.findings import Finding, Status
-from pparse.parsers.pickle.program import Program
-from pparse.parsers.pickle.values import Global
-from pparse.parsers.pytorch.rebuild import StorageId, StorageReader, Stored, StoredTensor, storage_type
+from pparse.parsers.pytorch.storages import StorageReader, Stored
 from pparse.parsers.tar.parser import TarParser
-from pparse.tensors.dtype import DTYPES
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.values import Persistent
+    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -66,6 +64,8 @@ class _Reader:
 
     def value(self) -> Any:
         """Return the value of the next pickle; None if it is not whole."""
+        from pparse.parsers.pickle.program import Program
+
         program = Program(self.session, self.data, self.pos, self.end)
         if program.trouble:
             self.is_cut = program.status is Status.TRUNCATED
@@ -183,6 +183,9 @@ class PyTorchTarParser(TarParser, StorageReader):
         return self._found
 
     def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, Stored]]) -> None:
+        from pparse.parsers.pytorch.rebuild import StorageId, storage_type
+        from pparse.tensors.dtype import DTYPES
+
         count = reader.value()
         for _ in range(count if type(count) is int else 0):
             begin = reader.pos
@@ -266,6 +269,8 @@ class PyTorchTarParser(TarParser, StorageReader):
         return found
 
     def _read_tensors(self, reader: _Reader, found: dict[str, StoredTensor]) -> None:
+        from pparse.parsers.pytorch.rebuild import StoredTensor
+
         count = reader.value()
         for _ in range(count if type(count) is int else 0):
             about, rank = reader.value(), reader.rank()
@@ -295,6 +300,9 @@ def _part(data: Data, begin: int, size: int, end: int) -> Stored:
 
 def _lost(about: tuple[Any, ...]) -> StorageId | None:
     """Return what is known of a storage that the file has lost: its type, by the tensor's class."""
+    from pparse.parsers.pickle.values import Global
+    from pparse.parsers.pytorch.rebuild import StorageId, storage_type
+
     kind = about[2] if len(about) > 2 else None
     known = None
     if isinstance(kind, Global) and kind.name.endswith("Tensor"):

@@ -1,4 +1,7 @@
-"""Riegeli/records files."""
+"""Riegeli/records files.
+
+How a chunk is found, in order or by a position, `pparse.riegeli.chunks` tells.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import unwritten
 from pparse.errors import (
     DataError,
-    GapError,
     LimitError,
     MalformedError,
     OptionError,
@@ -38,6 +37,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import are, count_words
 from pparse.paths import KeyStep, OrdinalStep, format_path
+from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -47,11 +47,8 @@ from pparse.riegeli.chunks import (
     METADATA,
     NOTHING_LOST,
     Chunk,
-    ChunkData,
     ChunkError,
-    ChunkReader,
     block_is_sound,
-    check_empty,
     header_size,
     parse_header,
 )
@@ -160,9 +157,6 @@ class RiegeliParser(Parser, Listing):
         """LIKELY by sound headers further in."""
         return Confidence.LIKELY if _has_headers(reader) else Confidence.NO
 
-    def _finding(self, code: str, reason: str, path: str, offset: int | None, **more: Any) -> Finding:
-        return Finding(code, reason, path=path, source=self.result.extraction.name, offset=offset, **more)
-
     # -- the root: chunks --------------------------------------------------------------------------------------------
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
@@ -184,7 +178,7 @@ class RiegeliParser(Parser, Listing):
         if ctx.is_at_end:
             if not begin and ctx.collected is None:
                 reason = "the file is empty: Riegeli without records, or a download that never began"
-                self.result.findings.add(self._finding("empty", reason, "", ctx.pos, severity=Severity.WARNING))
+                self.result.findings.add(self.finding_at("empty", reason, "", ctx.pos, severity=Severity.WARNING))
             return ctx.pos, DONE, 0
         layout = self._chunks.layout_at(begin)
         try:
@@ -219,7 +213,7 @@ class RiegeliParser(Parser, Listing):
         else:
             lost = f"{count_words(chunk.end - size, 'byte')} of it {are(chunk.end - size)} missing"
         reason, wanted = f"the file ends inside the chunk at {chunk.begin}: {lost}", chunk.end - chunk.begin
-        return self._finding("truncated", reason, path, self._start + size, wanted=wanted, got=size - chunk.begin)
+        return self.finding_at("truncated", reason, path, self._start + size, wanted=wanted, got=size - chunk.begin)
 
     def _go_on(self, ctx: NodeContext, error: ChunkError) -> tuple[int, Any, int]:
         """Skip damage, which becomes a gap; a damaged chunk that proves whole nevertheless is added."""
@@ -236,7 +230,7 @@ class RiegeliParser(Parser, Listing):
         end = max(begin + 1, min(outcome.pos, size))
         reason = error.error.reason + (NOTHING_LOST if healed is not None else "") + self._unwritten(begin, end)
         length = end - begin if healed is None else None
-        problem = self._finding("malformed", reason, f"[{begin}]", offset, length=length)
+        problem = self.finding_at("malformed", reason, f"[{begin}]", offset, length=length)
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, problem)
         if outcome.layout is not None:
@@ -270,7 +264,7 @@ class RiegeliParser(Parser, Listing):
         if ctx.collected is None:
             begin, reason = damage.begin, damage.error.reason
             length = outcome.pos - begin
-            problem = self._finding("malformed", reason, f"[{begin}]", self._start + begin, length=length)
+            problem = self.finding_at("malformed", reason, f"[{begin}]", self._start + begin, length=length)
             self.result.close_node(ctx.node, Status.DAMAGED, problem)
         ctx.jump_back()
         return self._start + outcome.pos, self.expect_chunk, 0
@@ -298,7 +292,7 @@ class RiegeliParser(Parser, Listing):
         """Handle a file that ends inside a chunk's header."""
         begin, size = ctx.pos - self._start, self._source.size()
         reason, end = f"the file ends inside the header of the chunk at {begin}", self._start + size
-        finding = self._finding("truncated", reason, ctx.node.path, end, wanted=ctx.need, got=size - begin)
+        finding = self.finding_at("truncated", reason, ctx.node.path, end, wanted=ctx.need, got=size - begin)
         worse = ctx.node.known_status is Status.DAMAGED
         self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
 
@@ -351,7 +345,7 @@ class RiegeliParser(Parser, Listing):
         return end, DONE, 0
 
     def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:
-        finding = self._finding(code, error.reason, node.path, node.start, wanted=error.wanted, got=error.got)
+        finding = self.finding_at(code, error.reason, node.path, node.start, wanted=error.wanted, got=error.got)
         self.result.close_node(node, status, finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -481,9 +475,8 @@ class RiegeliParser(Parser, Listing):
         begin = start - self._start
         found = self._chunks.read_header(begin, self._chunks.layout_at(begin)) if begin == 64 else None
         is_metadata = found is not None and found[0].header.chunk_type == METADATA
-        return self._finding(
-            "hash", problem.reason, format_path([KeyStep("metadata" if is_metadata else begin)]), start
-        )
+        path = format_path([KeyStep("metadata" if is_metadata else begin)])
+        return self.finding_at("hash", problem.reason, path, start)
 
     def _tell_living(self, begin: int) -> None:
         """Update the node and the records of a chunk that was found wrong, those about to be made included."""
@@ -521,7 +514,7 @@ class RiegeliParser(Parser, Listing):
         found = chunk.finding
         if found is None or found.code != "hash":
             return found
-        return self._finding("hash", found.reason + _READ_ANYWAY, "", found.offset)
+        return self.finding_at("hash", found.reason + _READ_ANYWAY, "", found.offset)
 
     def _resolve_suspect(self, node: Node) -> None:
         """Compare the hash of a chunk if the file around it is suspect: the hash is stronger evidence."""
@@ -557,7 +550,7 @@ class RiegeliParser(Parser, Listing):
         self._opened = None
         reason = "the block headers from here on are misplaced: bytes were lost or inserted"
         offset = self._start + chunk.begin
-        self.result.findings.add(self._finding("malformed", reason, f"[{chunk.begin}]", offset))
+        self.result.findings.add(self.finding_at("malformed", reason, f"[{chunk.begin}]", offset))
         return True
 
     def _unwritten(self, begin: int, end: int) -> str:
@@ -622,7 +615,7 @@ class RiegeliParser(Parser, Listing):
             self._chunks.verify(chunk, data=False)
         except ChunkError as error:
             reason, offset = error.error.reason + NOTHING_LOST, self._start + (error.error.offset or chunk.begin)
-            self.result.findings.add(self._finding("malformed", reason, node.path, offset, length=BLOCK_HEADER_SIZE))
+            self.result.findings.add(self.finding_at("malformed", reason, node.path, offset, length=BLOCK_HEADER_SIZE))
 
     def members(self) -> Iterator[Member]:
         """Yield the metadata, the records (named by position), and the gaps."""
@@ -725,11 +718,8 @@ def _has_headers(reader: Range) -> bool:
         return True
     data, start = reader.data, reader.start
     for number in range(2, _BLOCKS_TRIED if len(head) > BLOCK_SIZE else 0):
-        try:
-            if block_is_sound(data.pread(start + number * BLOCK_SIZE, BLOCK_HEADER_SIZE)):
-                return True
-        except GapError:
-            continue
+        if block_is_sound(data.known(start + number * BLOCK_SIZE, BLOCK_HEADER_SIZE)):
+            return True
     return False
 
 

@@ -192,7 +192,7 @@ class SafetensorsParser(Parser, Listing, Container):
     @property
     def data_start(self) -> int:
         """Where the data section begins, as an offset of the extraction's data."""
-        return self.result.extraction.start + 8 + self.header_size
+        return self.result.extraction.start + 8 + (self._header_size or self.header_size)
 
     def enter(self, name: str) -> Extraction | None:
         """Return the child extraction ``header``."""
@@ -219,7 +219,7 @@ class SafetensorsParser(Parser, Listing, Container):
         """The text as far as it is written as all writers do. Raises `MalformedError` without a length."""
         if self._plain is None:
             extraction = self.result.extraction
-            size = self.header_size
+            size = self._header_size or self.header_size
             extraction.data.prefetch(((extraction.start, 8 + size),))  # all of it will be read
             self._plain = self._plain or self._new_text(size)
         return self._plain

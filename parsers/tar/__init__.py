@@ -1,4 +1,8 @@
-"""Tar archives."""
+"""Tar archives.
+
+What a header says of its member, its size above all, `pparse.parsers.tar.headers` tells; ``walk`` goes from one to the
+next. Behind damage, ``judge`` tells what a header was, and ``mend`` where a member ends.
+"""
 
 from __future__ import annotations
 

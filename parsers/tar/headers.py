@@ -1,4 +1,4 @@
-"""Tar headers: one block of 512 bytes, parsed strictly; and what extended headers say.
+"""Tar headers: one block of 512 bytes, parsed strictly; and what extended headers say: names, sizes, times.
 
 Layout, offsets in the block (POSIX pax, GNU tar manual, star(5)); v7 ends at 257, the rest of it is zeros::
 
@@ -14,8 +14,11 @@ Extended headers describe the next member:
 
 - GNU ``L`` and ``K``: the data are a name or a link target that is too long for the header.
 - pax ``x`` and ``g`` (and Solaris ``X``): records ``LENGTH KEY=VALUE\\n``, for one member or for all that follow.
-- sparse files: the old GNU map in the header and in blocks after it, and three pax versions: 0.0 (a record for each
-  number), 0.1 (one record) and 1.0 (decimal lines before the data). A map lists the ranges that are stored.
+- what says where the data of a sparse file belong is told in `pparse.parsers.tar.sparse`.
+
+So a member's size is that in its header: octal, or binary for 8 GiB and more (`read_number`); but a pax record ``size``
+of it, or a global one before, counts before that (`Attributes.size_of`). The next header is behind so many bytes, in
+whole blocks (`padded`); none follow a link, a device or a folder (`BODILESS`).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from array import array
 from zlib import adler32
 
 from pparse.lazy import lazy_pattern
+from pparse.tree.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
     Records = list[tuple[bytes, bytes]]
 
 BLOCK: Final = 512
+HEADER: Final = Record.of(
+    "name:100s mode:8s uid:8s gid:8s size:12s mtime:12s checksum:8s type:1s link:100s magic:6s version:2s"
+    " uname:32s gname:32s devmajor:8s devminor:8s prefix:155s"
+)
 # Larger sizes and times count as damage (libarchive has the same bound).
 LARGEST: Final = 1 << 60
 ZEROS: Final = bytes(BLOCK)
@@ -55,7 +63,7 @@ USUAL: Final = lazy_pattern(
 _PLAIN: Final = lazy_pattern(rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\0 ]([0-7]{11})[\0 ]([0-7]{6})\0 ")
 
 # The most digits of a number in a record or a map: more means damage, and is slow to parse.
-_DIGITS: Final = 20
+DIGITS: Final = 20
 _RECORD_LENGTH: Final = lazy_pattern(rb" *([0-9]{1,9}) ")
 _DAMAGED: Final = lazy_pattern(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
 _TIME: Final = lazy_pattern(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
@@ -78,11 +86,6 @@ _KNOWN: Final = frozenset(
         b"GNU.sparse.numbytes",
     )
 )
-_MAX_ENTRIES: Final = 1 << 20  # in a sparse map
-_OLD_IN_HEADER: Final = 4
-_OLD_IN_BLOCK: Final = 21
-_TOO_MANY: Final = "the sparse map has more than a million entries"
-_NOT_A_NUMBER: Final = "its sparse map has an entry that is not a number"
 
 
 def padded(size: int) -> int:
@@ -112,21 +115,20 @@ class TarHeader:
         """Whether the checksum agrees, so that this certainly is a header."""
         self.problem = problem
         """What is wrong with it, in words; None if nothing is."""
-        self.letter = raw[156:157]
+        _, mode, _, _, size, mtime, _, self.letter, link, *_ = HEADER.unpack(raw)
         """The type, one byte."""
         self.raw_name = _name(raw, dialect, self.letter)
         """The name as stored, with prefix and ``/``; ``?`` for unknown bytes."""
-        self.raw_link = _if_known(raw[157:257].split(b"\0", 1)[0])
+        self.raw_link = _if_known(link.split(b"\0", 1)[0])
         """The link target as stored; ``?`` for unknown bytes."""
         if plain is not None:
             self.mode: int | None = int(plain[1], 8)
             self.size: int | None = int(plain[2], 8)
             self.mtime: int | None = int(plain[3], 8)
             return
-        self.mode = read_number(raw[100:108])
-        mtime, size = read_number(raw[136:148]), read_number(raw[124:136])
-        self.mtime = mtime if mtime is not None and abs(mtime) < LARGEST else None
-        self.size = size if size is not None and 0 <= size < LARGEST else None
+        self.mode, seconds, count = read_number(mode), read_number(mtime), read_number(size)
+        self.mtime = seconds if seconds is not None and abs(seconds) < LARGEST else None
+        self.size = count if count is not None and 0 <= count < LARGEST else None
 
     @property
     def stored(self) -> int:
@@ -296,6 +298,10 @@ class Attributes:
         """Keep the first problem."""
         self.problem = self.problem or problem
 
+    def size_of(self, header: TarHeader | None) -> int | None:
+        """Return how many bytes are stored of the member with ``header``; None if it is not known."""
+        return self.size if self.size is not None or header is None else header.size
+
     def apply(self, records: Iterable[tuple[bytes, bytes]]) -> None:
         """Apply ``records``; later ones win. An invalid value is skipped and recorded as a problem."""
         seen: dict[bytes, bytes] = {}
@@ -331,7 +337,7 @@ class Attributes:
     def _number(self, key: bytes, value: bytes | None) -> int | None:
         if value is None:
             return None
-        if not value.isdigit() or len(value) > _DIGITS or int(value) >= LARGEST:
+        if not value.isdigit() or len(value) > DIGITS or int(value) >= LARGEST:
             self.note(f"the value of the pax record {key.decode()} is not a number")
             return None
         return int(value)
@@ -363,131 +369,3 @@ class Attributes:
                 self.map.append(number)
         else:
             self.sparse, self.map = "0.0", pairs
-
-
-# -- sparse maps -----------------------------------------------------------------------------------------------------
-
-
-class SparseMap:
-    """The stored ranges of a sparse member: ``pairs`` of offset and length, ascending, within ``real_size``.
-
-    ``problem`` says what is wrong with the map, which then holds the part before that. ``skip`` is the number of stored
-    bytes that the map itself takes.
-    """
-
-    __slots__ = ("pairs", "problem", "real_size", "skip")
-
-    def __init__(self, pairs: array[int], real_size: int | None, skip: int = 0, problem: str | None = None) -> None:
-        self.pairs = pairs
-        self.skip = skip
-        self.problem = problem
-        self.real_size = 0 if real_size is None else real_size
-        if real_size is None:
-            self.problem = self.problem or "the size of the sparse file is not known"
-            self.real_size = max((pairs[at] + pairs[at + 1] for at in range(0, len(pairs) - 1, 2)), default=0)
-
-    @property
-    def stored(self) -> int:
-        """Sum of the lengths of the ranges, in bytes."""
-        return sum(self.pairs[1::2])
-
-    def check(self, compressed_size: int) -> None:
-        """Cut the map where it contradicts itself, the size of the file, or ``compressed_size``, the bytes stored."""
-        end = used = 0
-        pairs = self.pairs
-        for at in range(0, len(pairs), 2):
-            if at + 1 >= len(pairs):
-                reason = "ends in the middle of a pair"
-            elif pairs[at] < end:
-                reason = "is not in ascending order"
-            elif pairs[at + 1] > self.real_size - pairs[at]:
-                reason = "extends beyond the size of the file"
-            elif pairs[at + 1] > compressed_size - used:
-                reason = "lists more bytes than are stored"
-            else:
-                used += pairs[at + 1]
-                end = pairs[at] + pairs[at + 1]
-                continue
-            self.problem = self.problem or f"its sparse map {reason}"
-            del pairs[at:]
-            return
-
-
-def old_pairs(block: bytes, at: int, count: int, pairs: array[int]) -> bool:
-    """Add the pairs of an old GNU map at ``at`` in a block to ``pairs``; return whether they are sound."""
-    for place in range(at, at + 24 * count, 24):
-        field = block[place : place + 24]
-        if not field.strip(b"\0 "):
-            continue
-        offset, length = read_number(field[:12]), read_number(field[12:])
-        if offset is None or length is None or not 0 <= offset < LARGEST or not 0 <= length < LARGEST:
-            return False
-        pairs.append(offset)
-        pairs.append(length)
-    return True
-
-
-def old_map(header: bytes) -> tuple[SparseMap, bool]:
-    """Return the map in an old GNU sparse header, and whether a block with more of it follows."""
-    pairs = array("q")
-    problem = None if old_pairs(header, 386, _OLD_IN_HEADER, pairs) else _NOT_A_NUMBER
-    real = read_number(header[483:495])
-    real = None if real is not None and not 0 <= real < LARGEST else real
-    return SparseMap(pairs, real, 0, problem), header[482] not in (0, 0x30)
-
-
-def extend_old_map(map: SparseMap, block: bytes) -> bool:
-    """Add the pairs in a block after an old GNU sparse header; return whether another one follows."""
-    if len(map.pairs) > 2 * _MAX_ENTRIES:
-        map.problem = _TOO_MANY
-        return False
-    if not old_pairs(block, 0, _OLD_IN_BLOCK, map.pairs):
-        map.problem = map.problem or _NOT_A_NUMBER
-    return block[504] not in (0, 0x30)
-
-
-class MapText:
-    """Reads the decimal lines of a 1.0 map from blocks: ``feed`` blocks until it returns False."""
-
-    __slots__ = ("_left", "_rest", "blocks", "pairs", "problem")
-
-    def __init__(self) -> None:
-        self.pairs = array("q")
-        self.problem: str | None = None
-        self.blocks = 0
-        self._left = -1  # remaining numbers; -1: not known yet
-        self._rest = b""
-
-    def feed(self, block: bytes) -> bool:
-        """Parse a block; return whether the map continues in the next one."""
-        self.blocks += 1
-        lines = (self._rest + block).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            if not line.isdigit() or len(line) > _DIGITS or int(line) >= LARGEST:
-                return self._stop(_NOT_A_NUMBER)
-            number = int(line)
-            if self._left < 0:
-                if number > _MAX_ENTRIES:
-                    return self._stop("its sparse map has more than a million entries")
-                self._left = 2 * number
-            else:
-                self.pairs.append(number)
-                self._left -= 1
-            if not self._left:
-                return False
-        if len(self._rest) > _DIGITS:
-            return self._stop(_NOT_A_NUMBER)
-        return True
-
-    def _stop(self, problem: str) -> bool:
-        self.problem = problem
-        return False
-
-    def end(self) -> None:
-        """Record that the data end before the map does."""
-        self.problem = self.problem or "its sparse map ends early"
-
-    def map(self, real_size: int | None) -> SparseMap:
-        """Return the map read so far."""
-        return SparseMap(self.pairs, real_size, self.blocks * BLOCK, self.problem)

@@ -397,8 +397,7 @@ class TarMender:
         if name is None or (header is not None and header.letter in EXTENDED):
             member = ArchiveMember(f"gap {pos}", b"", "gap", at, pos, end, end - pos)
         else:
-            size = attributes.size if attributes.size is not None else header.size if header is not None else None
-            member = ArchiveMember(text_of(name), name, "file", at, end, end, size)
+            member = ArchiveMember(text_of(name), name, "file", at, end, end, attributes.size_of(header))
         body = Body(member.start, member.size)
         body.next = end
         body.spoil(Status.TRUNCATED, "truncated", "the archive ends inside its header")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.data.base import Access
-from pparse.data.spliced import MissingData, SplicedData, ZeroData
+from pparse.data.spliced import SplicedData
 from pparse.findings import Status
 from pparse.parsers.tar.blank import stretches_unwritten, zeros_to_the_end
 from pparse.parsers.tar.headers import (
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.budget import Charge
     from pparse.containers.content import ContentSink, Skip, Verdict
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.errors import MalformedError
     from pparse.findings import Finding
-    from pparse.parsers.tar.headers import SparseMap
     from pparse.parsers.tar.mend import StepOutcome
+    from pparse.parsers.tar.sparse import SparseMap
     from pparse.tree.context import NodeContext
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -53,20 +52,6 @@ if TYPE_CHECKING:
 _PEEK: Final = 64 << 10
 _SEARCH: Final = 1 << 20  # bytes read at a time in a search for headers
 _GROUP: Final = 64  # the most members added at a time
-_PIECE_SIZE: Final = 240  # bytes of memory for a piece of a sparse file and the hole before it
-
-
-class SparseContent(SplicedData):
-    """The content of a sparse file: stored ranges, with zeros between. Holds a charge for its pieces."""
-
-    def __init__(self, parts: list[Range], name: str, charge: Charge) -> None:
-        super().__init__(parts, name=name)
-        self._charge = charge
-
-    def close(self) -> None:
-        """Release the memory of the pieces."""
-        super().close()
-        self._charge.release()
 
 
 class TarParser(ArchiveParser):
@@ -298,26 +283,7 @@ class TarParser(ArchiveParser):
         map: SparseMap | None = found.extra if found is not None else None
         if map is None:
             return data, start, end
-        return self._spread(map, data, start + map.skip, member)
-
-    def _spread(self, map: SparseMap, data: Data, start: int, member: ArchiveMember) -> tuple[Data, int, int | None]:
-        """Place the stored ranges of a sparse file over its full size."""
-        pairs = map.pairs
-        charge = self.result.extraction.session.budget.charge(_PIECE_SIZE * (len(pairs) // 2 + 1), "a sparse map")
-        parts: list[Range] = []
-        end = 0
-        for place in range(0, len(pairs), 2):
-            offset, length = pairs[place], pairs[place + 1]
-            if offset > end:
-                parts.append(ZeroData(offset - end).range(0, offset - end))
-            parts.append(data.range(start, start + length))
-            start += length
-            end = offset + length
-        if end < map.real_size:
-            rest = map.real_size - end
-            # The part that a broken map no longer describes is unknown, not zeros.
-            parts.append((ZeroData(rest) if map.problem is None else MissingData(rest)).range(0, rest))
-        content = SparseContent(parts, member.name, charge)
+        content = map.spread(data, start + map.skip, member.name, self.extraction.session.budget)
         return content, 0, content.size
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 
 from pparse.data.base import Access
-from pparse.errors import GapError
 from pparse.findings import Finding, Severity
 from pparse.limits import KIB
 from pparse.parsers.tar.headers import BLOCK, ZEROS, TarHeader
@@ -100,10 +99,7 @@ class TarSource:
     def _pread(self, pos: int, count: int) -> bytes:
         if self.end is not None:
             count = min(count, max(0, self.end - pos))
-        try:
-            return self.data.pread(pos, count)
-        except GapError:
-            return b""
+        return self.data.known(pos, count)
 
     def read(self, pos: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return up to ``count`` bytes at ``pos``, zeros for unknown ones, and the unknown ranges, from ``pos``."""

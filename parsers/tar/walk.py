@@ -21,11 +21,7 @@ from pparse.parsers.tar.headers import (
     BODILESS,
     EXTENDED,
     Attributes,
-    MapText,
-    SparseMap,
     TarHeader,
-    extend_old_map,
-    old_map,
     padded,
     read_name,
     read_records,
@@ -33,6 +29,7 @@ from pparse.parsers.tar.headers import (
 )
 from pparse.parsers.tar.mend import Body, StepOutcome, TarMender
 from pparse.parsers.tar.source import Blank, TarSource
+from pparse.parsers.tar.sparse import read_old_map, read_pax_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -230,16 +227,15 @@ class TarWalker:
         kind = _KINDS.get(header.letter, "file")
         if kind == "file" and header.letter == b"\0" and raw_name.endswith(b"/"):
             kind = "folder"  # as in v7
-        size = header.size if attributes.size is None else attributes.size
-        start, map = pos + BLOCK, None
+        size, start, map = attributes.size_of(header), pos + BLOCK, None
         if header.letter == b"S":
-            map, start = self._old_map(header, start)
+            map, start = read_old_map(self.source, header, start)
         body = self._body(header, kind, pos, start, size)
         declared = kind
         if kind not in ("file", "other") and body.size and header.letter != b"D":
             kind = "file"  # it has bytes, whatever the type says
         if attributes.sparse is not None:
-            map = self._pax_map(attributes, body)
+            map = read_pax_map(self.source, attributes, body)
         if map is not None:
             map.check(body.end - body.start - map.skip if body.pieces is None else body.size or 0)
             if map.problem is not None:
@@ -270,35 +266,6 @@ class TarWalker:
             )
             return StepOutcome(member, body.next, None, member.finding)
         return self.mender.outcome(member, body)
-
-    def _old_map(self, header: TarHeader, pos: int) -> tuple[SparseMap, int]:
-        """Read an old GNU sparse map, with its blocks after the header; return it and where the data begin."""
-        map, more = old_map(header.raw)
-        while more:
-            block, unknown = self.source.read(pos, BLOCK)
-            if len(block) < BLOCK or unknown:
-                map.problem = map.problem or "its sparse map is lost or truncated"
-                pos += BLOCK if unknown else 0
-                break
-            more = extend_old_map(map, block)
-            pos += BLOCK
-        return map, pos
-
-    def _pax_map(self, attributes: Attributes, body: Body) -> SparseMap:
-        """Return the map in pax records, or before the data."""
-        if attributes.map is not None:
-            return SparseMap(attributes.map, attributes.real_size)
-        text = MapText()
-        pos = body.start
-        while True:
-            block, unknown = self.source.read(pos, BLOCK)
-            if len(block) < BLOCK or unknown or pos >= body.end:
-                text.end()
-                break
-            pos += BLOCK
-            if not text.feed(block):
-                break
-        return text.map(attributes.real_size)
 
     def _body(self, header: TarHeader, kind: str, pos: int, start: int, size: int | None) -> Body:
         """Find the stored bytes of a member, and where to continue."""

@@ -1,4 +1,8 @@
-"""TFRecord files."""
+"""TFRecord files.
+
+Where the checksums of a record lie, `pparse.parsers.tfrecord.frames` tells;
+where records go on behind damage, ``mend``.
+"""
 
 from __future__ import annotations
 

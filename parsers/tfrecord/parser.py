@@ -1,8 +1,7 @@
 """TFRecord files: records of any bytes, most often serialized Examples of TensorFlow.
 
-Layout (tensorflow/core/lib/io/record_writer.h), little-endian, up to the end of the file: u64 length, u32 masked
-CRC-32C of these eight bytes, the data, u32 masked CRC-32C of the data. `pparse.kernels.crc32c.masked` tells the mask.
-There is no magic number. With TFRecordOptions the whole file is a gzip or zlib stream, which is read as any other.
+`pparse.parsers.tfrecord.frames` tells the layout of a record, and where its checksums lie. There is no magic number.
+With TFRecordOptions the whole file is a gzip or zlib stream, which is read as any other.
 
 States::
 
@@ -17,7 +16,7 @@ SequenceExample, if all its fields are those of one, and it has a feature. What 
 number.
 
 Rules: the checksum of a length is always compared, that of data as the option ``verify`` says, and by `check`. Behind a
-head that is damaged, `pparse.parsers.tfrecord.frames` finds the next record. If the bytes up to there prove to be one
+head that is damaged, `pparse.parsers.tfrecord.mend` finds the next record. If the bytes up to there prove to be one
 record, only its head is damaged: it is whole. If the data of the record before are wrong, bytes of it may be lost: then
 records are looked for inside of it, too.
 """
@@ -28,15 +27,17 @@ from array import array
 
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
-from pparse.errors import GapError, MalformedError, OptionError
+from pparse.data.window import Window
+from pparse.errors import MalformedError, OptionError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.fits import fits, fitting_tags
 from pparse.parsers.protobuf.index import MessageIndex, Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.parsers.tfrecord.frames import Frames
+from pparse.parsers.tfrecord.examples import example_type, features_of_first, holds_events
+from pparse.parsers.tfrecord.frames import AHEAD
+from pparse.parsers.tfrecord.mend import Mender
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, SCALAR, Entry
@@ -58,15 +59,6 @@ if TYPE_CHECKING:
 VERIFY: Final = ("headers", "touched", "all")
 # With verify=touched, records of at most this many bytes are read completely when something in them is.
 TOUCHED: Final = 4 * MIB
-_TYPES: Final = ("tensorflow.Example", "tensorflow.SequenceExample")
-# How many records must fit, and how many are looked at: damaged ones tell nothing.
-_WANTED: Final = 4
-_TRIED: Final = 16
-# Of a larger record, the beginning must do.
-_WHOLE: Final = MIB
-_HEAD: Final = 64 * KIB
-# The features, the first of them, its name and its value.
-_FITTING: Final = 4
 # Where a record is looked for in a file that does not begin with one.
 _PROBED: Final = 64 * KIB
 _SEARCHED: Final = MIB
@@ -130,7 +122,7 @@ class TfrecordParser(ProtobufParser):
             raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {self.verify!r}")
         super().__init__(result)
         extraction = result.extraction
-        self.frames = Frames(extraction.data, extraction.find_end, session.check_cancelled)
+        self.frames = Mender(extraction.data, extraction.find_end, session.check_cancelled)
         self._is_guessed = session.options.get("message") is None and self.root_type is None
         self._missing: int | None = None  # bytes that a cut file lacks at least
         self._compared = [0, 0]  # records read by the last check, and those whose checksums agree
@@ -144,12 +136,9 @@ class TfrecordParser(ProtobufParser):
     def record_type(self) -> MessageType | None:
         """The message type of the records; None if they are bytes. The first call may read the first records."""
         if self._is_guessed:
-            self.root_type = _example_type(self.frames, self.result.extraction.start)
+            self.root_type = example_type(self.frames, self.result.extraction.start)
             self._is_guessed = False
         return self.root_type
-
-    def _finding(self, code: str, reason: str, path: str, offset: int, **more: Any) -> Finding:
-        return Finding(code, reason, path=path, source=self.result.extraction.name, offset=offset, **more)
 
     # -- recognising -------------------------------------------------------------------------------------------------
 
@@ -266,7 +255,7 @@ class TfrecordParser(ProtobufParser):
             return inside, self.expect_record, 0
         lacks = length + 4 - got
         reason = f"the file ends inside of a record: {count_words(lacks, 'byte')} {are(lacks)} missing"
-        finding = self._finding("truncated", reason, f"[{ctx.emitted}]", entry.start, wanted=length + 4, got=got)
+        finding = self.finding_at("truncated", reason, f"[{ctx.emitted}]", entry.start, wanted=length + 4, got=got)
         if got < length:  # else its data are there, and nothing to compare them with
             entry.status, entry.finding = cut_status(got), finding
         self._emit(ctx, entry)
@@ -317,7 +306,7 @@ class TfrecordParser(ProtobufParser):
     def _note_empty(self, ctx: NodeContext) -> None:
         if not ctx.emitted and ctx.collected is None and ctx.pos == ctx.node.start:
             reason = "the file is empty: TFRecord without records, or a download that never began"
-            self.result.findings.add(self._finding("empty", reason, "", ctx.pos, severity=Severity.WARNING))
+            self.result.findings.add(self.finding_at("empty", reason, "", ctx.pos, severity=Severity.WARNING))
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
@@ -355,7 +344,7 @@ class TfrecordParser(ProtobufParser):
     def _close_damaged(
         self, ctx: NodeContext, ordinal: int, at: int, length: int | None, reason: str, code: str = "malformed"
     ) -> Finding:
-        finding = self._finding(code, reason, f"[{ordinal}]", at, length=length)
+        finding = self.finding_at(code, reason, f"[{ordinal}]", at, length=length)
         if ctx.collected is None:
             self.result.close_node(ctx.node, Status.DAMAGED, finding)
         return finding
@@ -366,7 +355,7 @@ class TfrecordParser(ProtobufParser):
             return super().cut(ctx)
         end = self.result.extraction.find_end()
         reason, got = "the file ends inside the head of a record", max(0, end - ctx.pos)
-        finding = self._finding("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
+        finding = self.finding_at("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
         self._missing = HEAD_SIZE - (end - ctx.pos)
         worse = ctx.node.known_status is Status.DAMAGED
         self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
@@ -408,7 +397,7 @@ class TfrecordParser(ProtobufParser):
             self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
 
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
-        return self._finding("checksum", MISMATCH + _READ_ANYWAY, path, start)
+        return self.finding_at("checksum", MISMATCH + _READ_ANYWAY, path, start)
 
     def _compare(self, start: int, end: int, content: bytes = b"") -> bool | None:
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""
@@ -462,7 +451,7 @@ class TfrecordParser(ProtobufParser):
         options = self.result.extraction.session.options
         named = "message" in options or "descriptor" in options
         checker = Checker(self.result.extraction.session.check_cancelled)
-        self.frames.read_ahead = True
+        self.frames.ahead = Window(self.frames.data, self.frames.end(), ahead=AHEAD)
         try:
             for ordinal, entry in self.result.entries_from(root, 0):
                 agrees = None
@@ -476,7 +465,7 @@ class TfrecordParser(ProtobufParser):
                 elif agrees and named and self.root_type is not None:
                     yield from self._check_message(root, ordinal, entry, checker)
         finally:
-            self.frames.read_ahead = False
+            self.frames.ahead = None
 
     def _check_message(self, root: Node, ordinal: int, entry: Entry, checker: Checker) -> Iterator[Visit]:
         if self.root_type is None or checker.sound(entry.note.pieces[0], self.root_type):
@@ -529,100 +518,15 @@ class TfrecordParser(ProtobufParser):
         if sizes.count:
             yield "data", f"{sizes.total:,} bytes; a record has {sizes.smallest:,} to {sizes.largest:,}"
         type = self.record_type
-        if type is None and _holds_events(self.frames, self.result.extraction.start):
+        if type is None and holds_events(self.frames, self.result.extraction.start):
             yield "message", "tensorflow.Event: a TensorBoard event file; records are bytes"
         else:
             yield "message", type.full_name if type is not None else "none known: records are bytes"
         if type is not None and index.count:
-            yield from _features_of_first(root)
-
-
-def _features_of_first(root: Node) -> Iterator[tuple[str, str]]:
-    """Yield the names and kinds of the features in the first record that is whole."""
-    for record, _ in zip(root.children(), range(16), strict=False):
-        if record.kind == "gap" or record.status is not Status.COMPLETE:
-            continue
-        if not record.kind.startswith("tensorflow."):
-            yield "fields", ", ".join(str(key) for key, _ in zip(record.keys(), range(40), strict=False)) or "none"
-            return
-        for label, outer, inner in (
-            ("features", "features", "feature"),
-            ("context", "context", "feature"),
-            ("lists", "feature_lists", "feature_list"),
-        ):
-            holder = record.find(outer)
-            found = holder.find(inner) if holder is not None else None
-            if found is not None:
-                names = [f"{kid.key!s} ({_kind_of(kid)})" for kid, _ in zip(found.children(), range(40), strict=False)]
-                more = f" … {len(found) - 40:,} more" if len(found) > 40 else ""
-                yield label, f"{', '.join(names)}{more} (of record {record.ordinal})"
-        return
-
-
-def _kind_of(feature: Node) -> str:
-    """Return the kind of values a feature has: bytes, float, int64."""
-    kinds = [str(key).removesuffix("_list") for key in feature]
-    if kinds == ["feature"]:  # a list of features: the first one tells
-        first = feature["feature"]
-        return f"{_kind_of(first.child(0))}, {len(first):,} steps" if len(first) else "no steps"
-    return ", ".join(kinds) or "empty"
+            yield from features_of_first(root)
 
 
 def _first_record(block: bytes) -> int | None:
     """Return where in a block a record stands whose data, or whose follower's length, have the right checksum, too."""
-    frames = Frames(BytesData(block), lambda: len(block), lambda: None)
-    found = frames.find(0, len(block))
+    found = Mender(BytesData(block), lambda: len(block), lambda: None).find(0, len(block))
     return found if found < len(block) else None
-
-
-def _example_type(frames: Frames, start: int) -> MessageType | None:
-    """Return the type of the records from ``start`` on; None if they are something else."""
-    from pparse.protos import schema
-
-    samples = list(_samples(frames, start))
-    # The beginning of a record tells less than a whole one; where the file is cut, that may be next to nothing.
-    samples = [(raw, whole) for raw, whole in samples if whole] or samples
-    for name in _TYPES:
-        type = schema().message(name)
-        if all(_fits(raw, type, whole) for raw, whole in samples) and any(
-            fitting_tags(raw, type) >= _FITTING for raw, _ in samples
-        ):
-            return type
-    return None
-
-
-def _holds_events(frames: Frames, start: int) -> bool:
-    """Say whether the file is one of TensorBoard: its first record has a time, and the version of the event format."""
-    first = next(_samples(frames, start), (b"", True))[0]
-    return first[:1] == b"\x09" and first[9:10] == b"\x1a" and first.startswith(b"brain.Event:", 11)
-
-
-def _samples(frames: Frames, at: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield the data of the first records, and whether that is all of each."""
-    found, end = 0, frames.end()
-    for _ in range(_TRIED):
-        if found == _WANTED or end - at < HEAD_SIZE:
-            return
-        length = frames.length(at)
-        if length is None:
-            at, _ = frames.behind(at)
-            continue
-        begin, following = at + HEAD_SIZE, at + FRAME_SIZE + length
-        if following > end or length > _WHOLE:
-            try:
-                yield frames.data.pread(begin, min(length, _HEAD)), False
-            except GapError:
-                pass
-            found += 1
-        elif frames.agrees(begin, following - 4):
-            yield frames.data.pread(begin, length), True
-            found += 1
-        at = following
-
-
-def _fits(raw: bytes, type: MessageType, whole: bool) -> bool:
-    """Say whether a record, or its beginning, can be a message of ``type``; an empty one can be any."""
-    if not whole:
-        return fitting_tags(raw, type) >= _FITTING
-    part = BytesData(raw).range(0, len(raw))
-    return not raw or (fits(raw, type, complete=True) and Checker(lambda: None).sound(part, type))

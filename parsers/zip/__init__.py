@@ -1,4 +1,8 @@
-"""Zip archives."""
+"""Zip archives.
+
+How a member is found by its name, `pparse.parsers.zip.directory` tells; what the directory is worth, ``trust``. Without
+one that is trusted, ``scan`` goes from local header to local header.
+"""
 
 from __future__ import annotations
 

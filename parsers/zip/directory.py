@@ -1,186 +1,122 @@
-"""The central directory of a zip archive: finds it, checks that it belongs to the archive, and reads it.
+"""The directory of a zip archive: how a member is found.
 
-A directory is trusted if it accounts for the file: its entries follow each other to its very end, local headers with
-the same names are where it says, and no other local header comes before the first of them. So the directory of a zip
-stored *in* a damaged zip is not taken for that of the outer one. Programs that change an archive in place leave such
-headers, too: of members that they replaced or deleted. The directory is trusted then if its offsets count from the
-archive's very start and all of its entries agree with their headers.
+An archive is read from its end. Within the last 64 KiB stands the end record, which says where the directory is, or, by
+a locator before it, where the zip64 end record says so (`end_records`, `read_end_at`). The directory has an entry for
+each member, one behind the other (`entries`, `entry_at`): its name, and the offset of its local header (`local_at`).
+Its bytes stand behind that header, as many as the entry says. So a member is found by its name among those of all
+entries (`pparse.parsers.zip.attributes.decode_name`), and by two numbers from there on::
 
-Everything is read in blocks. A directory of a million entries takes no memory, unless entries overlap.
+    start = entry.offset + shift   # of the local header; shift is 0, unless other bytes precede the archive
+    begin = start + header.length  # of entry.compressed_size bytes, to be decoded by entry.method
+
+Whether a directory accounts for the archive, `pparse.parsers.zip.trust` says; without one,
+`pparse.parsers.zip.scan` goes by the local headers. A record that does not exist is None, never an exception.
+
+Source: PKWARE's APPNOTE.TXT 6.3.10, 4.3.
 """
 
 from __future__ import annotations
 
 import re
-from array import array
-from bisect import bisect_left
-from itertools import islice
 from struct import Struct
 
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
-from pparse.parsers.zip.records import (
-    CENTRAL,
-    CENTRAL_SIZE,
-    END,
-    END64_SIZE,
-    END_SIZE,
-    FULL,
-    LOCAL,
-    LOCAL_SIZE,
-    LOCATOR_SIZE,
-    RESERVED,
-    SIGNATURE,
-    STREAMED,
-    CentralEntry,
-    EndRecord,
-    LocalHeader,
-    central_length,
-    local_length,
-    read_central,
-    read_end,
-    read_end64,
-    read_local,
-    read_locator,
-)
-from pparse.tree.key_table import ranked
+from pparse.parsers.zip.attributes import FULL, FULL16, METHODS, RESERVED, is_name, with_zip64
+from pparse.tree.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
+    from pparse.data.window import Window
+    from pparse.tree.record import Values
+
+    Bytes = Data | Window
+
+LOCAL: Final = b"PK\x03\x04"
+CENTRAL: Final = b"PK\x01\x02"
+END: Final = b"PK\x05\x06"
+END64: Final = b"PK\x06\x06"
+LOCATOR: Final = b"PK\x06\x07"
+DESCRIPTOR: Final = b"PK\x07\x08"
+EXTRA_DATA: Final = b"PK\x06\x08"
+SIGNATURE: Final = b"PK\x05\x05"  # the digital signature after a directory
+
+_LOCAL: Final = Record.of(
+    "signature:4s version:H flags:H method:H time:H date:H crc:I compressed_size:I size:I name:H extra:H"
+)
+_CENTRAL: Final = Record.of(
+    "signature:4s made:H version:H flags:H method:H time:H date:H crc:I compressed_size:I size:I"
+    " name:H extra:H comment:H disk:H internal:H external:I offset:I"
+)
+_END: Final = Record.of("signature:4s disk:H first_disk:H here:H total:H size:I offset:I comment:H")
+_END64: Final = Record.of("signature:4s length:Q made:H version:H disk:I first_disk:I here:Q total:Q size:Q offset:Q")
+_LOCATOR: Final = Record.of("signature:4s disk:I offset:Q disks:I")
+LOCAL_SIZE: Final = _LOCAL.size
+CENTRAL_SIZE: Final = _CENTRAL.size
+END_SIZE: Final = _END.size
+LOCATOR_SIZE: Final = _LOCATOR.size
+_CENTRAL_LENGTHS: Final = Struct("<28xHHH").unpack_from  # for each entry when many are indexed
+_LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 
 # Bytes read at once: more than the longest entry (46 + 3 * 65,535).
 BLOCK: Final = 256 * KIB
 # How far from the end of the data a directory may end.
 TAIL: Final = MIB + 64 * KIB + END_SIZE
-# So many end records are tried, each with the directory that it tells of: bytes that repeat may hold thousands.
-_MOST_ENDS: Final = 16
-# How many bytes before the first entry are searched for local headers that are not listed.
-PREFIX: Final = 16 * MIB
-# Entries may overlap by this much: some writers miscount a descriptor.
-TOLERANCE: Final = 32
-SAMPLES: Final = 32
-# Up to so many overlapping entries may be damage of the directory.
-_FEW: Final = 1_000
-
-# signature, flags, CRC, packed, lengths of name, extra field and comment, offset
-_SURVEY: Final = Struct("<4s4xH6xII4xHHH8xI").unpack_from
-_LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 
 
-def known_bytes(data: Data, offset: int, length: int) -> bytes:
-    """Return up to ``length`` bytes at ``offset``, ending before the first unknown one."""
-    if not data.gaps:
-        return data.pread(offset, length)
-    chunk, unknown = data.read_known(offset, length)
-    return chunk[: unknown[0][0] - offset] if unknown else chunk
+# -- the end of the archive ------------------------------------------------------------------------------------------
 
 
-def local_at(data: Data, pos: int, end: int, *, broken: bool = False) -> LocalHeader | None:
-    """Return the local header at ``pos`` if all of it is known; None otherwise. ``broken`` ignores its signature."""
-    head = known_bytes(data, pos, max(0, min(LOCAL_SIZE + 128, end - pos)))
-    if len(head) < LOCAL_SIZE or (not broken and not head.startswith(LOCAL)):
-        return None
-    length = local_length(head)
-    if length > len(head):
-        head = known_bytes(data, pos, min(length, end - pos))
-    return read_local(head, broken=broken)
+class EndRecord:
+    """The end record of a directory: number of ``entries``, ``size`` and ``offset`` of the directory, and disks.
 
-
-def cut_header(data: Data, pos: int, end: int) -> bool:
-    """Say whether a local header begins at ``pos`` and the data end inside it."""
-    head = known_bytes(data, pos, max(0, min(LOCAL_SIZE, end - pos)))
-    if not head or not (head.startswith(LOCAL) or LOCAL.startswith(head)):
-        return False
-    return len(head) < LOCAL_SIZE or pos + local_length(head) > end
-
-
-class Directory:
-    """A directory that accounts for the archive.
-
-    Its entries are in ``[begin, end)``. A member's local header is at its offset plus ``shift``.
+    ``comment`` is the length of the comment in bytes, ``length`` that of the record with it.
     """
 
-    __slots__ = (
-        "_charge",
-        "_overlaps",
-        "begin",
-        "count",
-        "declared",
-        "end",
-        "finish",
-        "first",
-        "fits",
-        "shift",
-        "stale",
-        "torn",
-        "zip64",
-    )
-
-    def __init__(self, begin: int, shift: int, survey: _Survey) -> None:
-        self.begin = begin
-        """Offset of the first entry."""
-        self.end = survey.end
-        """Offset after the last entry."""
-        self.shift = shift
-        """What to add to a stored offset to get a position."""
-        self.count = survey.count
-        """Number of entries."""
-        self.first = survey.lowest + shift if survey.count else begin
-        """Offset of the first local header."""
-        self.finish = survey.end
-        """Offset of the end of the archive, with its comment."""
-        self.declared = 0
-        """Number of entries that the end record gives."""
-        self.fits = True
-        """Whether its size is what the end record gives."""
-        self.zip64 = survey.zip64
-        """Whether some entries have zip64 fields."""
-        self.torn = False
-        """Whether local headers are damaged."""
-        self.stale = False
-        """Whether the first member stands behind others, which the directory no longer names."""
-        self._overlaps = array("q")
-        self._charge: Charge | None = None
+    def __init__(self, fields: Values, comment: int, length: int) -> None:
+        self.disk: int = fields.disk
+        self.disks_differ = bool(fields.disk != fields.first_disk or fields.here != fields.total)
+        self.entries: int = fields.total
+        self.size: int = fields.size
+        self.offset: int = fields.offset
+        self.comment = comment
+        self.length = length
 
     @property
-    def has_overlaps(self) -> bool:
-        """Whether members share bytes."""
-        return bool(self._overlaps)
-
-    def overlaps(self, at: int) -> bool:
-        """Say whether the entry at ``at`` claims bytes of an earlier member."""
-        place = bisect_left(self._overlaps, at)
-        return place < len(self._overlaps) and self._overlaps[place] == at
-
-    def set_overlaps(self, places: array[int], budget: MemoryBudget) -> None:
-        """Store the offsets (ascending) of entries that claim bytes of other members. Raise `LimitError`."""
-        if places:
-            self._charge = budget.charge(8 * len(places), "a list of overlapping members")
-        self._overlaps = places
+    def needs_64(self) -> bool:
+        """Whether a value is stored in the zip64 record instead."""
+        return self.entries == FULL16 or FULL in (self.size, self.offset)
 
 
-def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Directory | None:
-    """Return the directory of the archive ``data[start:end]``; None if there is none that accounts for it.
-
-    Raise `LimitError` if a list of overlapping members exceeds the budget.
-    """
-    if data.loose_gap() is not None:
-        return None  # offsets after such a gap have no meaning
-    stale = None
-    for at in islice(end_records(data, start, end), _MOST_ENDS):
-        found = _check_end(data, at, start, end, budget)
-        if found is not None and not found.stale:
-            return found  # before one that leaves members out: of a zip in a comment, say
-        stale = stale or found
-    return stale
+def read_end(block: bytes, at: int = 0) -> EndRecord | None:
+    """Return the end record at ``at``; None if it is not there (its comment may be cut)."""
+    fields = _fields(_END, END, block, at)
+    return None if fields is None else EndRecord(fields, fields.comment, END_SIZE + fields.comment)
 
 
-def end_records(data: Data, start: int, end: int) -> Iterator[int]:
+def read_end64(block: bytes) -> EndRecord | None:
+    """Return the zip64 end record that ``block`` begins with; None if it does not."""
+    fields = _fields(_END64, END64, block)
+    return None if fields is None else EndRecord(fields, 0, 12 + fields.length)
+
+
+def read_locator(block: bytes) -> int | None:
+    """Return the offset of the zip64 end record in the locator that ``block`` begins with; None if it does not."""
+    fields = _fields(_LOCATOR, LOCATOR, block)
+    return None if fields is None else int(fields.offset)
+
+
+def _fields(record: Record, signature: bytes, block: bytes, at: int = 0) -> Values | None:
+    """Return the fields of the record at ``at``; None if there is none with this signature."""
+    whole = len(block) - at >= record.size and block.startswith(signature, at)
+    return record.read(block, at, at) if whole else None
+
+
+def end_records(data: Bytes, start: int, end: int) -> Iterator[int]:
     """Yield the possible offsets of end records, the last one first, within `TAIL` bytes from the end."""
     high, step, lowest = end, 4 * KIB, max(start, end - TAIL)
     while high > lowest:
@@ -192,201 +128,180 @@ def end_records(data: Data, start: int, end: int) -> Iterator[int]:
         high, step = low, min(4 * step, BLOCK)
 
 
-def read_end_at(data: Data, at: int, start: int, end: int) -> tuple[EndRecord, int] | None:
+def read_end_at(data: Bytes, at: int, start: int, end: int) -> tuple[EndRecord, int] | None:
     """Return the end record at ``at``, with zip64 values, and where the directory before it ends."""
-    record = read_end(known_bytes(data, at, min(END_SIZE, end - at)))
+    record = read_end(data.known(at, min(END_SIZE, end - at)))
     if record is None:
         return None
     place = at - LOCATOR_SIZE
-    offset = read_locator(known_bytes(data, place, LOCATOR_SIZE)) if place >= start else None
+    offset = read_locator(data.known(place, LOCATOR_SIZE)) if place >= start else None
     if offset is None:
-        return (record, at) if not record.needs_64 or record.entries == 0xFFFF else None
-    for where in (place - END64_SIZE, start + offset):
-        if start <= where < place:
-            zip64 = read_end64(known_bytes(data, where, END64_SIZE))
-            if zip64 is not None:
-                zip64.comment, zip64.length = record.comment, record.length
-                return zip64, where
+        return (record, at) if not record.needs_64 or record.entries == FULL16 else None
+    for where in (place - _END64.size, start + offset):
+        zip64 = read_end64(data.known(where, _END64.size)) if start <= where < place else None
+        if zip64 is not None:
+            zip64.comment, zip64.length = record.comment, record.length
+            return zip64, where
     return None if record.needs_64 else (record, place)
 
 
-def _check_end(data: Data, at: int, start: int, end: int, budget: MemoryBudget) -> Directory | None:
-    found = read_end_at(data, at, start, end)
-    if found is None or found[0].disks_differ:
+# -- the entries of the directory --------------------------------------------------------------------------------------
+
+
+class CentralEntry:
+    """An entry of the central directory. ``offset`` is as stored; ``length`` is that of the entry itself."""
+
+    def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
+        made, _, self.flags, self.method, self.time, self.date, self.crc, compressed_size, size = fields[1:10]
+        comment, disk, _, self.external, offset = fields[12:]
+        if FULL in (compressed_size, size, offset):
+            size, compressed_size, offset, _ = with_zip64(extra, size, compressed_size, offset, disk)
+        self.creator = made >> 8
+        self.compressed_size = compressed_size
+        self.size = size
+        self.offset = offset
+        self.raw_name = raw_name
+        self.extra = extra
+        self.length = CENTRAL_SIZE + len(raw_name) + len(extra) + comment
+
+    def is_sane(self) -> bool:
+        """Say whether this is plausible as an entry."""
+        return self.method in METHODS and not self.flags & RESERVED and is_name(self.raw_name, self.flags)
+
+
+def read_central(block: bytes, at: int = 0) -> CentralEntry | None:
+    """Return the directory entry at ``at``; None if it is not there, or incomplete (except for its comment)."""
+    if len(block) - at < CENTRAL_SIZE or not block.startswith(CENTRAL, at):
         return None
-    record, stop = found
-    for begin, shift in dict.fromkeys(
-        ((stop - record.size, stop - record.size - record.offset), (start + record.offset, start))
-    ):
-        if begin < start or begin > stop or shift < 0:
-            continue
-        if begin < stop and known_bytes(data, begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):
-            continue  # before more of it is read
-        data.keep(begin, stop)  # members are read alternately with it
-        survey = _survey(data, begin, stop)
-        if survey is None:
-            continue
-        directory = Directory(begin, shift, survey)
-        directory.declared, directory.finish = record.entries, at + record.length
-        directory.fits = record.size == stop - begin
-        if not _accounts_for(data, directory, survey, start, end):
-            continue
-        overlaps = array("q") if survey.ordered else _find_overlaps(data, directory, budget)
-        if 0 < len(overlaps) <= max(2, min(survey.count // 4, _FEW)):
-            continue  # more likely a wrong size or offset than a bomb
-        directory.set_overlaps(overlaps, budget)
-        return directory
-    return None
+    fields = _CENTRAL.unpack(block, at)
+    name_end = at + CENTRAL_SIZE + fields[10]
+    extra_end = name_end + fields[11]
+    if len(block) < extra_end:
+        return None
+    return CentralEntry(fields, block[at + CENTRAL_SIZE : name_end], block[name_end:extra_end])
 
 
-class _Survey:
-    """What the entries of a directory say, one after the other.
-
-    ``count`` of them end at ``end``. ``lowest`` is the least offset, which the entry at ``lowest_at`` has (-1: there is
-    none). ``ordered``: no member begins before the one listed before it ends, and the last one ends at ``reached``.
-    ``samples`` and ``odd`` are places of some entries: of any, and of those that need a look at what they are of.
-    """
-
-    __slots__ = ("count", "end", "lowest", "lowest_at", "odd", "ordered", "reached", "samples", "zip64")
-
-    def __init__(self) -> None:
-        self.end = self.count = self.lowest = self.reached = 0
-        self.lowest_at = -1
-        self.ordered = True
-        self.zip64 = False
-        self.samples: list[int] = []
-        self.odd: list[int] = []
+def central_length(block: bytes, at: int = 0) -> int:
+    """Return the length of the directory entry at ``at``; its fixed 46 bytes must be in ``block``."""
+    name, extra, comment = _CENTRAL_LENGTHS(block, at)
+    return int(CENTRAL_SIZE + name + extra + comment)
 
 
-def _survey(data: Data, at: int, end: int) -> _Survey | None:
-    """Walk all entries in ``[at, end)``; None if they do not follow each other to its end."""
-    learned = _Survey()
-    samples, odd = learned.samples, learned.odd
-    lowest, lowest_at, ordered = 0, -1, True
-    reached, count = 1 << 64, 0  # so that the first entry is checked
-    # Locals save a tenth of the time.
-    survey, central, size, reserved, full, local = _SURVEY, CENTRAL, CENTRAL_SIZE, RESERVED, FULL, LOCAL_SIZE
+def entries(data: Bytes, at: int, end: int) -> Iterator[tuple[int, CentralEntry]]:
+    """Yield ``(offset, entry)`` from ``at`` to ``end``, as long as entries follow each other."""
     while at < end:
-        block = known_bytes(data, at, min(BLOCK, end - at))
-        there = len(block)
-        pos, last = 0, there - size
-        if len(samples) < SAMPLES:
-            samples.append(at)
-        while pos <= last:
-            signature, flags, crc, compressed_size, name, extra, comment, offset = survey(block, pos)
-            length = size + name + extra + comment
-            if signature != central or pos + length > there:
-                break
-            if (flags & reserved or (crc and not compressed_size)) and len(odd) < SAMPLES:
-                odd.append(at + pos)
-            if compressed_size == full or offset == full:
-                learned.zip64 = True
-                entry = read_central(block, pos)
-                compressed_size, offset = (
-                    (entry.compressed_size, entry.offset) if entry is not None else (compressed_size, offset)
-                )
-            if offset < reached:
-                ordered = lowest_at < 0  # it is the first one
-                if ordered or offset < lowest:
-                    lowest, lowest_at = offset, at + pos
-            reached = offset + local + name + compressed_size
-            pos += length
-            count += 1
+        block = data.known(at, min(BLOCK, end - at))
+        pos = 0
+        while (entry := read_central(block, pos)) is not None and pos + entry.length <= len(block):
+            yield at + pos, entry
+            pos += entry.length
         if not pos:
-            if not _is_signature(block, end - at):
-                return None
-            end = at
+            return
         at += pos
-    learned.end, learned.count, learned.lowest, learned.lowest_at = end, count, lowest, lowest_at
-    learned.ordered, learned.reached = ordered, reached
-    return learned
 
 
-def _is_signature(block: bytes, length: int) -> bool:
-    """Say whether ``block`` begins with a digital signature of a directory, which is ``length`` bytes long."""
-    return block[:4] == SIGNATURE and len(block) >= 6 and 6 + int.from_bytes(block[4:6], "little") == length
+def entry_at(data: Bytes, at: int, end: int) -> CentralEntry | None:
+    """Return the directory entry at ``at``."""
+    head = data.known(at, max(0, min(1 * KIB, end - at)))
+    if len(head) >= CENTRAL_SIZE and central_length(head) > len(head):
+        head = data.known(at, max(0, min(central_length(head), end - at)))
+    return read_central(head)
 
 
-def _accounts_for(data: Data, directory: Directory, survey: _Survey, start: int, stop: int) -> bool:
-    """Say whether ``data[start:stop]`` is as the entries of a directory say; also sets ``directory.torn``."""
-    if survey.count:
-        if survey.lowest_at < 0 or directory.first < start:
-            return False
-        firsts = islice(entries(data, directory.begin, directory.end), 8)
-        samples = sorted((*survey.samples, *(place for place, _ in firsts)))
-        right, directory.torn = _compare_headers(data, directory, [survey.lowest_at, *samples], start)
-        if not right or any(_denies(data, directory, place) for place in survey.odd):
-            return False
-    before, behind = directory.first, directory.finish
-    if _has_locals(data, behind, stop, stop):
-        return False
-    if _has_locals(data, start, before, before):
-        directory.stale = directory.shift == start and _is_exact(data, directory)
-        if not directory.stale:
-            return False
-    reach = directory.begin - directory.shift + TOLERANCE
-    return not (survey.count and survey.ordered and survey.reached > reach)
+# -- local headers, each in front of a member's bytes ------------------------------------------------------------------
 
 
-def _compare_headers(data: Data, directory: Directory, places: list[int], start: int) -> tuple[bool, bool]:
-    """Say whether local headers of the same names stand where entries say, and whether some there are damaged."""
-    right = wrong = 0
-    torn = False
-    for place in dict.fromkeys(places):
-        block = known_bytes(data, place, min(BLOCK, directory.end - place))
-        entry = read_central(block)
-        if entry is None:
-            continue
-        pos = entry.offset + directory.shift
-        if not start <= pos < directory.begin:
-            wrong += 1
-            continue
-        header = local_at(data, pos, directory.begin)
-        if header is not None and header.raw_name == entry.raw_name:
-            right += 1
-        elif len(known_bytes(data, pos, 4)) == 4:
-            wrong += 1
-            torn = torn or header is None
-        if place == places[0] and (right or (wrong and directory.first != start)):
-            return bool(right), torn  # the very first one is enough
-    return right >= wrong, torn
+class LocalHeader:
+    """The header before a member's bytes. ``compressed_size``, ``size`` and ``crc`` are None if unknown."""
 
+    def __init__(self, fields: Sequence[int], raw_name: bytes, extra: bytes) -> None:
+        self.version, self.flags, self.method, self.time, self.date, crc, compressed_size, size = fields
+        if FULL in (compressed_size, size):
+            size, compressed_size = with_zip64(extra, size, compressed_size)
+        self.crc: int | None = crc
+        self.compressed_size: int | None = compressed_size
+        self.size: int | None = size
+        self.raw_name = raw_name
+        self.extra = extra
+        self.whole = True
+        """Whether all of the name is known."""
+        self.length = LOCAL_SIZE + len(raw_name) + len(extra)
 
-def _is_exact(data: Data, directory: Directory) -> bool:
-    """Say whether the directory has as many entries as it should, and each agrees with the local header it leads to."""
-    if not directory.count or directory.declared not in (directory.count, directory.count & 0xFFFF):
-        return False
-    return all(_leads_to(data, entry, directory) for _, entry in entries(data, directory.begin, directory.end))
+    def mask(self, unknown: list[tuple[int, int]]) -> bool:
+        """Forget the bytes in the ``unknown`` ranges, ``(offset in the header, length)``; unknown letters become ?.
 
-
-def _leads_to(data: Data, entry: CentralEntry, directory: Directory) -> bool:
-    """Say whether a local header with the name, and with the CRC if it has one, stands where ``entry`` says."""
-    header = local_at(data, entry.offset + directory.shift, directory.begin)
-    if header is None or header.raw_name != entry.raw_name:
-        return False
-    return bool(header.flags & STREAMED) or header.crc == entry.crc
-
-
-def _denies(data: Data, directory: Directory, place: int) -> bool:
-    """Say whether the file contradicts an odd entry: its flags, or a CRC of a member without bytes."""
-    entry = entry_at(data, place, directory.end)
-    if entry is None:
+        Return False if a field that a header needs is unknown.
+        """
+        for first, count in unknown:
+            last = first + count
+            if (first < 10 and last > 6) or (first < 30 and last > 26):  # flags and method, lengths
+                return False
+            if first < 18 and last > 14:
+                self.crc = None
+            if first < 22 and last > 18:
+                self.compressed_size = None
+            if first < 26 and last > 22:
+                self.size = None
+            low, high = max(0, first - LOCAL_SIZE), min(len(self.raw_name), last - LOCAL_SIZE)
+            if low < high:
+                self.raw_name = self.raw_name[:low] + b"?" * (high - low) + self.raw_name[high:]
+                self.whole = False
         return True
-    pos = entry.offset + directory.shift
-    header = local_at(data, pos, directory.begin)
-    if entry.flags & RESERVED:
-        return header is None or header.flags != entry.flags
-    if entry.compressed_size or not entry.crc or header is None:
+
+    def is_sane(self) -> bool:
+        """Say whether this is plausible as a header."""
+        return (
+            self.version & 0xFF <= 63
+            and self.method in METHODS
+            and not self.flags & RESERVED
+            and is_name(self.raw_name, self.flags)
+        )
+
+
+def local_length(block: bytes, at: int = 0) -> int:
+    """Return the length of the local header at ``at``; its fixed 30 bytes must be in ``block``."""
+    *_, name, extra = _LOCAL.unpack(block, at)
+    return int(LOCAL_SIZE + name + extra)
+
+
+def may_be_local(head: bytes) -> bool:
+    """Say whether ``head`` may be the beginning of a local header."""
+    fields = _fields(_LOCAL, LOCAL, head)
+    if fields is None:
+        return LOCAL.startswith(head[: len(LOCAL)]) and len(head) >= len(LOCAL)
+    return fields.version & 0xFF <= 63 and fields.method in METHODS and not fields.flags & RESERVED
+
+
+def read_local(block: bytes, at: int = 0, *, broken: bool = False) -> LocalHeader | None:
+    """Return the local header at ``at``; None if it is not there, or incomplete. ``broken`` ignores the signature."""
+    if len(block) - at < LOCAL_SIZE or not (broken or block.startswith(LOCAL, at)):
+        return None
+    fields = _LOCAL.unpack(block, at)
+    end = at + LOCAL_SIZE + fields[9]
+    behind = end + fields[10]
+    return LocalHeader(fields[1:9], block[at + LOCAL_SIZE : end], block[end:behind]) if len(block) >= behind else None
+
+
+def local_at(data: Bytes, pos: int, end: int, *, broken: bool = False) -> LocalHeader | None:
+    """Return the local header at ``pos`` if all of it is known; None otherwise. ``broken`` ignores its signature."""
+    head = data.known(pos, max(0, min(LOCAL_SIZE + 128, end - pos)))
+    if len(head) < LOCAL_SIZE or (not broken and not head.startswith(LOCAL)):
+        return None
+    length = local_length(head)
+    if length > len(head):
+        head = data.known(pos, min(length, end - pos))
+    return read_local(head, broken=broken)
+
+
+def cut_header(data: Bytes, pos: int, end: int) -> bool:
+    """Say whether a local header begins at ``pos`` and the data end inside it."""
+    head = data.known(pos, max(0, min(LOCAL_SIZE, end - pos)))
+    if not head or not (head.startswith(LOCAL) or LOCAL.startswith(head)):
         return False
-    return pos + header.length != directory.begin and known_bytes(data, pos + header.length, 2) != LOCAL[:2]
+    return len(head) < LOCAL_SIZE or pos + local_length(head) > end
 
 
-def _has_locals(data: Data, low: int, high: int, end: int) -> bool:
-    """Say whether there is a local header in ``[low, high)``, where the directory lists none."""
-    return next(local_headers(data, low, min(high, low + PREFIX), end), None) is not None
-
-
-def local_headers(data: Data, low: int, high: int, end: int) -> Iterator[int]:
+def local_headers(data: Bytes, low: int, high: int, end: int) -> Iterator[int]:
     """Yield the offsets of plausible local headers in ``[low, high)``; they may extend to ``end``."""
     while low < high:
         block, _ = data.read_known(low, min(BLOCK, high - low + len(LOCAL) - 1, end - low))
@@ -397,43 +312,3 @@ def local_headers(data: Data, low: int, high: int, end: int) -> Iterator[int]:
         if len(block) < len(LOCAL):
             return
         low += len(block) - len(LOCAL) + 1
-
-
-def _find_overlaps(data: Data, directory: Directory, budget: MemoryBudget) -> array[int]:
-    """Return the offsets of entries that claim bytes of an earlier member (by position, then by list order)."""
-    offsets, lengths, places = array("q"), array("q"), array("q")
-    with budget.charge(48 * directory.count, "comparing where members lie"):
-        for at, entry in entries(data, directory.begin, directory.end):
-            offsets.append(min(entry.offset, 1 << 62))
-            lengths.append(min(LOCAL_SIZE + len(entry.raw_name) + entry.compressed_size, 1 << 62))
-            places.append(at)
-        offsets, order = ranked(offsets)
-        found = array("q")
-        reached, limit = 0, directory.begin - directory.shift + TOLERANCE
-        for offset, ordinal in zip(offsets, order, strict=True):
-            if offset < reached - TOLERANCE or offset + lengths[ordinal] > limit:
-                found.append(places[ordinal])
-            else:
-                reached = offset + lengths[ordinal]
-    return array("q", sorted(found))
-
-
-def entries(data: Data, at: int, end: int) -> Iterator[tuple[int, CentralEntry]]:
-    """Yield ``(offset, entry)`` from ``at`` to ``end``, as long as entries follow each other."""
-    while at < end:
-        block = known_bytes(data, at, min(BLOCK, end - at))
-        pos = 0
-        while (entry := read_central(block, pos)) is not None and pos + entry.length <= len(block):
-            yield at + pos, entry
-            pos += entry.length
-        if not pos:
-            return
-        at += pos
-
-
-def entry_at(data: Data, at: int, end: int) -> CentralEntry | None:
-    """Return the directory entry at ``at``."""
-    head = known_bytes(data, at, max(0, min(1 * KIB, end - at)))
-    if len(head) >= CENTRAL_SIZE and central_length(head) > len(head):
-        head = known_bytes(data, at, max(0, min(central_length(head), end - at)))
-    return read_central(head)

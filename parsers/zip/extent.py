@@ -16,17 +16,16 @@ from pparse.codecs.base import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
-from pparse.parsers.zip.directory import known_bytes
-from pparse.parsers.zip.records import CODEC_OF_METHOD, DESCRIPTOR, ENCRYPTED, LZMA, LZMA_END, MASKED, STREAMED
+from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, LZMA_END
+from pparse.parsers.zip.directory import DESCRIPTOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.parsers.zip.members import ZipNote
     from pparse.tree.host import Session
 
 BLOCK: Final = 256 * KIB
@@ -81,7 +80,7 @@ def lzma_source(source: Range, flags: int, size: int | None, name: str) -> Range
     from pparse.data.spliced import SplicedData
 
     begin = source.start + LZMA_HEAD + 5
-    head = lzma_alone(known_bytes(source.data, source.start, min(LZMA_HEAD + 5, len(source))), flags, size)
+    head = lzma_alone(source.data.known(source.start, min(LZMA_HEAD + 5, len(source))), flags, size)
     if head is None:
         raise MalformedError("the stream lacks LZMA properties", path=name, offset=source.start)
     rest = source.data.range(begin, source.end)
@@ -190,28 +189,6 @@ def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: in
         if said[1] == compressed_size and crc in (None, said[0]) and size in (None, said[2]):
             return length
     return 0
-
-
-def values_agree(
-    note: ZipNote,
-    flags: int,
-    method: int,
-    said: tuple[int | None, int | None, int | None],
-    meant: tuple[int | None, int, int | None],
-    behind: Callable[[], bytes],
-) -> bool:
-    """Say whether a local header (its ``flags``, ``method``, and what it ``said``) agrees with the directory.
-
-    ``said`` and ``meant`` are CRC, compressed size and size; a CRC of None is not known. In front of a streamed member
-    they must be zeros or right, and the descriptor in the bytes ``behind`` its content must be right.
-    """
-    if method != note.method or (flags ^ note.flags) & (ENCRYPTED | STREAMED | MASKED):
-        return False
-    if not flags & STREAMED:
-        return said[1:] == meant[1:] and meant[0] in (None, said[0])
-    if any(each and wanted is not None and each != wanted for each, wanted in zip(said, meant, strict=True)):
-        return False
-    return match_descriptor(behind(), 0, *meant) > 0
 
 
 def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from pparse.data.base import BytesData
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB
-from pparse.parsers.zip.directory import BLOCK, entries, entry_at, known_bytes, local_at, local_headers, read_end_at
-from pparse.parsers.zip.records import (
+from pparse.parsers.zip.attributes import STREAMED
+from pparse.parsers.zip.directory import (
+    BLOCK,
     CENTRAL,
     CENTRAL_SIZE,
     END,
     END_SIZE,
     LOCAL,
     LOCAL_SIZE,
-    STREAMED,
     central_length,
+    entries,
+    entry_at,
+    local_at,
+    local_headers,
     local_length,
     may_be_local,
     read_end,
+    read_end_at,
 )
 from pparse.tree.parser import Confidence
 
@@ -53,7 +58,7 @@ def match_front(head: bytes) -> Confidence:
 
 def match_zip(data: Data, start: int, end: int) -> Confidence:
     """Implement `ZipParser.probe` for ``data[start:end]``."""
-    head = known_bytes(data, start, min(end - start, LOCAL_SIZE))
+    head = data.known(start, min(end - start, LOCAL_SIZE))
     if head.startswith(LOCAL):
         header = local_at(data, start, end)
         if header is not None and header.is_sane():
@@ -104,7 +109,7 @@ def match_tail(data: Data, start: int, end: int, tail: int, *, at_end: bool = Fa
     follow.
     """
     low = max(start, end - tail)
-    block = known_bytes(data, low, end - low)
+    block = data.known(low, end - low)
     place, best = len(block), Confidence.NO
     for _ in range(_MOST_ENDS):
         place = block.rfind(END, 0, place + len(END) - 1)
@@ -137,7 +142,7 @@ def _is_directory(data: Data, begin: int, stop: int) -> bool:
     if not count:  # one entry that is longer than that
         longer = entry_at(data, begin, stop)
         return longer is not None and begin + longer.length <= stop
-    return reached >= near or known_bytes(data, reached, 4)[:2] == b"PK"
+    return reached >= near or data.known(reached, 4)[:2] == b"PK"
 
 
 def _leads_on(data: Data, at: int, end: int) -> bool:
@@ -145,7 +150,7 @@ def _leads_on(data: Data, at: int, end: int) -> bool:
     header = local_at(data, at, end)
     if header is None or header.compressed_size is None or header.flags & STREAMED:
         return False
-    return known_bytes(data, at + header.length + header.compressed_size, 4) in (LOCAL, CENTRAL)
+    return data.known(at + header.length + header.compressed_size, 4) in (LOCAL, CENTRAL)
 
 
 def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) -> int | None:
@@ -157,10 +162,10 @@ def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) ->
         for match in _SIGNS.finditer(block):
             at = low + match.start()
             if match[0] == LOCAL:
-                head = known_bytes(data, at, min(LOCAL_SIZE, end - at))
+                head = data.known(at, min(LOCAL_SIZE, end - at))
                 likely = len(head) == LOCAL_SIZE and may_be_local(head) and local_length(head) <= _LONGEST
             else:
-                head = known_bytes(data, at, min(CENTRAL_SIZE, end - at))
+                head = data.known(at, min(CENTRAL_SIZE, end - at))
                 likely = len(head) == CENTRAL_SIZE and central_length(head) <= _LONGEST
             if not likely:
                 continue

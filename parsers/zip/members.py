@@ -8,21 +8,16 @@ from __future__ import annotations
 from zlib import MAX_WBITS, crc32, decompressobj, error
 
 from pparse.containers.archive import ArchiveMember
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
+from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
-from pparse.parsers.zip.extent import values_agree
-from pparse.parsers.zip.records import (
+from pparse.parsers.zip.attributes import (
     CODEC_OF_METHOD,
     DEFLATE,
     ENCRYPTED,
-    FULL,
-    LOCAL,
-    LOCAL_FIELDS,
-    LOCAL_SIZE,
     MASKED,
     STORED,
-    CentralEntry,
+    STREAMED,
     declared_kind,
     decode_name,
     describe_encryption,
@@ -30,17 +25,21 @@ from pparse.parsers.zip.records import (
     method_name,
     mode_of,
     modified,
-    with_zip64,
 )
+from pparse.parsers.zip.directory import LOCAL_SIZE, CentralEntry, read_local
+from pparse.parsers.zip.extent import match_descriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final
 
     from pparse.data.base import Data
+    from pparse.data.window import Window
     from pparse.document.extraction import Extraction
     from pparse.limits import Limits
-    from pparse.parsers.zip.directory import Directory
+    from pparse.parsers.zip.directory import LocalHeader
+    from pparse.parsers.zip.trust import Directory
 
 # Methods that can be read.
 READABLE: Final = frozenset((STORED, *CODEC_OF_METHOD))
@@ -142,6 +141,24 @@ def has_wrong_size(member: ArchiveMember, source: str) -> bool:
     return True
 
 
+def agrees(member: ArchiveMember, header: LocalHeader, behind: Callable[[], bytes]) -> bool:
+    """Say whether the local header of a listed member says what the directory says.
+
+    In front of a streamed member CRC and sizes must be zeros or right, and the descriptor in the bytes ``behind`` its
+    content must be right.
+    """
+    note: ZipNote = member.extra
+    crc = member.checksum[1] if member.checksum is not None else None
+    said, meant = (header.crc, header.compressed_size, header.size), (crc, member.compressed_size, member.size)
+    if header.method != note.method or (header.flags ^ note.flags) & (ENCRYPTED | STREAMED | MASKED):
+        return False
+    if not header.flags & STREAMED:
+        return said[1:] == meant[1:] and crc in (None, header.crc)
+    if any(each and wanted is not None and each != wanted for each, wanted in zip(said, meant, strict=True)):
+        return False
+    return match_descriptor(behind(), 0, crc, member.compressed_size, member.size) > 0
+
+
 def blame(member: ArchiveMember, source: str, status: Status, code: str, reason: str) -> None:
     """Set what is wrong with ``member``, of the archive ``source``."""
     member.status = status
@@ -168,38 +185,12 @@ SMALL: Final = 64 * KIB
 # Room for the extra field of a local header, which the directory does not give the length of.
 _EXTRA: Final = 64
 _DESCRIPTOR: Final = 24
-# How far is read ahead.
-_AHEAD: Final = 128 * KIB
-
-
-class ReadAhead:
-    """Reads for many small members that follow each other: further than asked for, once they do.
-
-    What was read ahead is as old as its read; so it must not outlive one pass over the members.
-    """
-
-    __slots__ = ("_at", "_block", "_data", "_end", "_revision")
-
-    def __init__(self, data: Data) -> None:
-        self._data = data
-        self._block = b""
-        self._at = self._end = 0
-        self._revision = data.revision
-
-    def pread(self, offset: int, length: int) -> bytes:
-        """Return what `Data.pread` does."""
-        at = offset - self._at
-        if at >= 0 and offset + length <= self._end and self._revision == self._data.revision:
-            return self._block[at : at + length]
-        ahead = _AHEAD if at >= 0 and offset <= self._end + length else length
-        self._revision = self._data.revision
-        self._block = self._data.pread(offset, max(length, ahead))
-        self._at, self._end = offset, offset + len(self._block)
-        return self._block[:length]
+# How far is read ahead, where many of them follow each other.
+AHEAD: Final = 128 * KIB
 
 
 def verified_content(
-    data: Data | ReadAhead, member: ArchiveMember, note: ZipNote, limits: Limits
+    data: Data | Window, member: ArchiveMember, note: ZipNote, limits: Limits
 ) -> tuple[int, bytes] | None:
     """Return the content of a small member that agrees in everything with its directory entry; None if not.
 
@@ -210,18 +201,20 @@ def verified_content(
         return None
     if member.status is not Status.COMPLETE or member.finding is not None or note.method not in (STORED, DEFLATE):
         return None
-    name_end = LOCAL_SIZE + len(member.raw_name)
+    room = LOCAL_SIZE + len(member.raw_name) + _EXTRA
     try:
-        block = data.pread(member.start, name_end + _EXTRA + compressed_size + _DESCRIPTOR)
-        if len(block) < name_end or not block.startswith(LOCAL):
-            return None
-        begin = name_end + (block[LOCAL_SIZE - 2] | block[LOCAL_SIZE - 1] << 8)
-        if begin > name_end + _EXTRA:
-            block = data.pread(member.start, begin + compressed_size + _DESCRIPTOR)
-    except (EndOfDataError, GapError, LimitError, MalformedError):
+        block = data.known(member.start, room + compressed_size + _DESCRIPTOR)
+        extra = int.from_bytes(block[LOCAL_SIZE - 2 : LOCAL_SIZE], "little")
+        if extra > _EXTRA:
+            block = data.known(member.start, room + extra + compressed_size + _DESCRIPTOR)
+    except (EndOfDataError, LimitError, MalformedError):
         return None
+    header = read_local(block)
+    if header is None or header.raw_name != member.raw_name:
+        return None
+    begin = header.length
     end = begin + compressed_size
-    if len(block) < end or not _agrees(block, end, member, note, checksum[1]):
+    if len(block) < end or not agrees(member, header, lambda: block[end:]):
         return None
     content = block[begin:end] if note.method == STORED else _inflated(block[begin:end], size)
     if content is None or len(content) != size or crc32(content) != checksum[1]:
@@ -237,27 +230,15 @@ def first_content(data: Data, member: ArchiveMember, note: ZipNote, count: int) 
     odd = member.status is not Status.COMPLETE or member.finding is not None or data.flawed
     if odd or not note.listed or note.method != DEFLATE:
         return b""
-    name_end = LOCAL_SIZE + len(member.raw_name)
+    room = LOCAL_SIZE + len(member.raw_name) + _EXTRA
     try:
-        block = data.pread(member.start, name_end + _EXTRA + min(member.compressed_size, 2 * count))
-        if not block.startswith(LOCAL) or block[LOCAL_SIZE:name_end] != member.raw_name:
+        block = data.known(member.start, room + min(member.compressed_size, 2 * count))
+        header = read_local(block)
+        if header is None or header.raw_name != member.raw_name:
             return b""
-        begin = name_end + (block[LOCAL_SIZE - 2] | block[LOCAL_SIZE - 1] << 8)
-        return decompressobj(-MAX_WBITS).decompress(block[begin : begin + member.compressed_size], count)
-    except (EndOfDataError, GapError, LimitError, MalformedError, IndexError, error):
+        return decompressobj(-MAX_WBITS).decompress(block[header.length :][: member.compressed_size], count)
+    except (EndOfDataError, LimitError, MalformedError, error):
         return b""
-
-
-def _agrees(block: bytes, end: int, member: ArchiveMember, note: ZipNote, crc: int) -> bool:
-    """Say whether the local header in ``block``, or the descriptor at ``end``, says what the directory says."""
-    _, _, flags, method, _, _, said_crc, compressed_size, size, name_length, _ = LOCAL_FIELDS.unpack_from(block)
-    if block[LOCAL_SIZE : LOCAL_SIZE + name_length] != member.raw_name:
-        return False
-    if FULL in (compressed_size, size):  # as numpy writes all: it does not know beforehand how large they become
-        extra = block[LOCAL_SIZE + name_length : end - member.compressed_size]
-        size, compressed_size = with_zip64(extra, size, compressed_size)
-    said, meant = (said_crc, compressed_size, size), (crc, member.compressed_size, member.size)
-    return values_agree(note, flags, method, said, meant, lambda: block[end:])
 
 
 def _inflated(stream: bytes, size: int) -> bytes | None:

@@ -9,22 +9,9 @@ from pparse.containers.archive import ArchiveMember
 from pparse.data.range_status import cut_status
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
-from pparse.parsers.zip.directory import cut_header
+from pparse.parsers.zip.attributes import declared_kind, decode_name, kind_of, method_name, mode_of, modified
+from pparse.parsers.zip.directory import CENTRAL, DESCRIPTOR, END, END64, END_SIZE, LocalHeader, cut_header
 from pparse.parsers.zip.members import ZipNote, blame, has_wrong_size, is_refused
-from pparse.parsers.zip.records import (
-    CENTRAL,
-    DESCRIPTOR,
-    END,
-    END64,
-    END_SIZE,
-    LocalHeader,
-    declared_kind,
-    decode_name,
-    kind_of,
-    method_name,
-    mode_of,
-    modified,
-)
 from pparse.parsers.zip.walk import why_scanned
 from pparse.tree.context import DONE
 

@@ -21,30 +21,30 @@ from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.containers.content import Verdict
 from pparse.data.base import Distance
 from pparse.data.trailing_bytes import trailing_severity
+from pparse.data.window import Window
 from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
-from pparse.parsers.zip.directory import BLOCK, entry_at, find_directory, known_bytes, local_at
-from pparse.parsers.zip.extent import descriptor_crc, lzma_source, values_agree
-from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
-from pparse.parsers.zip.members import ReadAhead, ZipNote, listed_member, verified_content
-from pparse.parsers.zip.mend import add_scanned, scanned_member, unclaimed
-from pparse.parsers.zip.records import (
+from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, STORED, STREAMED, decode_name
+from pparse.parsers.zip.directory import (
+    BLOCK,
     CENTRAL_SIZE,
-    CODEC_OF_METHOD,
     END_SIZE,
-    LZMA,
-    STORED,
-    STREAMED,
     CentralEntry,
     LocalHeader,
     central_length,
-    decode_name,
+    entry_at,
+    local_at,
     read_central,
 )
+from pparse.parsers.zip.extent import descriptor_crc, lzma_source
+from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
+from pparse.parsers.zip.members import AHEAD, ZipNote, agrees, listed_member, verified_content
+from pparse.parsers.zip.mend import add_scanned, scanned_member, unclaimed
 from pparse.parsers.zip.rows import listing
 from pparse.parsers.zip.scan import STALE, Scanner
+from pparse.parsers.zip.trust import find_directory
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, signatures
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pparse.containers.content import ContentSink, Skip
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.parsers.zip.directory import Directory
+    from pparse.parsers.zip.trust import Directory
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
@@ -98,7 +98,7 @@ class ZipParser(ArchiveParser):
         self._directory: Directory | None = None
         self._scanner: Scanner | None = None
         self._shown = False  # whether findings on the whole archive were added
-        self._ahead: ReadAhead | None = None  # of a check that is going on
+        self._ahead: Window | None = None  # of a check that is going on
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -161,13 +161,13 @@ class ZipParser(ArchiveParser):
 
     def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Add the members of the next directory entries, or of the records at the position."""
-        if self.directory is not None:
-            return self._list(ctx, self.directory, block, base)
+        if self._directory is not None:  # `begin` looked
+            return self._list(ctx, self._directory, block, base)
         return add_scanned(self, ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
         """Continue after a gap in the data."""
-        if self.directory is not None:
+        if self._directory is not None:
             return None
         pos, state, need = add_scanned(self, ctx)
         return (pos, state, need) if pos > ctx.pos else (ctx.pos + 1, DONE, 0)
@@ -231,19 +231,17 @@ class ZipParser(ArchiveParser):
             self.note("contradiction", reason, directory.end, severity=Severity.ERROR)
         if directory.finish < end:
             rest = end - directory.finish
-            zeros = rest <= BLOCK and not known_bytes(self.extraction.data, directory.finish, rest).strip(b"\0")
+            zeros = rest <= BLOCK and not self.extraction.data.known(directory.finish, rest).strip(b"\0")
             reason = "zeros follow the archive" if zeros else "other bytes follow the archive"
             severity = trailing_severity("archive", zeros=zeros)
             self.note("trailing", reason, directory.finish, rest, severity=severity)
         elif directory.finish > end:
             self.note("truncated", "the archive's comment is cut", end, wanted=directory.finish - end, got=0)
 
-    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> None:
+    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> Finding:
         """Add a finding on the archive: a warning, if ``more`` does not say otherwise."""
         more.setdefault("severity", Severity.WARNING)
-        self.result.findings.add(
-            Finding(code, reason, source=self.extraction.name, offset=offset, length=length, **more)
-        )
+        return super().note(code, reason, offset, length, **more)
 
     def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only the CRC can prove ``member`` right: its bytes, or bytes before them, are suspect."""
@@ -345,7 +343,7 @@ class ZipParser(ArchiveParser):
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Read every member."""
-        self._ahead = ReadAhead(self.extraction.data)
+        self._ahead = Window(self.extraction.data, self.extraction.find_end(), ahead=AHEAD)
         try:
             yield from super().check(strict=strict)
         finally:
@@ -434,20 +432,12 @@ class ZipParser(ArchiveParser):
 
     def _agrees(self, member: ArchiveMember, header: LocalHeader) -> bool:
         """Say whether the local header (and the descriptor) of a listed member agree with the directory."""
-        crc = member.checksum[1] if member.checksum is not None else None
-        return values_agree(
-            member.extra,
-            header.flags,
-            header.method,
-            (header.crc, header.compressed_size, header.size),
-            (crc, member.compressed_size, member.size),
-            lambda: self._behind(member, header),
-        )
+        return agrees(member, header, lambda: self._behind(member, header))
 
     def _behind(self, member: ArchiveMember, header: LocalHeader) -> bytes:
         """Return what stands behind the bytes of a listed member: its descriptor, if it has one."""
         at = member.start + header.length + member.compressed_size
-        return known_bytes(self.extraction.data, at, 24)
+        return self.extraction.data.known(at, 24)
 
     def _local_crc(self, member: ArchiveMember, header: LocalHeader) -> int | None:
         """Return the CRC-32 in the local header of a listed member, or in its descriptor; None if there is none."""

@@ -8,9 +8,9 @@ from struct import Struct
 from pparse.containers.archive import NameCounter
 from pparse.errors import MalformedError
 from pparse.findings import Status
-from pparse.parsers.zip.directory import BLOCK
+from pparse.parsers.zip.attributes import FULL, STREAMED, UTF8
+from pparse.parsers.zip.directory import BLOCK, CENTRAL_SIZE, read_central
 from pparse.parsers.zip.members import READABLE
-from pparse.parsers.zip.records import CENTRAL_SIZE, FULL, STREAMED, UTF8, read_central
 from pparse.tree.visit import Member
 
 TYPE_CHECKING = False
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.parsers.zip.directory import Directory
     from pparse.parsers.zip.parser import ZipParser
+    from pparse.parsers.zip.trust import Directory
 
 # How many hashes of names are kept in a set; more are kept in a compact table.
 _MOST_NAMES: Final = 100_000

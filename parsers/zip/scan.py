@@ -14,6 +14,8 @@ one member is never read as the header of another, so archives that overlap them
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
+from pparse.parsers.zip.attributes import CODEC_OF_METHOD, ENCRYPTED, MASKED, STORED, STREAMED, UTF8
+from pparse.parsers.zip.directory import DESCRIPTOR, END, LOCAL, LOCAL_SIZE, CentralEntry, LocalHeader, read_end
 from pparse.parsers.zip.extent import (
     LAYOUTS,
     Descriptors,
@@ -23,21 +25,6 @@ from pparse.parsers.zip.extent import (
     descriptor_crc,
     match_descriptor,
     measure,
-)
-from pparse.parsers.zip.records import (
-    CODEC_OF_METHOD,
-    DESCRIPTOR,
-    ENCRYPTED,
-    END,
-    LOCAL,
-    LOCAL_SIZE,
-    MASKED,
-    STORED,
-    STREAMED,
-    UTF8,
-    CentralEntry,
-    LocalHeader,
-    read_end,
 )
 from pparse.parsers.zip.walk import LENGTHS, SHORT, Walker
 

@@ -11,17 +11,16 @@ from array import array
 from bisect import bisect_left
 from itertools import compress
 
+from pparse.data.window import Window
 from pparse.errors import LimitError
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB
-from pparse.parsers.zip.directory import BLOCK, SAMPLES, TAIL, TOLERANCE, end_records, entry_at, local_at, read_end_at
-from pparse.parsers.zip.extent import Summing, Work, match_descriptor, measure
-from pparse.parsers.zip.records import (
+from pparse.parsers.zip.attributes import CODEC_OF_METHOD, ENCRYPTED, MASKED, STORED, STREAMED, extra_fields
+from pparse.parsers.zip.directory import (
+    BLOCK,
     CENTRAL,
     CENTRAL_SIZE,
-    CODEC_OF_METHOD,
     DESCRIPTOR,
-    ENCRYPTED,
     END,
     END64,
     EXTRA_DATA,
@@ -29,20 +28,23 @@ from pparse.parsers.zip.records import (
     LOCAL_SIZE,
     LOCATOR,
     LOCATOR_SIZE,
-    MASKED,
     SIGNATURE,
-    STORED,
-    STREAMED,
+    TAIL,
     CentralEntry,
     EndRecord,
     LocalHeader,
     central_length,
-    extra_fields,
+    end_records,
+    entry_at,
+    local_at,
     local_length,
     read_central,
     read_end,
+    read_end_at,
     read_local,
 )
+from pparse.parsers.zip.extent import Summing, Work, match_descriptor, measure
+from pparse.parsers.zip.trust import SAMPLES, TOLERANCE
 from pparse.tree.key_table import KeyTable, ranked
 
 TYPE_CHECKING = False
@@ -278,7 +280,7 @@ _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
 LENGTHS: Final = (24, 16, 20, 12)
 # For how many members with a lost header the begin of their bytes is remembered.
 _MOST_STARTS: Final = 4096
-# Bytes read for a header; beyond one that claims to be long, since others may claim as much right behind it.
+# Bytes read for a header: at first, and where others follow it.
 _AHEAD: Final = 64 << 10
 SHORT: Final = 4 << 10
 
@@ -292,33 +294,15 @@ class Walker:
         self.end = end
         self.session = session
         self.hints = Hints(data, start, end, session.budget)
-        self._block = b""
-        self._block_at = 0
-        self._unknown: list[tuple[int, int]] = []
+        self._window = Window(data, end, least=SHORT, ahead=_AHEAD)
         self.work = Work(end - start)
         self.unsure: set[int] = set()  # positions of those without an agreeing CRC
         self._starts: dict[int, int] = {}  # for members with a lost header: its position, and where the bytes begin
 
     def read(self, pos: int, count: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return bytes at ``pos``, unknown ones as zeros, and the unknown ranges, relative to ``pos``."""
-        count = min(count, self.end - pos)
-        if count <= 0:
-            return b"", []
-        at = pos - self._block_at
-        if at < 0 or at + count > len(self._block):
-            size = max(SHORT, min(4 * count, count + _AHEAD))
-            self._block, self._unknown = self.data.read_known(pos, min(size, self.end - pos))
-            self._block_at, at = pos, 0
-        stretches = [
-            (first - pos, length) for first, length in self._unknown if first < pos + count and first + length > pos
-        ]
-        return self._block[at : at + count], stretches
-
-    def _at_hand(self, pos: int, count: int) -> bytes:
-        """Return up to ``count`` bytes at ``pos``, no fewer than a signature has but at the end."""
-        self.read(pos, 4)
-        at = pos - self._block_at
-        return self._block[at : at + count]
+        found, unknown = self._window.read_known(pos, count)
+        return found, [(first - pos, length) for first, length in unknown]
 
     def _entry_at(self, pos: int) -> CentralEntry | None:
         """Return the entry of a directory at ``pos``, if all of it but a comment is known."""
@@ -500,7 +484,7 @@ class Walker:
             self.session.check_cancelled()
             wanted = min(size, stop - low + 3, self.end - low)
             # Where one begins right behind the other, the bytes of the one before are at hand.
-            block = self._at_hand(low, wanted) if size == SHORT else self.data.read_known(low, wanted)[0]
+            block = self._window.at_hand(low, wanted) if size == SHORT else self.data.read_known(low, wanted)[0]
             for match in _RECORDS.finditer(block):
                 at = low + match.start()
                 if at >= stop:

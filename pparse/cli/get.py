@@ -98,12 +98,13 @@ def run(options: Any, out: Output) -> int:
             return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return give_member(*document.origin, document.path, options, out)
-        parser = document.parse().parser
+        parser = document.result.parser
         parser.result.extraction.resolve()
         if isinstance(parser, StreamParser) and options.path in (None, parser.content_name()) and not options.json:
             return give_member(StreamMember(parser), None, document.path, options, out)
+        viewer = viewer_for(document)
         try:
-            found = _find(document, options.path)
+            found = _find(document, viewer, options.path)
         except PathError:
             code = _give_fact(document, options, out) if options.path is not None else None
             if code is None:
@@ -112,9 +113,9 @@ def run(options: Any, out: Output) -> int:
         thing, index = found
         if isinstance(thing, Node):
             return give_node(thing, options, out) if index is None else give_slice(thing, index, options, out)
-        _tell_of_names(document, thing, out)
-        thing, told = _as_meant(document, thing, options, out)
-        return give_tensor(thing, index, options, out, viewer_for(document), told)
+        _tell_of_names(viewer, thing, out)
+        thing, told = _as_meant(viewer, thing, options, out)
+        return give_tensor(thing, index, options, out, viewer, told)
 
 
 def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
@@ -139,13 +140,12 @@ def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
     return OK
 
 
-def _as_meant(document: Extraction, tensor: Tensor, options: Any, out: Output) -> tuple[Tensor, Mapping[str, object]]:
+def _as_meant(viewer: Any, tensor: Tensor, options: Any, out: Output) -> tuple[Tensor, Mapping[str, object]]:
     """Return the tensor to give, with ``--dequantize`` what its codes stand for, and what JSON tells of its meaning.
 
     That is its scale, or the sparse or nested tensor of which it is a part. Raises `OptionError` for codes that
     ``--dtype`` would cast without their scales.
     """
-    viewer = viewer_for(document)
     found = None if viewer is None else quantisation_of(viewer, tensor)
     if found is None:
         if options.dequantize and not isinstance(tensor, BlockTensor):
@@ -160,9 +160,8 @@ def _as_meant(document: Extraction, tensor: Tensor, options: Any, out: Output) -
     return tensor, {"quantization": found.to_dict()}
 
 
-def _tell_of_names(document: Extraction, tensor: Tensor, out: Output) -> None:
+def _tell_of_names(viewer: Any, tensor: Tensor, out: Output) -> None:
     """Say that tensors are not called as usual, as their names are lost: another one may have had this name."""
-    viewer = viewer_for(document)
     for finding in viewer.findings if viewer is not None else ():
         if finding.code == "names":
             out.error(f"note: {tensor.name}: {finding.reason}")
@@ -187,8 +186,7 @@ def _refuse_own_input(document: Extraction, output: str | None) -> None:
         raise PathError("is the file being read; name another one", path=output)
 
 
-def _find(document: Extraction, path: str | None) -> _Found:
-    viewer = viewer_for(document)
+def _find(document: Extraction, viewer: Any, path: str | None) -> _Found:
     if path is None:
         tensor = _only_tensor(viewer) if viewer is not None else None
         if tensor is not None:

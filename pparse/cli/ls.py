@@ -356,14 +356,14 @@ def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
 
 def _members(document: Extraction, options: Any) -> Iterator[Member]:
     """Yield the members of a document and, with ``-R``, of the archives in it, under paths from the outermost."""
-    result = document.parse()
+    result = document.result
     yield from result.listing.members()
     if not options.recursive:
         return
     from pparse.containers.archive import ArchiveParser, documents_below, quoted
 
     for path, extraction in documents_below(result):
-        parser = extraction.parse().parser
+        parser = extraction.result.parser
         if isinstance(parser, ArchiveParser):
             extraction.parsed.verify_streams(unless_indexed=True)
             for member in parser.members():

@@ -148,10 +148,7 @@ class DecoderRun:
 
 def before_gap(source: Data, at: int, count: int) -> bytes:
     """Return up to ``count`` bytes at ``at``; fewer at the end and before a gap, none in one."""
-    try:
-        return source.pread(at, max(0, count))
-    except GapError:
-        return b""
+    return source.known(at, max(0, count))
 
 
 def reread(source: Data, start: int, end: int, offset: int, length: int) -> bytes:

@@ -65,6 +65,7 @@ ENTERED: Final = 500
 class ArchiveParser(Parser, Listing, Container):
     """Base class of archive parsers. They implement the state `expect_member`, and `content`."""
 
+    root_shape = MAP  # members are scalars: their content
     child_state = "expect_member"
     member_word = "file"
     notes_findings = True
@@ -77,10 +78,6 @@ class ArchiveParser(Parser, Listing, Container):
         # Members that were read and are not whole: (offset of header, of bytes) -> what is wrong.
         self.spoilt: dict[tuple[int, int], tuple[Status, Finding | None]] = {}
         self._compared = [0, 0]  # files that the last check read, and those for which a checksum agrees
-
-    def shape(self, kind: str) -> str:
-        """The root is a map; members are scalars: their content."""
-        return MAP if kind == self.name else "scalar"
 
     # -- what a format says ------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from pparse.errors import EndOfDataError, Fault, LimitError, PathError, Unsuppor
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.tree.container import Container
-from pparse.tree.entry import LIST, MAP, SCALAR, Entry
+from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.listing import Listing
 from pparse.tree.parser import Parser, signatures
 from pparse.tree.visit import Member, Visit
@@ -47,6 +47,8 @@ class StreamParser(Parser, Listing, Container):
     # Suffixes of such streams, and what replaces them in the name of the content.
     suffixes: ClassVar[dict[str, str]] = {}
     is_generic = True
+    root_shape = MAP
+    shapes: ClassVar[dict[str, str]] = {"gaps": LIST}
     member_word = "file"
     notes_findings = True
 
@@ -204,12 +206,6 @@ class StreamParser(Parser, Listing, Container):
         return status
 
     # -- the tree ----------------------------------------------------------------------------------------------------
-
-    def shape(self, kind: str) -> str:
-        """Shapes by kind."""
-        if kind == self.name:
-            return MAP
-        return LIST if kind == "gaps" else SCALAR
 
     def root_children(self) -> Iterator[Entry]:
         """Yield the children of the root."""

@@ -335,6 +335,13 @@ class Data(ABC):
             length -= len(chunk)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces), unknown
 
+    def known(self, offset: int, length: int) -> bytes:
+        """Return what `pread` does, and no bytes where a gap begins."""
+        try:
+            return self.pread(offset, length)
+        except GapError:
+            return b""
+
     def zeros_at(self, offset: int) -> int:
         """Return how many bytes from ``offset`` on are known, without reading, to be zeros (holes of a sparse file)."""
         return 0

@@ -243,10 +243,7 @@ class SplicedData(DerivedData):
     def _pread(self, offset: int, length: int) -> bytes:
         pieces: list[bytes] = []
         for data, at, stop in self.pieces(offset, offset + length):
-            try:
-                chunk = data.pread(at, stop - at)
-            except GapError:
-                chunk = b""
+            chunk = data.known(at, stop - at)
             pieces.append(chunk)
             if len(chunk) < stop - at:
                 self._note_short_part(offset, any(pieces))

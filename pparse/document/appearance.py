@@ -43,10 +43,7 @@ def head_of(extraction: Host, count: int) -> bytes:
     """Return the first bytes of an extraction; empty if they are lost."""
     if extraction.size is not None:
         count = min(count, extraction.size)
-    try:
-        return extraction.data.pread(extraction.start, count)
-    except GapError:
-        return b""
+    return extraction.data.known(extraction.start, count)
 
 
 def tail_of(extraction: Host, count: int) -> bytes:
@@ -54,10 +51,7 @@ def tail_of(extraction: Host, count: int) -> bytes:
     if extraction.data.access is not Access.FREE:
         return b""
     end = extraction.find_end()
-    try:
-        return extraction.data.pread(max(extraction.start, end - count), count) if end > extraction.start else b""
-    except GapError:
-        return b""
+    return extraction.data.known(max(extraction.start, end - count), count) if end > extraction.start else b""
 
 
 def mistaken(head: bytes) -> str | None:

@@ -6,6 +6,8 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 
 from __future__ import annotations
 
+import weakref
+
 from pparse.data.base import Distance
 from pparse.data.files import folder_of
 from pparse.document.folder import LocalFolder
@@ -72,6 +74,8 @@ class Extraction:
         """The extractions found in it so far, by name."""
         self.results: dict[str, Result] = {}
         """What parsers made of it, by name of the parser."""
+        # What `parse` found, held weakly: good for as long as it is among the results.
+        self._best: weakref.ref[Result] | None = None
         self._format = format
         self._named = format is not None  # a named format applies to this, not to what is inside
         self.is_other = False
@@ -233,6 +237,8 @@ class Extraction:
 
         Raises `FormatError` if no parser recognises the data, and says what it looks like if that is known.
         """
+        if format is None and (best := self._known_best()) is not None:
+            return best
         result = self._parse(format)
         most = self.session.limits.nesting
         while format is None and not extraction_of(result)._named:
@@ -250,8 +256,17 @@ class Extraction:
             try:
                 result = inner._parse(None)
             except (FormatError, UnsupportedError):
-                break
+                return result  # not for good: a format may be assumed yet
+        if format is None:
+            self._best = weakref.ref(result)
         return result
+
+    def _known_best(self) -> Result | None:
+        """Return what the best parser made of this, if that is known and was not forgotten."""
+        best = None if self._best is None else self._best()
+        if best is not None and best.extraction.results.get(best.parser.name) is best:  # type: ignore[attr-defined]
+            return best
+        return None
 
     def _parse(self, format: str | type[Parser] | None) -> Result:
         """Do as `parse` does, but stay at the outermost stream."""
@@ -298,7 +313,7 @@ class Extraction:
 
     def assume(self, format: str) -> None:
         """Treat this as ``format`` from now on if no parser recognises it."""
-        self._format = format
+        self._format, self._best = format, None
 
     def findings_of_stream(self) -> FindingList | None:
         """Return the findings that this stream shares with the document inside it."""
@@ -308,32 +323,32 @@ class Extraction:
     @property
     def parsed(self) -> Extraction:
         """What the best parser reads: this, or the content of the compressed streams around it."""
-        return extraction_of(self.parse())
+        return extraction_of(self.result)
 
     @property
     def result(self) -> Result:
         """What the best parser made of this."""
-        return self.parse()
+        return self._known_best() or self.parse()
 
     @property
     def format(self) -> str:
         """Name of the best parser."""
-        return self.parse().parser.name
+        return self.result.parser.name
 
     @property
     def root(self) -> Node:
         """Root node of the best parser's tree."""
-        return self.parse().root
+        return self.result.root
 
     @property
     def status(self) -> Status:
         """Status of the root."""
-        return self.parse().status
+        return self.result.status
 
     @property
     def findings(self) -> FindingList:
         """What was found wrong so far."""
-        return self.parse().findings
+        return self.result.findings
 
     def node(self, path: str = "") -> Node:
         """Return the node at ``path``, that of the member with this name, or a child of the root with this very key.
@@ -344,7 +359,7 @@ class Extraction:
         try:
             return root.at(path)
         except PathError:
-            found = self.parse().listing.find_member(path)
+            found = self.result.listing.find_member(path)
             if found is None and root.shape == MAP:
                 found = root.find(path)  # as `tree` prints keys that a path quotes, such as "a.b"
             if found is None:
@@ -357,7 +372,7 @@ class Extraction:
 
     def walk(self, *, detail: bool = True) -> Iterator[Visit]:
         """Yield every node, depth first, in one pass."""
-        return self.parse().walk(detail=detail)
+        return self.result.walk(detail=detail)
 
     def check(self, *, strict: bool = False, around: bool = True) -> Iterator[Finding]:
         """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
@@ -369,7 +384,7 @@ class Extraction:
         with self.lock:
             viewer = viewer_for(self)
         told: set[Finding] = set()
-        for finding in viewer.check(strict=strict) if viewer is not None else self.parse().check(strict=strict):
+        for finding in viewer.check(strict=strict) if viewer is not None else self.result.check(strict=strict):
             told.add(finding)
             yield finding
         inner = self.parsed
@@ -470,7 +485,7 @@ class Extraction:
 
         viewer = viewer_for(self)
         if viewer is None:
-            container = self.parse().container
+            container = self.result.container
             held = container.holds() if container is not None else None
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
             raise UnsupportedError(f"there is no viewer for {self.format}{known}; use open() and its nodes")

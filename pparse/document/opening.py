@@ -351,7 +351,7 @@ def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, in
 
 def _enter(extraction: Extraction, name: str) -> Extraction:
     """Return the extraction ``name`` inside another one, or that called by its prefix."""
-    result = extraction.own_result if extraction.is_folder else extraction.parse()
+    result = extraction.own_result if extraction.is_folder else extraction.result
     inner = extraction_of(result)
     if inner is not extraction and not inner.implicit:  # a file beside this, which it stands for
         result = extraction.own_result

@@ -446,7 +446,7 @@ def _reader_of(extraction: Extraction) -> Range:
 
 def viewer_for(extraction: Extraction) -> Any:
     """Return the viewer of the extraction's format; None if there is none, or it does not apply."""
-    result = extraction.parse()
+    result = extraction.result
     for made in _viewers_of(result.parser, extraction.session.registry):
         # The viewer of a plug-in need not be a Viewer: a function will do.
         if getattr(made, "applies", lambda parser: True)(result.parser):

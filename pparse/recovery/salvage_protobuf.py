@@ -14,7 +14,7 @@ from array import array
 
 from pparse.data.base import BytesData, copy_into
 from pparse.data.range_status import cut_status
-from pparse.errors import DataError, GapError, LimitError, MalformedError
+from pparse.errors import DataError, LimitError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import (
     END_GROUP,
@@ -259,10 +259,7 @@ class _MessageWalk:
         at = pos - self._block_at
         if not 0 <= at <= len(self._block) - wanted:
             self._check_cancelled()
-            try:
-                self._block = self._data.pread(pos, min(_BLOCK, self._end - pos))
-            except GapError:
-                self._block = b""
+            self._block = self._data.known(pos, min(_BLOCK, self._end - pos))
             self._block_at, at = pos, 0
         return self._block[at : at + wanted]
 

@@ -13,7 +13,8 @@ from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
 from pparse.recovery.salvage import SAVED, Rest, text_of
-from pparse.riegeli.chunks import TRANSPOSED, ChunkData, ChunkError
+from pparse.riegeli.chunk_data import ChunkData
+from pparse.riegeli.chunks import TRANSPOSED, ChunkError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records

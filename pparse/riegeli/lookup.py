@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.limits import Limits
-    from pparse.riegeli.chunks import Chunk, ChunkReader
+    from pparse.riegeli.chunk_data import ChunkReader
+    from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.records import ChunkRecords
 
     OnLoss = Callable[[SkippedRegion], object]

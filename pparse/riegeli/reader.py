@@ -12,17 +12,8 @@ from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, PparseError
 from pparse.limits import Limits
-from pparse.riegeli.chunks import (
-    METADATA,
-    SIGNATURE,
-    SIMPLE,
-    TRANSPOSED,
-    Chunk,
-    ChunkData,
-    ChunkError,
-    ChunkReader,
-    check_empty,
-)
+from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
+from pparse.riegeli.chunks import METADATA, SIGNATURE, SIMPLE, TRANSPOSED, Chunk, ChunkError
 from pparse.riegeli.errors import (
     ClosedRecordsError,
     FailedPreconditionError,

@@ -16,7 +16,8 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
 from pparse.locking import RLock
-from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
+from pparse.riegeli.chunk_data import ChunkData
+from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, Chunk
 from pparse.riegeli.errors import InvalidArgumentError
 from pparse.riegeli.parts import NONE, codec_of, read_part
 
@@ -87,10 +88,7 @@ class ChunkRecords:
         damaged before.
         """
         part = self.range(index)
-        try:
-            chunk = part.data.pread(part.start, len(part)) if len(part) else b""
-        except GapError:
-            chunk = b""
+        chunk = part.data.known(part.start, len(part)) if len(part) else b""
         if len(chunk) < len(part):
             raise self._why(part.start + len(chunk), len(part), len(chunk))
         return chunk

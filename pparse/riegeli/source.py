@@ -232,10 +232,7 @@ class Source:
         """Return up to ``length`` bytes at ``offset``; fewer at the end, or before a gap."""
         if self._end is not None:
             length = max(0, min(length, self._end - self._start - offset))
-        try:
-            return self.data.pread(self._start + offset, length) if length else b""
-        except GapError:
-            return b""
+        return self.data.known(self._start + offset, length) if length else b""
 
     def preadinto(self, offset: int, view: memoryview) -> int:
         """Fill ``view`` from ``offset``; return how many bytes were written. Stops early where `pread` does."""

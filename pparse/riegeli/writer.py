@@ -18,6 +18,7 @@ from itertools import chain
 from pparse.data.base import Data
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.varint import encode_varint
+from pparse.riegeli.chunk_data import ChunkReader
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -30,7 +31,6 @@ from pparse.riegeli.chunks import (
     Chunk,
     ChunkError,
     ChunkHeader,
-    ChunkReader,
     Layout,
     pack_block,
 )

@@ -222,6 +222,8 @@ class Parser(Doored):
 
     shapes: ClassVar[dict[str, str]] = {}
     """Shape of nodes by kind; other kinds are scalars."""
+    root_shape: ClassVar[str] = SCALAR
+    """Shape of the nodes of the kind that is called as the format: of the root."""
     child_state: ClassVar[str | dict[str, str] | None] = None
     """Name of the state that can begin at any child's ``at``, for all containers or by their kind; containers without
     one keep entries instead of offsets: right for few children, or those that are costly to read again."""
@@ -296,7 +298,7 @@ class Parser(Doored):
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
-        return self.shapes.get(kind, SCALAR)
+        return self.shapes.get(kind) or (self.root_shape if kind == self.name else SCALAR)
 
     def state_of_children(self, kind: str) -> str | None:
         """Return the name of the state that can begin at any child of a ``kind``; None if its entries are kept."""
@@ -357,15 +359,9 @@ class Parser(Doored):
             end = around.end
         what = "file" if ctx.node.parent is None and ctx.node.kind == self.name else ctx.node.kind
         more = ctx.need if ctx.need > 1 else None  # one byte more: that it ended says as much
-        finding = Finding(
-            "malformed" if whole else "truncated",
-            f"the {what} ends inside a record" if whole else f"the {what} ends early",
-            path=self.path_of(ctx.node),
-            source=self.result.extraction.name,
-            offset=end,
-            wanted=more,
-            got=None if more is None else max(0, end - ctx.pos),
-        )
+        code, reason = ("malformed", "ends inside a record") if whole else ("truncated", "ends early")
+        got = None if more is None else max(0, end - ctx.pos)
+        finding = self.finding_at(code, f"the {what} {reason}", self.path_of(ctx.node), end, wanted=more, got=got)
         self.result.close_node(ctx.node, cut_status(damaged=whole), finding, end=end)
         return None
 
@@ -374,18 +370,21 @@ class Parser(Doored):
         node = ctx.node
         self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=max(ctx.pos, node.start))
 
+    def finding_at(self, code: str, reason: str, path: str, offset: int | None, **more: Any) -> Finding:
+        """Return a finding on the document, or on what is at ``path`` in it."""
+        return Finding(code, reason, path=path, source=self.result.extraction.name, offset=offset, **more)
+
+    def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> Finding:
+        """Add a finding on the document to its result, and return it."""
+        found = self.finding_at(code, reason, more.pop("path", ""), offset, length=length, **more)
+        self.result.findings.add(found)
+        return found
+
     def note_damage(self, node: Node, error: MalformedError) -> None:
         """Mark ``node`` DAMAGED for the reason in ``error``."""
         offset = error.offset if error.offset is not None else node.start
-        finding = Finding(
-            "malformed",
-            error.reason,
-            path=self.path_of(node),
-            source=self.result.extraction.name,
-            offset=offset,
-            wanted=error.wanted,
-            got=error.got,
-        )
+        told = {"wanted": error.wanted, "got": error.got}
+        finding = self.finding_at("malformed", error.reason, self.path_of(node), offset, **told)
         self.result.close_node(node, Status.DAMAGED, finding)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:

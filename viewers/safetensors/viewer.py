@@ -59,7 +59,7 @@ class SafetensorsViewer(Viewer):
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
-        self.parser: SafetensorsParser = extraction.parse().parser  # type: ignore[assignment]
+        self.parser: SafetensorsParser = extraction.result.parser  # type: ignore[assignment]
         self._holes: list[tuple[int, int]] | None = None
         self._path = extraction.path
         self._base: int | None = None
