@@ -168,7 +168,8 @@ class JsonLinesParser(JsonParser):
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
         """LIKELY if the first line is a document too long for the excerpt, and another one begins behind it."""
-        if b"\n" in excerpt.head(64 << 10):
+        head = excerpt.head(_HEAD)
+        if len(head) < _HEAD or b"\n" in head or head.removeprefix(BOM).lstrip(WHITESPACE)[:1] not in (b"{", b"["):
             return Confidence.NO
         text = reader.peek(1 << 20).removeprefix(BOM)
         end = text.find(b"\n")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Stored:
     """A storage as the file has it."""
 
-    __slots__ = ("_place", "data", "finding", "verify", "size", "status", "written", "zeros")
+    __slots__ = ("_place", "data", "finding", "size", "status", "verify", "written", "zeros")
 
     def __init__(
         self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
