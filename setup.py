@@ -1,4 +1,4 @@
-"""The optional C extensions. All else is declared in pyproject.toml, which cannot say what depends on the interpreter.
+"""What pyproject.toml cannot say: the packages, as they are found, and the optional C extensions.
 
 Without a compiler the build succeeds and pparse hashes in pure Python. ``PPARSE_PURE_PYTHON=1`` leaves the extensions
 out, which makes a wheel for every platform.
@@ -13,12 +13,18 @@ import sys
 import sysconfig
 import tempfile
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 WANTED = sys.implementation.name == "cpython" and os.environ.get("PPARSE_PURE_PYTHON", "0") in ("", "0")
 # One binary for the Python that builds it (3.11 is the first that can) and all later ones, not for earlier ones: its
 # headers may take None for immortal. Builds without the GIL know no stable ABI.
 STABLE = WANTED and not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+# By the names under which they are imported; each folder in them with an `__init__.py` is a package.
+FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "viewers", "pparse.protos": "protos"}
+packages = [
+    f"{top}.{name}".removesuffix(".") for top, folder in FOLDERS.items() for name in ("", *find_packages(folder))
+]
 
 extensions = [
     Extension(
@@ -36,4 +42,4 @@ atexit.register(shutil.rmtree, build_base, ignore_errors=True)
 options = {"build": {"build_base": build_base}}
 if STABLE:
     options["bdist_wheel"] = {"py_limited_api": f"cp3{sys.version_info.minor}"}
-setup(ext_modules=extensions if WANTED else [], options=options)
+setup(packages=packages, package_dir=FOLDERS, ext_modules=extensions if WANTED else [], options=options)

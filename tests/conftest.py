@@ -152,7 +152,7 @@ QUICK = (
     "zip",
     "zip_records",
 )
-# Of the truth matrix: so many of the cases in its table, and of the parser contract all.
+# Of the truth matrix: so many of the planned cases, and of the parser contract all.
 TRUTH = 240
 QUICK_TRUTH = 40
 QUICK_FOLDERS = ("contract", "truth")
@@ -165,7 +165,9 @@ def pytest_addoption(parser):
     group.addoption("--sweep-offset", type=int, default=None, metavar="N", help="which places sweeps look at")
     group.addoption("--write-durations", action="store_true", help="record what the run costs (tests/durations.json)")
     group = parser.getgroup("truth", "the truth matrix (tests/truth)")
-    group.addoption("--truth-cases", type=int, default=None, metavar="N", help="run N cases, and sum them up")
+    group.addoption(
+        "--truth-cases", type=int, default=None, metavar="N", help="run N cases or some more, and sum them up"
+    )
     group.addoption("--truth-seed", type=int, default=0, metavar="S", help="draw the cases from this seed")
     group.addoption("--truth-case", action="append", default=[], metavar="CASE", help="run this case; repeatable")
 
@@ -310,14 +312,13 @@ def pytest_collection_finish(session):
 def pytest_generate_tests(metafunc):
     if "truth_case" not in metafunc.fixturenames:
         return
-    from tests.truth.cases import DEFAULT_CASES, ONCE_WRONG, TABLE, choose
+    from tests.truth.cases import ONCE_WRONG, choose, plan
 
     options = metafunc.config.option
     if options.truth_cases or options.truth_seed:
-        cases = choose(options.truth_cases or DEFAULT_CASES, options.truth_seed)
+        cases = choose(options.truth_cases or 1, options.truth_seed)
     else:
-        cases = TABLE.read_text().splitlines()
-        cases = options.truth_case or sweep.sample(cases, QUICK_TRUTH if options.quick else TRUTH)
+        cases = options.truth_case or sweep.sample(plan(), QUICK_TRUTH if options.quick else TRUTH)
         if not options.truth_case:  # an item for each sample: collecting one costs as much as running some cases
             items: dict[str, list[str]] = {}
             for case in cases:

@@ -1,58 +1,28 @@
 """Writes the table of built-in formats from the parsers' classes: ``python tests/make_builtin_formats.py``.
 
 The table tells the registry of every format without importing a parser. Run this after a change of a parser's name,
-signatures, extensions, viewer or place; a new parser goes into ``PARSERS``, in the order in which formats are listed.
+signatures, extensions, viewer or place. Formats are listed in the table's order; a new one comes last: move its row
+and run this again if it belongs elsewhere.
 The parsers of compressed streams are not here: `pparse.codecs.table` describes them.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from pparse.document.registry import import_dotted  # noqa: E402 -- the folder was just added
+import pparse.parsers  # noqa: E402 -- the folder was just added
+from pparse.codecs.table import CODECS  # noqa: E402
+from pparse.document.builtin_formats import ROWS  # noqa: E402
+from pparse.document.registry import import_dotted  # noqa: E402
 from pparse.tree.parser import Parser  # noqa: E402
 
 TABLE = ROOT / "pparse/document/builtin_formats.py"
-PARSERS = (
-    "pparse.parsers.safetensors.parser:SafetensorsParser",
-    "pparse.parsers.safetensors.index:SafetensorsIndexParser",
-    "pparse.parsers.safetensors.folder:SafetensorsFolderParser",
-    "pparse.parsers.json.parser:JsonParser",
-    "pparse.parsers.json.lines:JsonLinesParser",
-    "pparse.parsers.riegeli.parser:RiegeliParser",
-    "pparse.parsers.cpb.parser:CpbParser",
-    "pparse.parsers.tensorflow:SavedModelParser",
-    "pparse.parsers.tensorflow:GraphDefParser",
-    "pparse.parsers.tensorflow:MetaGraphParser",
-    "pparse.parsers.tensorflow:SavedModelFolderParser",
-    "pparse.parsers.tensorflow_text:TensorflowTextParser",
-    "pparse.parsers.onnx.parser:OnnxParser",
-    "pparse.parsers.onnx.json_model:OnnxJsonParser",
-    "pparse.parsers.checkpoint.parser:CheckpointParser",
-    "pparse.parsers.checkpoint.beside:CheckpointDataParser",
-    "pparse.parsers.checkpoint.beside:CheckpointStateParser",
-    "pparse.parsers.checkpoint.beside:CheckpointFolderParser",
-    "pparse.parsers.protobuf.parser:ProtobufParser",
-    "pparse.parsers.tfrecord.parser:TfrecordParser",
-    "pparse.parsers.gguf.parser:GgufParser",
-    "pparse.parsers.pickle.parser:PickleParser",
-    "pparse.parsers.pytorch.index:PyTorchIndexParser",
-    "pparse.parsers.pytorch.folder:PyTorchFolderParser",
-    "pparse.parsers.pytorch.legacy:PyTorchLegacyParser",
-    "pparse.parsers.pytorch.tar:PyTorchTarParser",
-    "pparse.parsers.pytorch.zip:PyTorchZipParser",
-    "pparse.parsers.numpy.npy:NpyParser",
-    "pparse.parsers.numpy.npz:NpzParser",
-    "pparse.parsers.msgpack.parser:MsgpackParser",
-    "pparse.parsers.msgpack.flax:FlaxParser",
-    "pparse.parsers.zip.parser:ZipParser",
-    "pparse.parsers.tar.parser:TarParser",
-    "pparse.parsers.model_folder:ModelFolderParser",
-)
 HEAD = '''"""What the parsers' classes say, for the registry: written by ``python tests/make_builtin_formats.py``."""
 
 from __future__ import annotations
@@ -65,6 +35,18 @@ if TYPE_CHECKING:
 # fmt: off
 ROWS: Final[tuple[tuple[Any, ...], ...]] = (
 '''
+
+
+def parsers() -> list[str]:
+    """Return the parser of each format: of those in the table in its order, then of new ones."""
+    found = set()
+    for module in pkgutil.walk_packages(pparse.parsers.__path__, "pparse.parsers."):
+        for name, made in vars(importlib.import_module(module.name)).items():
+            own = isinstance(made, type) and issubclass(made, Parser) and made.__module__ == module.name
+            if own and made.name and not name.startswith("_") and made.name not in CODECS:
+                found.add(f"{module.name}:{name}")
+    known = [row[1] for row in ROWS if row[1] in found]
+    return known + sorted(found.difference(known))
 
 
 def row(dotted: str) -> tuple[object, ...]:
@@ -93,7 +75,7 @@ def line(dotted: str) -> str:
 
 def table() -> str:
     """Return the module's text."""
-    return HEAD + "".join(map(line, PARSERS)) + ")\n"
+    return HEAD + "".join(map(line, parsers())) + ")\n"
 
 
 if __name__ == "__main__":

@@ -200,12 +200,6 @@ def test_the_top_level_holds_no_data() -> None:
     assert kinds <= {"", ".in", ".md", ".py", ".toml", ".yml"}
 
 
-def test_packages_are_all_named() -> None:
-    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    there = {name if path.name == "__init__.py" else name.rpartition(".")[0] for name, path in MODULES}
-    assert listed == there, (there - listed, listed - there)
-
-
 def test_public_names_are_exactly_those_declared() -> None:
     import pparse
 

@@ -16,8 +16,9 @@ from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
 from tests import sweep
 from tests.riegeli_fixtures import chunk_table
-from tests.truth.salvaged import read_chunked, values_in
+from tests.truth.salvaged import values_in
 from tests.truth.samples import load
+from tests.truth.samples_proto import read_chunked
 from tests.work_counter import instructions
 
 SAMPLE = load("cpb-plain")

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from struct import pack, unpack_from
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def load(name: str) -> ModuleType:
 
 
 toy_parser, toy_viewer, toy_json = load("toy_parser"), load("toy_viewer"), load("toy_json")
+toy_checked = load("toy_checked")
 
 
 def record(kind: int, name: str | bytes, payload: bytes) -> bytes:
@@ -46,6 +48,10 @@ def record(kind: int, name: str | bytes, payload: bytes) -> bytes:
 
 def floats(*values: float) -> bytes:
     return pack(f"<{len(values)}f", *values)
+
+
+def checked(kind: int, name: str, payload: bytes) -> bytes:
+    return record(kind, name, payload + crc32(payload).to_bytes(4, "little"))
 
 
 NESTED = record(2, "a", record(2, "b", record(3, "w", floats(1, 2)) + record(1, "n", b"x" * 300)) + record(2, "", b""))
@@ -78,7 +84,17 @@ class TestRecipeContract(SparseContract):
 # -- what the page says of it ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["toy_parser.py", "toy_viewer.py", "toy_json.py"])
+class TestCheckedToyContract(TestToyContract):
+    parser = toy_checked.CheckedToyParser
+    samples = {
+        "checked": b"TOY2"
+        + checked(1, "", b"")
+        + record(2, "g", checked(3, "w", floats(1, 2)) + checked(1, "w", b"x")),
+        "empty": b"TOY2",
+    }
+
+
+@pytest.mark.parametrize("name", ["toy_parser.py", "toy_viewer.py", "toy_json.py", "toy_checked.py"])
 def test_the_page_shows_the_files(name: str) -> None:
     listing = (EXAMPLES / name).read_text(encoding="utf-8")
     assert f"```python\n{listing}```\n" in PAGE.read_text(encoding="utf-8")
@@ -109,6 +125,17 @@ def test_the_entry_points_lead_to_the_toy(monkeypatch: pytest.MonkeyPatch) -> No
 
 def open_toy(source: object, **options: object) -> pparse.Extraction:
     return pparse.open(source, parsers=[toy_parser.ToyParser], format="toy", **options)
+
+
+def test_a_wrong_checksum_is_told_by_whoever_meets_it() -> None:
+    sample = b"TOY2" + checked(1, "good", b"1") + record(1, "short", b"12") + record(1, "bad", b"2wrong") + b"\1"
+    with pparse.open(sample, parsers=[toy_checked.CheckedToyParser]) as document:
+        assert [finding.path for finding in document.check() if finding.code == "checksum"] == ["short", "bad"]
+    with pparse.open(sample, parsers=[toy_checked.CheckedToyParser]) as document:
+        assert document.get("good") == b"1"
+        with pytest.raises(pparse.MalformedError, match="its checksum is wrong"):
+            document.get("bad")
+        assert document.node("bad").status is pparse.Status.DAMAGED
 
 
 def test_damage_is_passed_over() -> None:

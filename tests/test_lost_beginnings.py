@@ -14,8 +14,8 @@ import pparse
 from pparse import Status
 from pparse.cli import main
 from pparse.riegeli import RecordReader, RecordWriter
-from tests.truth.salvaged import read_chunked
 from tests.truth.samples import load
+from tests.truth.samples_proto import read_chunked
 
 
 def in_a_tar(name: str, content: bytes) -> bytes:

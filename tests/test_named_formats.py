@@ -13,6 +13,7 @@ import pytest
 
 import pparse
 from pparse.document.named_formats import NAMED, named, named_as
+from pparse.document.registry import BUILTINS, import_dotted
 from tests.rows import rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,13 +55,25 @@ def test_files_that_are_read_are_not_named_as_others(samples):
             assert named(content[:64], content[-8:]) is None, path
 
 
-def test_formats_shows_the_table_and_asking_for_one_says_that_it_is_not_read(run):
-    out = run("formats").out
-    below = out[out.index("Recognised and named, but not read yet:") :]
-    for known in NAMED:
-        assert re.search(rf"^{known.name} .*{re.escape(known.what)}$", below, re.MULTILINE)
-    rows = run("formats", "--json").json["named"]
-    assert [row["name"] for row in rows] == [known.name for known in NAMED]
+def test_formats_lists_what_the_parsers_say_and_then_what_is_not_read(run):
+    parsers = [import_dotted(known.parser) for known in BUILTINS]
+    shown = [(found.name, " ".join(found.extensions) or "-", "built in", found.description) for found in parsers]
+    named = [(known.name, " ".join(known.extensions), known.told_by, known.what) for known in NAMED]
+    ran = run("formats")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.lines == [
+        *table(("NAME", "FILES", "FROM", "WHAT"), *shown),
+        "Recognised and named, but not read yet:",
+        *table(("NAME", "FILES", "TOLD BY", "WHAT"), *named),
+        "A zip that holds a model that is not read (.pt2, Keras) is said to; its members are read.",
+        "'pparse formats NAME' shows options, limitations and references of a format",
+    ]
+    assert [row["name"] for row in run("formats", "--json").json["named"]] == [known.name for known in NAMED]
+
+
+def table(*lines: tuple[str, ...]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in lines]
 
 
 @pytest.mark.parametrize("known", NAMED, ids=lambda known: known.name)

@@ -123,6 +123,10 @@ def test_wheel_that_does_without_serves_every_platform(wheel) -> None:
     assert native == "False"
     assert not extensions(names)
     assert name.endswith("-py3-none-any.whl")
+    # All modules, and no others: a folder with some that is no package would be left out.
+    modules = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    there = {"pparse/" + name.removeprefix("pparse/") for name in modules}
+    assert {name for name in names if name.endswith(".py")} == there
 
 
 def test_a_build_leaves_nothing_in_the_source_tree(sdist, tmp_path) -> None:

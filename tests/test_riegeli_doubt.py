@@ -18,8 +18,9 @@ from pparse.data.stretches import Stretches
 from pparse.errors import MalformedError
 from pparse.riegeli import RecordReader, RecordWriter
 from tests.riegeli_fixtures import chunk_table
-from tests.truth.salvaged import read_chunked, values_in
+from tests.truth.salvaged import values_in
 from tests.truth.samples import load
+from tests.truth.samples_proto import read_chunked
 
 RECORDS = [random.Random(5).randbytes(60) + bytes([number]) * 90 for number in range(60)]
 

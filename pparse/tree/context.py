@@ -282,7 +282,10 @@ class NodeContext:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether no byte of the node follows. Ends the state, as `take` does, if only the next block can tell."""
+        """Whether no byte of the node follows. Ends the state, as `take` does, if only the next block can tell.
+
+        To be asked before a state takes anything.
+        """
         if self.pos < self._base + len(self._block):
             return False
         if not self.at_end and (self._block or self.pos != self._mark):

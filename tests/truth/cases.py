@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from itertools import combinations, cycle, islice, product
 from pathlib import Path
 
 from tests.truth.damage import DRAWN, Damage, Reach, draw
@@ -16,7 +17,6 @@ from tests.truth.wrappers import WRAPPERS, Wrapped, applies, wrap
 WAY_NAMES = ("open", "view", "threads", "far", "handle", "ls", "info", "get", "check", "extract", "recover")
 # How often a way is drawn: those that look at most find most.
 WEIGHTS = {"view": 4, "recover": 4, "check": 3, "threads": 2}
-DEFAULT_CASES = 450
 
 
 @dataclass(frozen=True)
@@ -72,100 +72,74 @@ class Case:
         return str(folder / (wrapped.sample.entry if wrapped.folder else wrapped.name))
 
 
-# The cases of a default run: what `choose` gives, which takes seconds. ``python -m tests.truth.cases`` writes it.
-TABLE = Path(__file__).parent / "cases.txt"
-# Cases of other seeds in which something was wrong once, and is mended.
-ONCE_WRONG = TABLE.with_name("once_wrong.txt")
+# Cases in which something was wrong once, and is mended.
+ONCE_WRONG = Path(__file__).parent / "once_wrong.txt"
 
 
-def choose(count: int = DEFAULT_CASES, seed: int = 0) -> list[str]:
-    """Return the texts of ``count`` cases, or of as many as cover every pair of sample, wrapper and kind of damage."""
-    rng = random.Random(f"truth {seed}")
-    pairs = [(sample, wrapper) for sample in SAMPLES for wrapper in WRAPPERS if applies(sample, wrapper)]
-    wanted = {("sw", pair) for pair in pairs}
-    wanted |= {("sd", (sample, kind)) for sample in SAMPLES for kind in DRAWN}
-    wanted |= {("wd", (wrapper, kind)) for wrapper in WRAPPERS for kind in DRAWN}
-    # A way has to meet every wrapper, and every kind of damage.
-    wanted |= {("yw", (way, wrapper)) for way in WAY_NAMES for wrapper in WRAPPERS}
-    wanted |= {("yd", (way, kind)) for way in WAY_NAMES for kind in DRAWN}
-    ways = [way for way in WAY_NAMES for _ in range(WEIGHTS.get(way, 1))]
-    found: list[str] = []
-    while wanted or len(found) < count:
-        # The best of some draws: what covers most of what is still to be covered.
-        best: tuple[int, tuple[str, str, str, str]] | None = None
-        ordered = sorted(wanted)
-        for _ in range(12 if wanted else 1):
-            sample, wrapper = rng.choice(pairs)
-            if wanted and rng.random() < 0.5:
-                what, (one, other) = rng.choice(ordered)
-                sample, wrapper = next(
-                    (
-                        pair
-                        for pair in rng.sample(pairs, len(pairs))
-                        if {
-                            "sw": pair == (one, other),
-                            "sd": pair[0] == one,
-                            "wd": pair[1] == one,
-                            "yw": pair[1] == other,
-                            "yd": True,
-                        }[what]
-                    ),
-                )
-                kind = other if what in ("sd", "wd", "yd") else rng.choice(DRAWN)
-                way = one if what in ("yw", "yd") else rng.choice(ways)
-            else:
-                kind, way = rng.choice(DRAWN), rng.choice(ways)
-            covered = wanted & set(keys(sample, wrapper, kind, way))
-            if best is None or len(covered) > best[0]:
-                best = (len(covered), (sample, wrapper, kind, way))
-        assert best is not None
-        sample, wrapper, kind, way = best[1]
-        text = str(Case(sample, wrapper, draw_damage(rng, sample, wrapper, kind), way))
-        wanted -= set(keys(sample, wrapper, kind, way))
-        if text not in found:
-            found.append(text)
-        elif not wanted and kind == "none":
-            count -= 1  # there are only so many sound ones
-    return found + at_ends(seed, max(1, count // DEFAULT_CASES))
+def plan_of(sample: str, seed: int) -> list[str]:
+    """Return cases of a sample without the numbers of their damage: in all wrappers, with all kinds of damage.
 
-
-def at_ends(seed: int, rounds: int) -> list[str]:
-    """Return the texts of cases of files that were not written to their ends, and of what is behind all members.
-
-    Of each wrapper, some ways.
+    They depend on nothing but the sample, so that one more changes none of the others.
     """
-    rng = random.Random(f"ends {seed}")
-    found = []
-    for _ in range(rounds):
-        for wrapper in WRAPPERS:
-            for way in rng.sample(("ls", "extract", "open", "view"), 1) + ["check", "recover"]:
-                sample = rng.choice([name for name in SAMPLES if applies(name, wrapper)])
-                found.append(str(Case(sample, wrapper, draw_damage(rng, sample, wrapper, "unwritten"), way)))
-            size = len(wrap(sample, wrapper).content)
-            noise = Damage("noise", max(0, size - rng.randrange(1, 1600)), 16, rng.randrange(1000))
-            found.append(str(Case(sample, wrapper, noise, "recover")))
+    rng = random.Random(f"truth {seed} {sample}")
+    ways = [way for way in WAY_NAMES for _ in range(WEIGHTS.get(way, 1))]
+    wrappers = [wrapper for wrapper in WRAPPERS if applies(sample, wrapper)]
+    columns = [rng.sample(column, len(column)) for column in (wrappers, DRAWN, ways)]
+    count = max(map(len, columns))
+    return ["/".join((sample, *case)) for case in islice(zip(*map(cycle, columns), strict=True), count)]
+
+
+def plan(seed: int = 0) -> list[str]:
+    """Return cases of all samples, without the numbers of their damage.
+
+    They hold every pair of wrapper, kind of damage and way; and of each wrapper some files that were not written to
+    their ends, or are hit there.
+    """
+    rng = random.Random(f"truth {seed}")
+    found = [case for sample in SAMPLES for case in plan_of(sample, seed)]
+    tables = list(WRAPPERS), DRAWN, WAY_NAMES
+    met = {pair for case in found for pair in combinations(case.split("/")[1:], 2)}
+    missing = [pair for some in combinations(tables, 2) for pair in product(*some) if pair not in met]
+    for pair in missing:
+        found.append(
+            case_with(rng, *(next((word for word in pair if word in table), rng.choice(table)) for table in tables))
+        )
+    for wrapper in WRAPPERS:
+        ways = rng.choice(("ls", "extract", "open", "view")), "check", "recover"
+        found += [case_with(rng, wrapper, "unwritten", way) for way in ways]
+        found.append(case_with(rng, wrapper, "tail", "recover"))
     return list(dict.fromkeys(found))
 
 
-def keys(sample: str, wrapper: str, kind: str, way: str) -> list[tuple[str, tuple[str, str]]]:
-    """Return the pairs that a case covers."""
-    return [
-        ("sw", (sample, wrapper)),
-        ("sd", (sample, kind)),
-        ("wd", (wrapper, kind)),
-        ("yw", (way, wrapper)),
-        ("yd", (way, kind)),
-    ]
+def case_with(rng: random.Random, *words: str) -> str:
+    """Return a case, without the numbers of its damage, of some sample in this wrapper."""
+    return "/".join((rng.choice([name for name in SAMPLES if applies(name, words[0])]), *words))
+
+
+def drawn(planned: str, seed: int = 0) -> str:
+    """Return the text of a case: the numbers of its damage are drawn, unless it has some."""
+    if ":" in planned:
+        return planned
+    sample, wrapper, kind, way = planned.split("/")
+    return str(Case(sample, wrapper, draw_damage(random.Random(f"{seed} {planned}"), sample, wrapper, kind), way))
+
+
+def choose(count: int = 1, seed: int = 0) -> list[str]:
+    """Return the texts of at least ``count`` cases: of one whole plan after the other."""
+    found: dict[str, None] = {}
+    number = 1000 * seed
+    while not found or len(found) < count:
+        found |= dict.fromkeys(drawn(case, number) for case in plan(number))
+        number += 1
+    return list(found)
 
 
 def draw_damage(rng: random.Random, sample: str, wrapper: str, kind: str) -> Damage:
-    """Return damage of that kind to that file; in a folder, the index is hit at times."""
+    """Return damage of that kind to that file; in a folder, the index is hit at times. ``tail``: noise at its end."""
     wrapped = wrap(sample, wrapper)
-    if wrapped.folder and rng.random() < 0.2:
+    if kind == "tail":
+        return Damage("noise", max(0, len(wrapped.content) - rng.randrange(1, 1600)), 16, rng.randrange(1000))
+    if wrapped.folder and kind in DRAWN and rng.random() < 0.2:
         entry = wrapped.sample.entry
         return draw(rng, kind, len(wrapped.sample.siblings[entry]), (), entry if kind != "none" else "")
     return draw(rng, kind, len(wrapped.content), wrapped.landmarks)
-
-
-if __name__ == "__main__":
-    TABLE.write_text("".join(f"{case}\n" for case in choose()))

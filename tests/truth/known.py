@@ -12,6 +12,7 @@ from tests.truth.damage import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Value:
     ends: tuple[int, int] | None = None
 
 
+def by_place(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return what stands where the values did: a file that `recover` writes as it is was sound, or it would not be."""
+    content = path.read_bytes()
+    return {name: content[slice(*value.place)] for name, value in sample.values.items()}
+
+
 @dataclass(frozen=True)
 class Sample:
     """A file, and the truth about it.
@@ -37,6 +44,9 @@ class Sample:
     ``chunks`` (hashed pieces, each found by itself). ``message`` is the option of that name. ``siblings`` are other
     files of its folder, ``entry`` the one that stands for the whole folder, ``sibling_values`` their values;
     ``leads``, those without which values cannot be found. ``folder_only``: it is asked for by its entry, in a folder.
+    ``saved``: what `recover` may call what it makes of the file, if not as the file or with .safetensors instead of its
+    suffix. ``read`` returns the values in one of these as the format's own library reads it, and raises what that
+    raises; not asked of safetensors.
     """
 
     name: str
@@ -54,6 +64,13 @@ class Sample:
     header: int = 0
     leads: tuple[str, ...] = ()
     folder_only: bool = False
+    saved: tuple[str, ...] = ()
+    read: Callable[[Sample, Path], dict[str, bytes]] = by_place
+
+    @property
+    def saved_as(self) -> tuple[str, ...]:
+        """Names of files that are made of it."""
+        return self.saved or (self.file, f"{self.file.rpartition('.')[0]}.safetensors")
 
     def spread(self, reach: Reach) -> Reach:
         """Return where values may be others if ``reach`` of the file is: damage to what leads to them spreads."""

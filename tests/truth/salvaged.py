@@ -2,189 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
-import struct
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.gguf_files import read_tensors
-from tests.pickle_arrays import OtherObjectError, arrays_in
-from tests.tfrecord_files import sound_records
-from tests.truth.samples import SIZES
-from tests.truth.samples_checkpoint import DATA, places_in, read_values
-from tests.truth.samples_gguf import KINDS
-from tests.truth.samples_onnx import read_onnx
+from tests.pickle_arrays import OtherObjectError
+from tests.truth.samples import read_safetensors
+from tests.truth.samples_checkpoint import DATA, places_in
+from tests.truth.samples_proto import read_riegeli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.truth.attempt import Attempt
     from tests.truth.cases import Case
     from tests.truth.samples import Sample
 
-# What a saved file of a sample's format may be called.
-_MODELS = frozenset(
-    (
-        ".safetensors",
-        ".pt",
-        ".bin",
-        ".npy",
-        ".npz",
-        ".pkl",
-        ".msgpack",
-        ".gguf",
-        ".onnx",
-        ".riegeli",
-        ".tfrecord",
-        ".cpb",
-        ".pb",
-    )
-)
-
-
-def read_safetensors(path: Path) -> dict[str, bytes]:
-    """Return the tensors of a file; raises what the library raises. Where it is not installed, its rules are ours."""
-    content = path.read_bytes()
-    try:
-        import safetensors
-    except ImportError:
-        (length,) = struct.unpack_from("<Q", content)
-        entries = {name: entry for name, entry in json.loads(content[8 : 8 + length]).items() if name != "__metadata__"}
-        at, found = 0, {}
-        for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
-            begin, end = entry["data_offsets"]
-            if begin != at or end - begin != math.prod(entry["shape"]) * SIZES[entry["dtype"]]:
-                raise ValueError(f"{name} does not follow what is before it") from None
-            found[name] = content[8 + length + begin : 8 + length + end]
-            at = end
-        if 8 + length + at != len(content):
-            raise ValueError("the file is not covered") from None
-        return found
-    return {name: bytes(tensor["data"]) for name, tensor in safetensors.deserialize(content)}
-
-
-def read_graph(path: Path, kind: str) -> dict[str, bytes]:
-    """Return the constants of a GraphDef or SavedModel; raises what protobuf raises.
-
-    TensorFlow runs a constant that has a type and no values as one of zeros, and refuses one that has no type.
-    """
-    from pparse.protos import message_class
-
-    message: Any = message_class(kind)()
-    message.ParseFromString(path.read_bytes())
-    graphs = [meta.graph_def for meta in message.meta_graphs] if kind.endswith("SavedModel") else [message]
-    return {
-        node.name: content
-        for graph in graphs
-        for node in graph.node
-        if node.op == "Const" and (content := constant_bytes(node.attr["value"].tensor))
-    }
-
-
-def constant_bytes(tensor: Any) -> bytes:
-    """Return the elements of a constant of floats as TensorFlow has them; none of one that it refuses."""
-    if not tensor.dtype:
-        return b""
-    zeros: bytes = bytes(4 * math.prod(dim.size for dim in tensor.tensor_shape.dim))
-    return tensor.tensor_content or zeros
-
-
-def read_records(path: Path) -> list[bytes]:
-    """Return the records of a Riegeli or TFRecord file that must be sound."""
-    if path.suffix == ".tfrecord":
-        return sound_records(path.read_bytes())
-    from pparse.riegeli import RecordReader
-
-    with RecordReader(path, salvage=False) as reader:
-        return list(reader)
-
-
-def read_chunked(path: Path, kind: str) -> dict[str, bytes]:
-    """Return the constants of a `.cpb`, put together by the merger."""
-    from pparse.proto_splitter import Merger
-    from pparse.protos import message_class
-
-    message: Any = message_class(kind)()
-    Merger.read(str(path).removesuffix(".cpb"), message)
-    whole = path.with_name(path.name + ".merged")
-    whole.write_bytes(message.SerializeToString())
-    try:
-        return read_graph(whole, kind)
-    finally:
-        whole.unlink()
-
-
-def read_checkpoint(sample: Sample, path: Path) -> dict[str, bytes]:
-    """Return the tensors of a checkpoint that is sound where it matters; raises what zipfile raises."""
-    if sample.name in ("pytorch-legacy", "pytorch-tar"):
-        content = path.read_bytes()
-        return {name: content[slice(*value.place)] for name, value in sample.values.items()}
-    found, numbers, content = {}, {"data": 0, "constants": 0}, path.read_bytes()
-    with zipfile.ZipFile(path) as archive:
-        for name in sample.values:
-            room = "constants" if name.startswith("CONSTANTS.") else "data"
-            info = archive.getinfo(f"model/{room}/{numbers[room]}")
-            numbers[room] += 1
-            # As torch reads it: the name in the local header does not matter, its lengths do.
-            at = info.header_offset
-            if min(one.header_offset for one in archive.infolist()) < 0:
-                raise zipfile.BadZipFile("the file begins behind its first members")
-            begin = at + 30 + sum(struct.unpack_from("<HH", content, at + 26))
-            found[name] = content[begin : begin + info.file_size]
-    return found
-
-
-def read_arrays(sample: Sample, path: Path) -> dict[str, bytes]:
-    """Return the arrays of numpy's files; raises what numpy raises."""
-    import numpy as np
-
-    if sample.name == "npy":
-        return dict.fromkeys(sample.values, np.load(io.BytesIO(path.read_bytes())).tobytes())
-    with np.load(io.BytesIO(path.read_bytes())) as arrays:
-        return {name: arrays[name].tobytes() for name in arrays.files}
-
 
 def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
-    """Return the values of a file of the sample's format."""
-    if sample.name.startswith("safetensors") or path.suffix == ".safetensors":
-        return read_safetensors(path)
-    if sample.name.startswith("pytorch"):
-        return read_checkpoint(sample, path)
-    if sample.name.startswith("tf-checkpoint"):
-        return read_values(sample, path)
-    if sample.name.startswith(("npy", "npz")):
-        return read_arrays(sample, path)
-    if sample.name == "flax":  # sound as it is, or it would not have been kept
-        content = path.read_bytes()
-        return {name: content[slice(*value.place)] for name, value in sample.values.items()}
-    if sample.name.startswith("gguf"):
-        return read_tensors(path.read_bytes(), dict(KINDS.values()))
-    if sample.name.startswith("onnx"):
-        return read_onnx(path)
-    if sample.name == "pickle":
-        return arrays_in(path.read_bytes())
-    if sample.kind == "records":
-        return {str(number): record for number, record in enumerate(read_records(path))}
-    if path.suffix == ".cpb":
-        return read_chunked(path, sample.message)
-    saved_model = sample.file.startswith("saved_model")
-    return read_graph(path, sample.message or ("tensorflow.SavedModel" if saved_model else "tensorflow.GraphDef"))
-
-
-def is_of_sample(sample: Sample, path: str) -> bool:
-    """Whether a file that was written is the sample's, or was made of it."""
-    name = path.rpartition("/")[2]
-    stem = sample.file.rpartition(".")[0]
-    if sample.name == "onnx-external":
-        return name in (sample.entry, "model.safetensors")
-    if sample.leads:  # its files are checkpoints
-        return name in (sample.file, f"{sample.file}.safetensors")
-    if sample.name.startswith(("pytorch", "pickle", "flax", "npy", "npz", "gguf", "onnx")):
-        return name in (sample.file, f"{stem}.safetensors")
-    return name == sample.file or (sample.file.endswith(".cpb") and name == f"{stem}.pb")
+    """Return the values of a file that was made of the sample; raises what the format's own library raises."""
+    return read_safetensors(path) if path.suffix == ".safetensors" else sample.read(sample, path)
 
 
 def judge_file(attempt: Attempt, path: Path, row: dict[str, Any]) -> Iterator[str]:
@@ -193,10 +31,10 @@ def judge_file(attempt: Attempt, path: Path, row: dict[str, Any]) -> Iterator[st
     sample = case.sample
     if sample.leads and case.wrapped.inner and row["status"] != "complete":
         return  # it is written as it is: `checkpoint_values` says what must be in it
-    if is_of_sample(sample, row["path"]) and sample.kind in ("tensors", "records"):
+    if row["path"].rpartition("/")[2] in sample.saved_as and sample.kind in ("tensors", "records"):
         try:
             if path.suffix == ".cpb" and metadata_lost(attempt):
-                read_records(path)
+                read_riegeli(sample, path)
                 return
             found = values_in(sample, path)
         except OtherObjectError:
@@ -326,8 +164,10 @@ def saved_values(attempt: Attempt) -> set[bytes]:
     sample = attempt.case.sample
     found: set[bytes] = set()
     assert attempt.out is not None
+    suffixes = {Path(name).suffix for name in sample.saved_as}
     if sample.leads:
         found |= checkpoint_values(attempt)
+        suffixes = {".safetensors"}
     for path in sorted(attempt.out.rglob("*")):
         relative = path.relative_to(attempt.out).as_posix()
         if not path.is_file() or path.name == "RECOVERY.json" or ".partial/" in relative:
@@ -335,7 +175,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         content = path.read_bytes()
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
-        if path.suffix in _MODELS:
+        if path.suffix in suffixes:
             try:
                 found |= set(values_in(sample, path).values())
             except Exception:  # clause c says so

@@ -1,25 +1,19 @@
-"""Samples: files whose every value is known. A new format joins with one function; see docs/truth-matrix.md."""
+"""Samples: files whose every value is known. A new format has its own ``samples_*.py``; see docs/truth-matrix.md."""
 
 from __future__ import annotations
 
 import json
+import math
 import random
 import struct
+from importlib import import_module
+from pathlib import Path
 
-from tests.truth import (  # noqa: F401 -- which register their own
-    samples_checkpoint,
-    samples_gguf,
-    samples_msgpack,
-    samples_numpy,
-    samples_onnx,
-    samples_proto,
-    samples_pytorch,
-    samples_tfrecord,
-    samples_writers,
-)
 from tests.truth.known import SAMPLES, Sample, Value, csv_bytes, load, mixed, sample, text_bytes
 
 __all__ = ["SAMPLES", "SIZES", "Sample", "Value", "csv_bytes", "load", "mixed", "text_bytes"]
+for module in sorted(Path(__file__).parent.glob("samples_*.py")):
+    import_module(f"tests.truth.{module.stem}")  # which registers its own
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "U8": 1, "BOOL": 1, "F8_E4M3": 1}
 
 
@@ -66,6 +60,27 @@ def layers(first: int, count: int, width: int) -> dict[str, tuple[str, list[int]
             f"h.{number}.scale": ("F64", []),
         }
     return found
+
+
+def read_safetensors(path: Path) -> dict[str, bytes]:
+    """Return the tensors of a file; raises what the library raises. Where it is not installed, its rules are ours."""
+    content = path.read_bytes()
+    try:
+        import safetensors
+    except ImportError:
+        (length,) = struct.unpack_from("<Q", content)
+        entries = {name: entry for name, entry in json.loads(content[8 : 8 + length]).items() if name != "__metadata__"}
+        at, found = 0, {}
+        for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
+            begin, end = entry["data_offsets"]
+            if begin != at or end - begin != math.prod(entry["shape"]) * SIZES[entry["dtype"]]:
+                raise ValueError(f"{name} does not follow what is before it") from None
+            found[name] = content[8 + length + begin : 8 + length + end]
+            at = end
+        if 8 + length + at != len(content):
+            raise ValueError("the file is not covered") from None
+        return found
+    return {name: bytes(tensor["data"]) for name, tensor in safetensors.deserialize(content)}
 
 
 @sample

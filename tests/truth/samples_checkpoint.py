@@ -81,6 +81,8 @@ def make_tf_checkpoint() -> Sample:
         siblings={INDEX: index_of(contents)},
         entry=INDEX,
         leads=(INDEX,),
+        saved=(DATA, f"{DATA}.safetensors"),
+        read=read_values,
     )
 
 
@@ -107,6 +109,8 @@ def make_tf_checkpoint_index() -> Sample:
         siblings={DATA: b"".join(contents.values())},
         entry=INDEX,
         leads=(DATA,),
+        saved=(INDEX, f"{INDEX}.safetensors"),
+        read=read_values,
     )
 
 

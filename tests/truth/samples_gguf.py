@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import random
 from math import prod
+from typing import TYPE_CHECKING
 
-from tests.gguf_files import Writer
+from tests.gguf_files import Writer, read_tensors
 from tests.truth.known import Sample, Value, mixed, sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Number of the type, bytes of an element.
 KINDS = {"F32": (0, 4), "F16": (1, 2), "I8": (24, 1), "I64": (27, 8), "F64": (28, 8), "BF16": (30, 2)}
+
+
+def read_gguf(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the tensors of a file."""
+    return read_tensors(path.read_bytes(), dict(KINDS.values()))
 
 
 @sample
@@ -39,4 +48,4 @@ def make_gguf() -> Sample:
         for name, _, _, at in table
     }
     landmarks = (8, 24, base // 2, base, *(value.place[1] for value in values.values()))
-    return Sample("gguf", "model.gguf", content, "tensors", values, "offset", landmarks, header=base)
+    return Sample("gguf", "model.gguf", content, "tensors", values, "offset", landmarks, header=base, read=read_gguf)

@@ -47,6 +47,22 @@ def written(contents: dict[str, bytes]) -> Any:
     return found
 
 
+def read_onnx(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the initializers of a model by name, also those in files beside it; raises what protobuf raises."""
+    from tests.onnx_models import MODEL
+
+    found: dict[str, bytes] = {}
+    for tensor in MODEL.FromString(path.read_bytes()).graph.initializer:
+        raw = tensor.raw_data
+        if tensor.data_location:
+            where = {pair.key: pair.value for pair in tensor.external_data}
+            begin, length = int(where["offset"]), int(where["length"])
+            raw = (path.parent / where["location"]).read_bytes()[begin : begin + length]
+            assert len(raw) == length
+        found[tensor.name] = raw
+    return found
+
+
 @sample
 def make_onnx() -> Sample:
     rng = random.Random(61)
@@ -62,20 +78,4 @@ def make_onnx() -> Sample:
         values[name] = Value(raw, (at, at + len(raw)), needs)
         before = at + len(raw)
     landmarks = (8, 24, *(place for value in values.values() for place in value.place))
-    return Sample("onnx", "model.onnx", content, "tensors", values, "stream", landmarks)
-
-
-def read_onnx(path: Path) -> dict[str, bytes]:
-    """Return the initializers of a model by name, also those in files beside it; raises what protobuf raises."""
-    from tests.onnx_models import MODEL
-
-    found: dict[str, bytes] = {}
-    for tensor in MODEL.FromString(path.read_bytes()).graph.initializer:
-        raw = tensor.raw_data
-        if tensor.data_location:
-            where = {pair.key: pair.value for pair in tensor.external_data}
-            begin, length = int(where["offset"]), int(where["length"])
-            raw = (path.parent / where["location"]).read_bytes()[begin : begin + length]
-            assert len(raw) == length
-        found[tensor.name] = raw
-    return found
+    return Sample("onnx", "model.onnx", content, "tensors", values, "stream", landmarks, read=read_onnx)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import random
 import struct
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.truth.known import Sample, Value, mixed, sample, text_bytes
 
@@ -49,7 +51,7 @@ def riegeli(name: str, options: str, count: int = 60, size: int = 1500) -> Sampl
             end = starts[starts.index(begin) + 1]
             values[str(reader.last_pos)] = Value(content, (begin, end), ((0, 64),))
     marks = (24, 64, *starts, *(start + 40 for start in starts), *range(0, len(file), 65536))
-    return Sample(name, "records.riegeli", file, "records", values, "chunks", marks, hashed=True)
+    return Sample(name, "records.riegeli", file, "records", values, "chunks", marks, hashed=True, read=read_riegeli)
 
 
 def varint(number: int) -> bytes:
@@ -58,6 +60,14 @@ def varint(number: int) -> bytes:
         out.append(number & 127 | 128)
         number >>= 7
     return bytes([*out, number])
+
+
+def read_riegeli(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the records of a file that must be sound, by number."""
+    from pparse.riegeli import RecordReader
+
+    with RecordReader(path, salvage=False) as reader:
+        return {str(number): record for number, record in enumerate(reader)}
 
 
 @sample
@@ -111,7 +121,39 @@ def plain(name: str, file: str, message: object, truth: dict[str, bytes]) -> Sam
     marks = tuple(place for value in values.values() for place in value.place)
     # Heads of messages stand before the names and the contents: their tags and lengths are hit too.
     heads = tuple(content.index(tensor.encode()) - 2 for tensor in truth)
-    return Sample(name, file, content, "tensors", values, "stream", marks + heads)
+    return Sample(name, file, content, "tensors", values, "stream", marks + heads, read=read_plain)
+
+
+def read_graph(path: Path, kind: str) -> dict[str, bytes]:
+    """Return the constants of a GraphDef or SavedModel; raises what protobuf raises.
+
+    TensorFlow runs a constant that has a type and no values as one of zeros, and refuses one that has no type.
+    """
+    from pparse.protos import message_class
+
+    message: Any = message_class(kind)()
+    message.ParseFromString(path.read_bytes())
+    graphs = [meta.graph_def for meta in message.meta_graphs] if kind.endswith("SavedModel") else [message]
+    return {
+        node.name: content
+        for graph in graphs
+        for node in graph.node
+        if node.op == "Const" and (content := constant_bytes(node.attr["value"].tensor))
+    }
+
+
+def constant_bytes(tensor: Any) -> bytes:
+    """Return the elements of a constant of floats as TensorFlow has them; none of one that it refuses."""
+    if not tensor.dtype:
+        return b""
+    zeros: bytes = bytes(4 * math.prod(dim.size for dim in tensor.tensor_shape.dim))
+    return tensor.tensor_content or zeros
+
+
+def read_plain(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the constants of a message of its own kind."""
+    saved_model = sample.file.startswith("saved_model")
+    return read_graph(path, "tensorflow.SavedModel" if saved_model else "tensorflow.GraphDef")
 
 
 @sample
@@ -186,6 +228,26 @@ def read_varint(content: bytes, at: int) -> tuple[int, int]:
     return 0, len(content) + 1
 
 
+def read_chunked(path: Path, kind: str) -> dict[str, bytes]:
+    """Return the constants of a `.cpb`, put together by the merger."""
+    from pparse.proto_splitter import Merger
+    from pparse.protos import message_class
+
+    message: Any = message_class(kind)()
+    Merger.read(str(path).removesuffix(".cpb"), message)
+    whole = path.with_name(path.name + ".merged")
+    whole.write_bytes(message.SerializeToString())
+    try:
+        return read_graph(whole, kind)
+    finally:
+        whole.unlink()
+
+
+def read_saved(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the constants of a `.cpb`, or of the message that was made of it."""
+    return (read_chunked if path.suffix == ".cpb" else read_graph)(path, sample.message)
+
+
 def chunked(name: str, compression: str, saved_model: bool = False) -> Sample:
     """Return a `.cpb` of constants, some of which share a chunk of the Riegeli file with the metadata."""
     from pparse.proto_splitter.stream_split import split_file
@@ -225,7 +287,8 @@ def chunked(name: str, compression: str, saved_model: bool = False) -> Sample:
         named = [other for record, other in records if tensor.encode() in record]
         values[tensor] = Value(expected, place, ((0, 64), records[0][1], records[-1][1], *named))
     marks = (24, 64, *starts, *(start + 40 for start in starts), *range(0, len(content), 65536))
-    return Sample(name, "graph.cpb", content, "tensors", values, "chunks", marks, hashed=True, message=kind)
+    more = {"message": kind, "saved": ("graph.cpb", "graph.pb"), "read": read_saved}
+    return Sample(name, "graph.cpb", content, "tensors", values, "chunks", marks, hashed=True, **more)  # type: ignore[arg-type]
 
 
 @sample

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
-from tests.tfrecord_files import example, record
+from tests.tfrecord_files import example, record, sound_records
 from tests.truth.known import Sample, Value, mixed, sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD, FRAME = 12, 16
 # As many bytes as a damage may remove. If as many are lost of a record as other records behind it have, it claims
@@ -29,7 +33,12 @@ def tfrecords(name: str, contents: list[bytes], more: bytes) -> Sample:
         file += record(content)
         values[f"[{number}]"] = Value(content, (starts[-1], len(file)))
     marks = (*starts, *(start + HEAD for start in starts), len(file) - 4, len(file))
-    return Sample(name, "train.tfrecord", file, "records", values, "chunks", marks, hashed=True)
+    return Sample(name, "train.tfrecord", file, "records", values, "chunks", marks, hashed=True, read=read_records)
+
+
+def read_records(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the records of a file that must be sound, by number."""
+    return {str(number): content for number, content in enumerate(sound_records(path.read_bytes()))}
 
 
 @sample

@@ -156,7 +156,17 @@ def make_npz_zipped() -> Sample:
         marks += [info.header_offset, end]
         entry = following
     landmarks = (*marks, directory, len(raw) - 22)
-    return Sample("npz-zipped", "zipped.npz", raw, "tensors", values, "offset", landmarks, hashed=True)
+    return Sample(
+        "npz-zipped",
+        "zipped.npz",
+        raw,
+        "tensors",
+        values,
+        "offset",
+        landmarks,
+        hashed=True,
+        read=samples_numpy.read_arrays,
+    )
 
 
 def gguf(writer: Writer, pairs: list, shapes: dict, seed: int, alignment: int) -> tuple[bytes, dict[str, Value], int]:
@@ -188,7 +198,17 @@ def make_gguf_raw() -> Sample:
     ]
     content, values, base = gguf(Writer(version=2), pairs, shapes, 87, 64)
     landmarks = (8, 24, base // 2, base, *(value.place[1] for value in values.values()))
-    return Sample("gguf-raw", "raw.gguf", content, "tensors", values, "offset", landmarks, header=base)
+    return Sample(
+        "gguf-raw",
+        "raw.gguf",
+        content,
+        "tensors",
+        values,
+        "offset",
+        landmarks,
+        header=base,
+        read=samples_gguf.read_gguf,
+    )
 
 
 BLOCK = {"q": ("F32", (40, 40)), "bias": ("F16", (40,)), "up": ("BF16", (40, 160)), "ids": ("I64", (40,))}
@@ -217,7 +237,7 @@ def make_gguf_parts() -> Sample:
     file, content, values, base = hit
     landmarks = (8, 24, base // 2, base, *(value.place[1] for value in values.values()))
     more = {"siblings": files, "sibling_values": sibling_values, "entry": "m-00001-of-00003.gguf"}
-    more |= {"header": base, "folder_only": True}
+    more |= {"header": base, "folder_only": True, "read": samples_gguf.read_gguf}
     return Sample("gguf-parts", file, content, "tensors", values, "offset", landmarks, **more)  # type: ignore[arg-type]
 
 
@@ -252,4 +272,6 @@ def make_onnx_external() -> Sample:
         siblings={"model.onnx": model.SerializeToString()},
         entry="model.onnx",
         folder_only=True,
+        saved=("model.onnx", "model.safetensors"),
+        read=samples_onnx.read_onnx,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tests.truth.cases import drawn
 from tests.truth.runner import run_case
 
 
 def test_what_is_said_of_a_damaged_file_is_true(truth_case, tmp_path, truth_tally):
     """What is said of a damaged file is true, whatever is around it and whoever asks."""
     problems, lines = [], []
-    for number, case in enumerate(truth_case.splitlines()):
+    for number, case in enumerate(map(drawn, truth_case.splitlines())):
         folder = tmp_path / str(number)
         folder.mkdir()
         found = run_case(case, folder)
