@@ -147,8 +147,16 @@ def read_arrays(sample: Sample, path: Path) -> dict[str, bytes]:
         return {name: arrays[name].tobytes() for name in arrays.files}
 
 
+# The messages of samples that are one as they are.
+_MESSAGES = {"graph-def": "tensorflow.GraphDef", "saved-model": "tensorflow.SavedModel"}
+
+
+class UnknownSampleError(Exception):
+    """Nobody said how files of a sample are read."""
+
+
 def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
-    """Return the values of a file of the sample's format."""
+    """Return the values of a file of the sample's format. Raises `UnknownSampleError`, and what its library raises."""
     if sample.name.startswith("safetensors") or path.suffix == ".safetensors":
         return read_safetensors(path)
     if sample.name.startswith("pytorch"):
@@ -170,8 +178,10 @@ def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
         return {str(number): record for number, record in enumerate(read_records(path))}
     if path.suffix == ".cpb":
         return read_chunked(path, sample.message)
-    saved_model = sample.file.startswith("saved_model")
-    return read_graph(path, sample.message or ("tensorflow.SavedModel" if saved_model else "tensorflow.GraphDef"))
+    kind = sample.message or _MESSAGES.get(sample.name)
+    if kind is None:
+        raise UnknownSampleError(f"values_in does not know how files of the sample {sample.name!r} are read")
+    return read_graph(path, kind)
 
 
 def is_of_sample(sample: Sample, path: str) -> bool:
@@ -199,6 +209,8 @@ def judge_file(attempt: Attempt, path: Path, row: dict[str, Any]) -> Iterator[st
                 read_records(path)
                 return
             found = values_in(sample, path)
+        except UnknownSampleError:
+            raise
         except OtherObjectError:
             return  # a name of a class is hit: the pickle is one of other objects now
         except Exception as error:
@@ -338,6 +350,8 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         if path.suffix in _MODELS:
             try:
                 found |= set(values_in(sample, path).values())
+            except UnknownSampleError:
+                raise
             except Exception:  # clause c says so
                 continue
     return found

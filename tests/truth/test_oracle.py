@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.truth.cases import DRAWN, TABLE, WAY_NAMES, Case, choose
 from tests.truth.damage import Damage, Reach
 from tests.truth.oracle import has_rival
 from tests.truth.runner import run_case, watched
+from tests.truth.salvaged import UnknownSampleError, values_in
 from tests.truth.samples import SAMPLES, load
 from tests.truth.samples_proto import numbers_behind
 from tests.truth.wrappers import WRAPPERS, applies, wrap
@@ -358,6 +360,15 @@ def test_a_sample_has_its_values_where_it_says(name):
         assert 0 <= start <= end <= len(sample.content)
         if sample.layout == "offset":
             assert sample.content[start:end] == value.content
+
+
+def test_files_of_a_sample_that_is_not_known_are_not_read_as_those_of_another(tmp_path):
+    path = tmp_path / "graph.pb"
+    path.write_bytes(load("graph-def").content)
+    assert values_in(load("graph-def"), path)
+    for name in ("graph-def-new", "protobuf"):
+        with pytest.raises(UnknownSampleError, match=name):
+            values_in(replace(load("graph-def"), name=name), path)
 
 
 @rows("wrapper", WRAPPERS)
