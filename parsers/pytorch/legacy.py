@@ -19,7 +19,8 @@ from pparse.parsers.pickle.parser import SHAPES, PickleParser, code_of
 from pparse.parsers.pickle.program import Program, forget_children
 from pparse.parsers.pickle.reading import Reading
 from pparse.parsers.pickle.values import Persistent
-from pparse.parsers.pytorch.rebuild import StorageReader, Stored, storage_id
+from pparse.parsers.pytorch.rebuild import storage_id
+from pparse.parsers.pytorch.storages import StorageReader, Stored
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.parser import Confidence, signatures

@@ -21,7 +21,8 @@ from pparse.errors import PASSING, PparseError
 from pparse.findings import Finding, Status
 from pparse.parsers.pickle.program import Program
 from pparse.parsers.pickle.values import Global
-from pparse.parsers.pytorch.rebuild import StorageId, StorageReader, Stored, StoredTensor, storage_type
+from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor, storage_type
+from pparse.parsers.pytorch.storages import StorageReader, Stored
 from pparse.parsers.tar.parser import TarParser
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.parser import Confidence

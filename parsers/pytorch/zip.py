@@ -15,7 +15,7 @@ from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import PASSING, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.pytorch.rebuild import StorageReader, Stored
+from pparse.parsers.pytorch.storages import StorageReader, Stored
 from pparse.parsers.zip.directory import BLOCK, end_records, entries, local_at, read_end_at
 from pparse.parsers.zip.members import ZipNote
 from pparse.parsers.zip.parser import ZipParser

@@ -6,7 +6,8 @@ from pparse.data.stretches import joined
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.parser import PickleParser
-from pparse.parsers.pytorch.rebuild import StorageReader, StoredTensor
+from pparse.parsers.pytorch.rebuild import StoredTensor
+from pparse.parsers.pytorch.storages import StorageReader
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import text_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.containers.archive import ArchiveMember
-    from pparse.parsers.pytorch.rebuild import Stored
+    from pparse.parsers.pytorch.storages import Stored
     from pparse.viewers.pickle.viewer import PickleViewer
 
 # Members that say nothing of what was saved.

@@ -15,7 +15,8 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
-from pparse.parsers.pytorch.rebuild import Odd, StorageReader, storage_id
+from pparse.parsers.pytorch.rebuild import Odd, storage_id
+from pparse.parsers.pytorch.storages import StorageReader
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.node_viewer import node_called
 from pparse.tensors.status import status_by_place, unwritten_in
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.rebuild import StorageId, Stored, StoredTensor
+    from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+    from pparse.parsers.pytorch.storages import Stored
     from pparse.tensors.extent import Extent
     from pparse.viewers.pickle.walk import Found
 

@@ -9,7 +9,8 @@ from itertools import chain, islice
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.pytorch.rebuild import Stored, StoredTensor
+from pparse.parsers.pytorch.rebuild import StoredTensor
+from pparse.parsers.pytorch.storages import Stored
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.viewers.pickle.viewer import HeldSpan, PickleViewer
 from pparse.viewers.pickle.walk import Walk
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.rebuild import StorageReader
+    from pparse.parsers.pytorch.storages import StorageReader
     from pparse.parsers.pytorch.zip import StorageRecord
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor

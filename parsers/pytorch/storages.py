@@ -1,0 +1,118 @@
+"""What a PyTorch parser offers to the viewer: the pickle with the names, and the storages by key.
+
+Of what pickles say it needs nothing, so that who only asks whether a zip archive is a checkpoint does not import that.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import PathError
+from pparse.findings import Status
+from pparse.tree.listing import Listing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pparse.data.base import Data
+    from pparse.findings import Finding
+    from pparse.parsers.pickle.values import Persistent
+    from pparse.parsers.pytorch.rebuild import StoredTensor
+    from pparse.tree.listing import GlobalUse
+    from pparse.tree.node import Node
+
+    Place = tuple[Data, int, int]
+
+
+class Stored:
+    """A storage as the file has it."""
+
+    __slots__ = ("_place", "data", "finding", "prove", "size", "status", "written", "zeros")
+
+    def __init__(
+        self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
+    ) -> None:
+        self.size = size
+        """Bytes that the file has of it."""
+        self.status = status
+        """COMPLETE, if all of its bytes are there as far as the container tells."""
+        self.finding = finding
+        """What is wrong with it, if anything."""
+        self._place = place
+        self.prove: Callable[[], object] | None = None
+        """Compares its checksum, unless that was done; None if it has none."""
+        self.written: Callable[[], int] | None = None
+        """Returns how many of the bytes there precede zeros that last to the end of the file; None: all count."""
+        self.zeros: Callable[[], bool] | None = None
+        """Returns whether its checksum is that of nothing but zeros; None if it has none."""
+        self.data: Data | None = None
+        """The data that it lies in, if that is known without reading."""
+
+    @property
+    def place(self) -> Place:
+        """The data, and begin and end of the bytes there. Raises `MalformedError`, `UnsupportedError`."""
+        return self._place()
+
+
+class StorageReader:
+    """The part of a PyTorch parser that the viewer needs; by itself that of a plain pickle, which has no storages."""
+
+    has_checksums = False
+    """Whether the format has checksums of the storages."""
+
+    def saved_at(self, path: str) -> Node | None:
+        """Return the node of what was saved under ``path``; None if there is none."""
+        saved = self.pickled()
+        try:
+            return None if saved is None else saved.at(path)
+        except PathError:
+            return None
+
+    def pickled(self) -> Node | None:
+        """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
+        return None
+
+    def saved_details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info` on the pickle of what was saved."""
+        saved = self.pickled()
+        if saved is not None and isinstance(saved.result.parser, Listing):
+            yield from saved.result.parser.details()
+
+    def saved_globals(self) -> Iterator[GlobalUse]:
+        """Yield the globals that the pickle of what was saved names."""
+        saved = self.pickled()
+        if saved is not None and isinstance(saved.result.parser, Listing):
+            for use in saved.result.parser.globals():
+                use.pickle = saved.extraction.name
+                yield use
+
+    def prove_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:
+        """Compare all checksums that the file has of what was saved; but not those of ``but``: ends by begins of bytes.
+
+        Return the CRC-32 of each stretch of those that is just a storage, by its begin. None if anything was wrong.
+        """
+        return {}
+
+    def constants(self) -> Node | None:
+        """Return the constants of its code, a tuple of tensors and other values; None if it has none."""
+        return None
+
+    def constant(self, key: str) -> Stored | None:
+        """Return a storage of a constant."""
+        return None
+
+    def named(self, value: Persistent) -> StoredTensor | None:
+        """Return the tensor that a persistent id means, if ids of the format are names of tensors; else None."""
+        return None
+
+    def stored(self, key: str) -> Stored | None:
+        """Return the storage with that key, without reading it; None if the file has none."""
+        return None
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all storages in the file."""
+        return iter(())
+
+    @property
+    def byteorder(self) -> str:
+        """Byte order of the storages: ``"little"``, as the old formats have it on every machine, or ``"big"``."""
+        return "little"
