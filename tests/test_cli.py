@@ -8,6 +8,7 @@ import os
 import random
 import re
 import stat
+import sys
 
 import pytest
 
@@ -356,8 +357,16 @@ def test_names_that_look_like_options(run, model):
     assert run("ls", path, "-q", "--", "--*").lines == ["--", "--json"]
 
 
-def test_a_bug_of_ours_says_so(run, model, monkeypatch):
+def test_a_bug_of_ours_says_so_and_a_missing_library_is_none(run, model, monkeypatch, tmp_path):
     from pparse.cli import ls
+
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "numpy", None)
+        for words in (("a",), ("a[..., 0]",), ("a", "--json"), ("-p", "*", "-o", tmp_path / "a.npz")):
+            ran = run("get", model({"a": u8(3)}), *words)
+            assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
+            assert re.fullmatch(r"pparse: this needs numpy \(.*pip install numpy\n", ran.err)
+        assert run("get", model({"a": u8(3)}), "a", "--raw", "-o", tmp_path / "a.bin").code == 0
 
     def broken(options, out):
         out.line("half a line")

@@ -14,6 +14,7 @@ from pparse import EndOfDataError, LimitError, MalformedError, OptionError, Ppar
 from pparse.data.base import BytesData
 from pparse.limits import Limits
 from pparse.parsers.msgpack.parser import Timestamp
+from pparse.tree import engine
 from tests import sweep
 from tests.msgpack_samples import EVERYTHING, Raw, encode, ext, pairs
 
@@ -113,6 +114,17 @@ def test_a_text_across_blocks_is_checked_once() -> None:
         broken = text.encode()[:-1] + b"a"
         with opened(encode([Raw(b"\xdb" + pack(">I", len(broken)) + broken)])) as document:
             assert [finding.offset for finding in document.check()] == [6 + len(broken) - 2]
+
+
+def test_a_small_container_of_a_walk_is_read_to_its_first_child_and_on_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[int] = []
+    run = engine.run
+    monkeypatch.setattr("pparse.tree.result.run", lambda ctx, parser: runs.append(ctx.node.start) or run(ctx, parser))
+    with opened(encode([{"a": number, "b": "x"} for number in range(100)])) as document:
+        assert sum(1 for _ in document.walk()) == 301
+        assert len([start for start in runs if start]) <= 200
 
 
 def test_values_one_after_the_other_are_a_stream() -> None:

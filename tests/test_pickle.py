@@ -221,6 +221,33 @@ def test_in_a_cut_pickle_the_entries_of_a_group_are_read_once(monkeypatch: pytes
         assert len(paths) > 55
         assert paths[:2] == ["key0", "key1"]
     assert len(calls) <= 3
+    calls.clear()
+    with pparse.open(pickle.dumps([{"a": number, "b": str(number)} for number in range(300)])) as document:
+        assert sum(1 for _ in document.walk()) == 901
+        assert len(calls) <= 300 // 64 + 1  # the dicts tell their entries when they are indexed
+        calls.clear()
+    with pparse.open(pickle.dumps([{"a": number, "b": [number]} for number in range(300)])) as document:
+        assert list(document.check()) == []
+        assert len(calls) <= 300 // 64 + 1
+        assert document.root.child(7).index is None  # nothing is indexed of what is whole
+
+
+def test_what_check_finds_at_once_is_what_the_nodes_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(content: bytes) -> list[str]:
+        with pparse.open(content, format="pickle") as document:
+            return [*map(str, document.check()), str(document.status)]
+
+    value = [{"a": (1, {"b": "text", 2: {3, "x"}}), "c": [None, b"\0" * 300]}, [[]], OrderedDict(d=1), complex(1, 2)]
+    nodes = "pparse.parsers.pickle.parser.PickleParser.is_sound_inside"
+    for protocol in (0, 2, 4):
+        content = pickle.dumps(value, protocol)
+        for at in sweep.some(range(len(content)), 2):
+            for byte in (content[at] ^ 0x80, content[at] ^ 1, 0x62):
+                damaged = content[:at] + bytes((byte,)) + content[at + 1 :]
+                found = said(damaged)
+                with monkeypatch.context() as slowly:
+                    slowly.setattr(nodes, lambda *_: None)
+                    assert said(damaged) == found, damaged
 
 
 @pytest.mark.parametrize("protocol", range(6))

@@ -17,6 +17,7 @@ import pytest
 import pparse
 import pparse.proto_splitter
 from pparse.cli import main
+from pparse.protos import message_class
 from tests.conftest import safetensors as made
 from tests.zip_samples import Archive, Made
 
@@ -81,6 +82,25 @@ def test_what_is_saved_of_a_damaged_stream_has_the_name_of_its_content(run, tmp_
     assert all(row["status"] != "complete" for row in rows.values())
     safetensors = pytest.importorskip("safetensors")
     safetensors.deserialize((tmp_path / "out" / "m.safetensors.gz" / name).read_bytes())
+
+
+def test_a_model_that_is_cut_where_its_format_may_end_keeps_its_name(run, tmp_path) -> None:
+    graph = message_class("tensorflow.GraphDef")()
+    for number in range(9):
+        graph.node.add(name=f"node{number}", op="NoOp")
+    whole = graph.SerializeToString()
+    records = (Path(__file__).parents[1] / "docs" / "samples" / "digits.tfrecord").read_bytes()
+    border = 16 + int.from_bytes(records[:8], "little")
+    for name, content, cut in (("g.pb", whole, 5 * len(whole) // 9), ("d.tfrecord", records, border)):
+        source = tmp_path / "it.zip"
+        packed = Archive(Made(name, content)).whole
+        source.write_bytes(packed[: packed.index(content) + cut])
+        code, rows = recovered(run, source)
+        assert (code, list(rows)) == (4, [name])
+        assert (rows[name]["status"], rows[name]["gaps"]) == ("truncated", [[cut, len(content) - cut]])
+        assert (tmp_path / "out" / name).read_bytes() == content[:cut]
+        shutil.rmtree(tmp_path / "out")
+    assert len(message_class("tensorflow.GraphDef").FromString(whole[: 5 * len(whole) // 9]).node) == 5
 
 
 def test_a_model_that_is_cut_in_a_sound_stream_is_salvaged(run, tmp_path) -> None:

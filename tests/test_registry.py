@@ -127,14 +127,21 @@ def test_options_of_installed_parsers_count(monkeypatch):
         pass
 
 
-def test_parsers_are_not_imported_for_an_option_of_the_format_that_is_named():
+def test_parsers_are_not_imported_for_an_option_of_the_format_that_is_named_nor_pickles_for_a_zip():
     code = (
         "import pparse, sys; pparse.open(b'[1]', format='json', options={'kernel': 'stdlib'}); "
-        "print(*(name for name in sys.modules if name.startswith('pparse.parsers.')))"
+        "told = lambda: print(*(name for name in sys.modules if name.startswith('pparse.parsers.'))); told(); "
+        "import io, zipfile; out = io.BytesIO(); z = zipfile.ZipFile(out, 'w'); z.writestr('a.txt', 'a'); z.close(); "
+        "print(pparse.open(out.getvalue()).format, end=' '); told()"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pparse.parsers.json.parser" in ran.stdout
-    assert "pparse.parsers.zip.parser" not in ran.stdout
+    first, second = ran.stdout.splitlines()
+    assert "pparse.parsers.json.parser" in first
+    assert "pparse.parsers.zip.parser" not in first
+    # Whether an archive is a checkpoint is seen by its names.
+    assert second.startswith("zip ")
+    assert "pparse.parsers.zip.parser" in second
+    assert "pickle" not in second
 
 
 @pytest.mark.parametrize(("end", "text"), [(b"\xff", False), (b"\xe2\x82", True), (b"\xe2\x82\xac", True)])

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import pytest
 
+import pparse
 from pparse.budget import MemoryBudget
 from pparse.codecs import deflate_entry
 from pparse.codecs.deflate_entry import DeflateEntry
@@ -181,7 +182,7 @@ def test_a_trailer_that_lies_places_nothing():
         assert any(not gap.exact for gap in data.gaps)
 
 
-def test_a_checksum_that_contradicts_puts_all_in_doubt():
+def test_a_checksum_that_contradicts_puts_all_in_doubt_and_a_wrong_length_nothing():
     known = from_sample("mixed-6-8")
     for at in (-8, -5):
         cut, _, _ = flip(known.stream, len(known.stream) + at)
@@ -192,6 +193,33 @@ def test_a_checksum_that_contradicts_puts_all_in_doubt():
         assert data.size == len(known.truth)
         assert isinstance(data.error, MalformedError)
         assert data.gaps == ()
+    for level in (0, 6):
+        member = gzip.compress(known.truth, level)
+        wrong = flip(member, len(member) - 2)[0]
+        for packed, wanted, proved in (
+            (wrong, 1, 1),
+            (wrong + bytes(100), 1, 1),
+            (wrong + member, 2, 1),
+            (member + wrong + member + wrong, 4, 2),
+        ):
+            data = resumed(packed, "gzip", concatenated=True)
+            assert data.read_known(0, 1 << 22) == (known.truth * wanted, [])
+            assert (data.size, data.suspect_ranges, data.error) == (wanted * len(known.truth), (), None)
+            assert data.is_proved(0, proved * len(known.truth))
+            assert data.problems
+            with pparse.open(packed) as document:
+                document.check()
+                assert document.status is pparse.Status.DAMAGED
+        for lost in range(4, 40, 5):  # with bytes that follow, nobody knows that they held nothing
+            data = resumed(wrong[:-4] + member[lost:], "gzip", concatenated=True)
+            data.verify()
+            assert data.is_proved(0, len(known.truth)), lost
+            assert data.size is None or data.gaps or data.read_known(0, 1 << 22) == (known.truth * 2, []), lost
+        for size in range(1, 9):  # cut in the trailer
+            data = resumed(wrong[:-size], "gzip", concatenated=True)
+            data.verify()
+            assert isinstance(data.error, EndOfDataError), size
+            assert not data.is_proved(0, 1), size
 
 
 def test_runs_in_what_an_encoder_only_stored_are_no_damage():

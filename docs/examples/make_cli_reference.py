@@ -49,7 +49,7 @@ EXIT_CODES = """## Exit codes
 |---|---|
 | 0 | complete: nothing that was read is truncated, damaged or missing |
 | 1 | a bug in pparse |
-| 2 | usage; the file cannot be opened; a path or name that does not exist; a limit or budget; no digest; cannot write |
+| 2 | usage; the file cannot be opened; no such path, name or library; a limit or budget; no digest; cannot write |
 | 3 | the format is not recognised, or there is no such format |
 | 4 | something is truncated, damaged or missing; the readable part was still delivered. Also: empty, or only zeros |
 | 130 | interrupted (Ctrl-C); 143, 129: ended by SIGTERM, SIGHUP, which leave as much behind as an interrupt |

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # The opcodes that take all above a mark which lies before the bytes that are read again.
 _TAKERS: Final = (b"e", b"u", b"\x90", b"t", b"l", b"d", b"\x91")
 _PAIRS: Final = (b"u", b"d")
+# Parts that are kept of a value that has no more.
+_FEW: Final = 128
 _WITHOUT_PAIRS: Final = frozenset(("list", "tuple", "set", "frozenset"))
 
 
@@ -37,6 +39,8 @@ class Contents:
         """From where to where items were put into it."""
         self.pairs: Part | None = None
         """The same of pairs."""
+        self.few: list[Part] | None = []
+        """What was put into it, as `group` tells it; None: more than is kept."""
         self._index = index
         self._as_pairs = kind in ("dict", "pairs")
         self._kind = kind
@@ -55,6 +59,7 @@ class Contents:
             self.items = self.pairs = self.wrong = None  # all that was the first part of what it is now
             if self._index is not None:
                 self._index.restart()
+            self.few = []
         before = (0, 0)
         for items, pairs, at in state.cuts:
             if self.wrong is None:
@@ -66,6 +71,9 @@ class Contents:
                 self.items = (self.items[0] if self.items else state.items[before[0]] >> 8), at + 1
             if pairs > before[1]:
                 self.pairs = (self.pairs[0] if self.pairs else state.pairs[before[1]] >> 8), at + 1
+            if self.few is not None:
+                slots = state.pairs[before[1] : pairs] if self._as_pairs else state.items[before[0] : items]
+                self.few = self.few + ends_of(slots, at) if len(self.few) + len(slots) <= _FEW else None
             before = items, pairs
         if self._index is not None:
             found = state.pairs[::2] if self._as_pairs else state.items

@@ -37,6 +37,7 @@ from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.program import Program, latest
 from pparse.parsers.pickle.values import check_key
+from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.listing import GlobalUse, Listing, global_lines
 from pparse.tree.parser import Confidence, Parser, signatures
@@ -145,6 +146,8 @@ PLAIN_KINDS: Final = {
 _PROGRAMS_KEPT: Final = 8
 # Values up to this many bytes are decoded with their entry.
 _SMALL: Final = 256
+# Containers up to this many bytes are checked without nodes, if they name no more of others.
+_AT_ONCE: Final = 1 << 10
 # And of others that it names so many.
 _MOST_NAMED: Final = 64 << 10
 _ZEROS: Final = 64 << 10
@@ -410,6 +413,10 @@ class PickleParser(Parser, Listing):
                     index.add_last(entry)
         if not in_order and index.entries is None:
             index.entries = []
+        if in_order and found.few and found.wrong is None and not index.tail:  # those of a small value are known
+            entries = self._entries_of(program, node, found.few, slice(GROUP))
+            index.group = kept = (0, entries)
+            self.result.extraction.session.indexes.keep_group(index, kept)
 
     def _parts_of_call(self, program: Program, node: Node, found: Contents) -> Iterator[Entry]:
         """Yield the children of an object: what makes it, and what is put into it."""
@@ -453,10 +460,13 @@ class PickleParser(Parser, Listing):
         ordinal, start = index.checkpoint(first)
         last = -(-(first + count) // index.stride)
         end = index.offsets[last] if last < len(index.offsets) else index.tail[0].at if index.tail else index.end
+        parts = group(program, start, end, paired=node.shape == "map")
+        return self._entries_of(program, node, parts, slice(first - ordinal, first - ordinal + count))
+
+    def _entries_of(self, program: Program, node: Node, parts: list[Part], wanted: slice) -> list[Entry]:
+        """Return entries of the ``wanted`` children of a sequence, from the parts that it has."""
         paired = node.shape == "map"
-        parts = group(program, start, end, paired=paired)
         entries = []
-        wanted = slice(first - ordinal, first - ordinal + count)
         if paired:
             for key, value in list(zip(parts[::2], parts[1::2], strict=False))[wanted]:
                 entry = self._entry(program, self._key(program, key), *value, at=key[0] >> 8)
@@ -611,6 +621,24 @@ class PickleParser(Parser, Listing):
         reason = f"the value is not finished where the pickle ends: {program.trouble}"
         finding = self.finding(code_of(program.status), reason, program.end)
         return Entry(key, kind, start, program.end, status=program.status, finding=finding, at=at)
+
+    def is_sound_inside(self, node: Node) -> bool | None:
+        """Decode a small container at once, instead of reading the opcodes of each of its values twice."""
+        end, limits = node.end, self.result.extraction.session.limits
+        # A level takes an opcode at least: nothing in it is deeper than nodes may be.
+        if end is None or end - node.start > min(_AT_ONCE, limits.depth - node.depth):
+            return None
+        program = self.program(node.start)
+        if node.known_status is not Status.COMPLETE or program.late or program.arrays is not None:
+            return None
+        decoder = program.decoder
+        try:
+            if decoder.read(node.start, end).count(b"b") > _MOST_STATES:
+                return None
+            decoder.decode(node.start, end, _AT_ONCE)
+        except DataError:
+            return False
+        return True
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Walk through all; the root is DAMAGED if a value is."""

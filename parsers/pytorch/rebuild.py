@@ -124,7 +124,7 @@ class StorageId:
         self.view = view
         """Of old files: ``(key of the part, offset, size)`` in elements; None."""
         self.held: Any = None
-        """The storage itself, a `pparse.parsers.pytorch.rebuild.Stored`, if the file has it elsewhere than by key."""
+        """The storage itself, a `pparse.parsers.pytorch.storages.Stored`, if the file has it elsewhere than by key."""
 
     def as_tensor(self) -> StoredTensor:
         """Return all of its elements as a tensor."""

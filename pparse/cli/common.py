@@ -8,7 +8,7 @@ import os
 import sys
 
 from pparse import errors
-from pparse.errors import PparseError, SourceError
+from pparse.errors import PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity
 from pparse.limits import MIB, Limits, parse_size
 
@@ -211,13 +211,25 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     except MemoryError:
         out.error("out of memory: the result asked for is larger than this machine can hold")
         return USAGE
-    except Exception:  # noqa: BLE001 -- the last line of defence: say that it is our fault
+    except Exception as error:  # noqa: BLE001 -- the last line of defence: say that it is our fault
+        missing = _missing_library(error)
+        out.flush()
+        if missing is not None:
+            out.error(str(missing))
+            return exit_code_of(missing)
         import traceback
 
-        out.flush()
         sys.stderr.write(traceback.format_exc())
         out.error("this is a bug of pparse, whatever the file holds; please report it with the lines above")
         return BUG
+
+
+def _missing_library(error: Exception) -> UnsupportedError | None:
+    """Return what to say if ``error`` is that a library of others, which is imported when needed, is not there."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+    if not name or name == "pparse" or name in sys.stdlib_module_names:
+        return None
+    return UnsupportedError(f"this needs {name} ({error})", package={"google": "protobuf"}.get(name, name))
 
 
 def _collect_less() -> None:

@@ -87,6 +87,8 @@ _SAID: Final = (
     ("checksum", Fault.FRAME),
 )
 
+_WRONG_LENGTH: Final = "ends with a wrong length, and a checksum that agrees"
+
 
 def fault_of(said: str) -> Fault | None:
     """Return what kind of error a library means by its words, which are all that it gives."""
@@ -196,9 +198,9 @@ class LibraryDecompressor(Decompressor):
 
         Errors of ``reread`` pass through; the next call tries again.
         """
-        final: PparseError = MalformedError(
-            f"the {self.codec} stream is damaged ({self._failed})", offset=self._core_in, fault=fault_of(self._failed)
-        )
+        fault = fault_of(self._failed)
+        said = _WRONG_LENGTH if fault is Fault.LENGTH else f"is damaged ({self._failed})"
+        final: PparseError = MalformedError(f"the {self.codec} stream {said}", offset=self._core_in, fault=fault)
         grown = False
         if "emory usage limit" in self._failed:  # a later block asks for more than the first did
             try:

@@ -18,10 +18,10 @@ from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.table import CODECS
 from pparse.compressed.inflated import DecodedData, DecodeEnv, InflatedData
 from pparse.compressed.resync import BEFORE_DAMAGE, Failure
-from pparse.compressed.resync.deflate_source import real_end
+from pparse.compressed.resync.deflate_source import real_end, zeros_at_end
 from pparse.data.base import GapTable
 from pparse.data.range_status import SuspectRange
-from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
+from pparse.errors import EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
@@ -145,8 +145,9 @@ def _rooms(estimates: list[int], slack: int | None) -> tuple[list[int], bool]:
 
 # Streams whose headers are looked at for the kind of their checksum.
 _MOST_HEADS: Final = 1_000
-# What the end of a stream says against what came out of it.
-_CONTRADICTIONS: Final = TRAILER_FAULTS | {Fault.SHORT, Fault.OVERRUN, Fault.SIZE}
+# What the end of a stream says against what came out of it. A wrong length (`Fault.LENGTH`) says nothing: decoders
+# compare the checksum first, so that of all that came out did agree.
+_CONTRADICTIONS: Final = {Fault.CHECKSUM, Fault.SHORT, Fault.OVERRUN, Fault.SIZE}
 _WRONG_SIZE: Final = "the stream does not hold as many bytes as it should"
 _WRONG_END: Final = "the stream does not end where it should"
 # Bytes of a member of gzip, at least; how many times better, or worse, than others one may be compressed.
@@ -475,7 +476,8 @@ class ResumedData(DecodedData):
             self.problems.append(StreamProblem(error, error.offset or self._source.start, self._source.end))
             self.error = error
         self._determine_size(placement)
-        if self.is_sound or (not self.is_suspect and head.is_proved(0, head.produced)):
+        agreed = head.error is not None and head.error.fault is Fault.LENGTH
+        if self.is_sound or agreed or (not self.is_suspect and head.is_proved(0, head.produced)):
             self.vouch(0, head.produced)
 
     def _hide_candidates(self) -> bool:
@@ -568,6 +570,8 @@ class ResumedData(DecodedData):
             self.error = _lost_head(self.error.offset)
         if self.error is not None:
             self.problems.append(StreamProblem(self.error, end, self._source.end))
+            if self._ends_all_the_same(self.error):
+                self.error = None
         return pieces, lost
 
     def _is_lost_head(self, error: PparseError) -> bool:
@@ -652,7 +656,12 @@ class ResumedData(DecodedData):
 
     def _sums_up(self) -> bool:
         """Say whether the stream came to its proper end, and only a checksum contradicts."""
-        return bool(self.suspect_ranges) and self.error is not None and self.error.fault in TRAILER_FAULTS
+        return bool(self.suspect_ranges) and self.error is not None and self.error.fault is Fault.CHECKSUM
+
+    def _ends_all_the_same(self, error: PparseError) -> bool:
+        """Say whether only the length at the end is wrong, and nothing but padding follows."""
+        at, end = error.offset, real_end(self._source)
+        return error.fault is Fault.LENGTH and at is not None and zeros_at_end(self._source, at, end) <= at
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

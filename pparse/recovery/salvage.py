@@ -119,7 +119,23 @@ def _attempt(
         return NOTHING
     job = Job(inner, target, name, report)
     job.kept, job.is_alone = kept, is_alone
-    return _save(job, form)
+    outcome = _save(job, form)
+    unlike = result.parser.is_generic and is_model_name(name)
+    missing = _cut_off(inner) if outcome is UNHARMED and not unlike else None
+    if missing is not None:
+        job.save_cut(missing)
+        return SAVED
+    return outcome
+
+
+def _cut_off(extraction: Extraction) -> int | None:
+    """Return how many bytes of a file are behind the end of the archive that holds it; None: it does not end there.
+
+    The file's own format may not tell: there are some that may end in many places.
+    """
+    if extraction.origin is None or extraction.origin[1].status is not Status.TRUNCATED:
+        return None
+    return max(0, (extraction.origin[1].size or 0) - (extraction.find_end() - extraction.start))
 
 
 def _form_of(result: Result) -> str | None:
@@ -343,6 +359,15 @@ class Job:
         """Write the bytes of a model that cannot be made valid, under a name that no library takes for a model."""
         reason = "no tensor, record or field is whole; these are the bytes as found"
         self.save_piece(AS_FOUND.format(self.name), self.start, self.end, reason)
+
+    def save_cut(self, missing: int) -> None:
+        """Write the bytes of a model that was cut where its format may end: what is there opens as it is."""
+        have = self.end - self.start
+        with self.target.create(self.name) as file:
+            gaps = self.copy_known(file, self.start, self.end)
+        gaps.add(have, missing or None)
+        reason = f"it ends after {have:,} of {have + missing:,} bytes; what is there is whole"
+        self.report(file, Status.TRUNCATED, reason, offset=self.start, gaps=gaps)
 
     def give_up(self, file: TargetFile, rest: Rest, *, is_unharmed: bool = False) -> str:
         """Remove what was begun, and return what became of it; ``is_unharmed``: nothing is lost."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
@@ -246,7 +247,11 @@ class Parser(Doored):
         for base in (Listing, Container):
             names = [name for name in vars(base) if name in vars(cls) and not name.startswith("_")]
             if names and not issubclass(cls, base):  # nobody would call them
-                raise TypeError(f"{cls.__name__} defines {', '.join(names)}: derive it from {base.__name__}, too")
+                file = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
+                raise TypeError(
+                    f"{file}: {cls.__name__} has the name {', '.join(names)}, which pparse asks of a {base.__name__}: "
+                    f"derive it from that, too, if this is meant, else take another name"
+                )
 
     # -- what every parser defines ----------------------------------------------------------------------------------
 
@@ -480,6 +485,13 @@ class Parser(Doored):
         """Return ``node`` in the format's own JSON form, as plain Python; `UNLOADED_VALUE` if the format has none."""
         return UNLOADED_VALUE
 
+    def is_sound_inside(self, node: Node) -> bool | None:
+        """Say whether all is right in a container, as its nodes would say it, if that can be told without them.
+
+        False: something may be wrong, so its nodes say what; None: nobody looked.
+        """
+        return None
+
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield ``node`` and every node below it, depth first; findings are recorded on the way.
 
@@ -491,6 +503,7 @@ class Parser(Doored):
             return
         trail = Trail.of(node)
         stack = [iter(node.children())]
+        tried = 0  # the depth of what was looked through in vain: what is in it is not, once more
         while stack:
             kid = next(stack[-1], None)
             if kid is None:
@@ -498,8 +511,14 @@ class Parser(Doored):
                 continue
             yield Visit.of(kid, len(stack), trail)
             if kid.shape != SCALAR:
+                if not detail and (not tried or len(stack) <= tried):
+                    whole = self.is_sound_inside(kid)
+                    tried = len(stack) if whole is False else 0
+                    if whole:
+                        continue
                 try:
-                    kid.index_to(1)
+                    with self.lock:  # and keep the entries that are met on the way
+                        self.result.entries_at(kid, 0)
                 except LimitError as error:
                     self.result.note_limit(kid, error)
                     continue

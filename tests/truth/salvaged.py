@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tests.truth.samples import Sample
 
 
+# The messages of samples that are one as they are.
+_MESSAGES = {"graph-def": "tensorflow.GraphDef", "saved-model": "tensorflow.SavedModel"}
+
+
 def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
     """Return the values of a file that was made of the sample; raises what the format's own library raises."""
     return read_safetensors(path) if path.suffix == ".safetensors" else sample.read(sample, path)

@@ -193,7 +193,7 @@ class _DeflateWalk:
             behind = body_end + self._source.trailer
             # A decoder compares the length last: the checksum agreed, so the member did end, whatever follows it.
             if failure.error.fault is Fault.LENGTH or self._source.may_end(behind):
-                failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
+                self._doubt_first()
                 end = self._source.end_of_member(failure.start, behind, failure.start_out, failure.out, failure.error)
                 here = yield from self._members(_Position(behind, end), None, joins=end == failure.out)
                 if here.at >= self._end:
@@ -203,7 +203,7 @@ class _DeflateWalk:
         found, here = self._next(here)
         if found and body_end and not found.fresh and 0 <= found.bit // 8 - body_end <= _HEADER_ROOM:
             # The member did end there. Its trailer is damaged, and so is the header of the one that goes on here.
-            failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
+            self._doubt_first()
             found, here = self._next(_Position(min(body_end + self._source.trailer, found.bit // 8), failure.out))
         while found is not None:
             trial = found.trial
@@ -224,6 +224,12 @@ class _DeflateWalk:
             if here.at >= self._end:
                 return
             found, here = self._next(here)
+
+    def _doubt_first(self) -> None:
+        """Put the content of the member that failed in doubt, unless only its length is wrong, and not its checksum."""
+        failure = self._failure
+        if failure.error.fault is not Fault.LENGTH:
+            failure.suspect_from, failure.why_suspect = failure.start_out, _CONTRADICTED
 
     def _damaged_again(self, found: _Reentry, here: _Position, piece: Piece) -> _Position:
         """Return where the chain of blocks fails that ``piece`` is made of."""
@@ -306,9 +312,11 @@ class _DeflateWalk:
                 return _Position(end, None)
             if self._contradicted(error):
                 failed_at -= 8 if error.fault is Fault.LENGTH else 4
-            if not self._contradicted(error) or not source.may_end(failed_at + 8):
+            agreed = error.fault is Fault.LENGTH
+            if not self._contradicted(error) or not (agreed or source.may_end(failed_at + 8)):
                 return self._failed_in(inner, failed_at, error, piece, here)
-            data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
+            if not agreed:
+                data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
             member_end = source.end_of_member(
                 inner.member_start, failed_at + 8, inner.member_out, inner.produced, error
             )
