@@ -9,11 +9,21 @@ from pparse.locking import RLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, Final
+    from typing import Any, Final, TypeVar
 
     from pparse.errors import Fault
 
+    E = TypeVar("E", bound=enum.Enum)
 
+
+def plain_members(kind: type[E]) -> type[E]:
+    """Make members of an enumeration plain attributes, as Python 3.12 does: 3.11 finds one in 140 ns, not in 10."""
+    for member in kind:
+        type.__setattr__(kind, member.name, member)
+    return kind
+
+
+@plain_members
 class Status(enum.StrEnum):
     """State of a node, member, tensor or document. Equal to, and printed as, its lower-case word."""
 
@@ -24,6 +34,7 @@ class Status(enum.StrEnum):
     UNSUPPORTED = "unsupported"  # encrypted, of unknown codec or dtype, or above one of our limits
 
 
+@plain_members
 class Severity(enum.StrEnum):
     """How much a finding matters: only errors change the exit code. Equal to its word."""
 

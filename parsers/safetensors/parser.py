@@ -429,11 +429,10 @@ class SafetensorsParser(Parser, Listing, Container):
             except MalformedError:
                 return None
             self.resolve_header()
-        if self.is_plain:
-            found = self.plain.find(name) if occurrence == 1 else None
-            if found is None or found[1] is None:
-                return None
-            return found[0], self._judged(found[0], found[1]), None
+        plain = self._plain
+        if plain is not None and plain.state is State.COMPLETE:
+            number, info = plain.find(name) if occurrence == 1 else (0, None)
+            return None if info is None else (number, self._judged(number, info) if self.conflicts else info, None)
         ordinal = self.header.find(self.header.root, name, occurrence) if self.is_resolved else None
         return None if ordinal is None else (ordinal, *self.info(ordinal))
 

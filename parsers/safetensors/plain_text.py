@@ -17,9 +17,11 @@ from array import array
 from bisect import bisect_right
 from codecs import utf_8_decode
 from enum import Enum
+from itertools import chain, count, islice, repeat
 from operator import attrgetter
 
 from pparse.errors import GapError, LimitError
+from pparse.findings import plain_members
 from pparse.lazy import lazy_pattern
 from pparse.parsers.safetensors.entry import BLANKS, METADATA, TensorInfo, checked
 from pparse.tensors.places import Places
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.tree.host import Host
-
-    Rows = list[tuple[str, TensorInfo | None]]
 
 # Up to this length, a header is read in full before any tensor is listed.
 SMALL: Final = 256 << 10
@@ -50,24 +50,38 @@ _WITHOUT_TABLE: Final = 8
 _NAME: Final = 200
 # How many pairs of type and shape are remembered: models have few.
 _MOST_KINDS: Final = 4096
+_NO_ENTRY: Final = (0, None)
 
-_NUMBER: Final = r"(?:0|[1-9][0-9]{0,17}+)(?![0-9])"
+_NUMBER: Final = r"(0|[1-9][0-9]{0,17}+)"
 _NEXT: Final = r"(?:, ?|(?=\}))"
+# With name, type and shape, begin, end; whether the shape is a list of numbers is seen once for each kind.
 _ENTRY: Final = lazy_pattern(
-    rf'("(?!{METADATA}")([^"\\\x00-\x1f]*+)": ?\{{'
-    rf'("dtype": ?"([A-Z0-9_]++)", ?"shape": ?\[((?:{_NUMBER}(?:, ?{_NUMBER})*+)?+)\]), ?'
-    rf'"data_offsets": ?\[({_NUMBER}), ?({_NUMBER})\]\}}{_NEXT})'
+    rf'"(?!{METADATA}")([^"\\\x00-\x1f]*+)": ?\{{("dtype": ?"[A-Z0-9_]++", ?"shape": ?\[[0-9, ]*+\]), ?'
+    rf'"data_offsets": ?\[{_NUMBER}, ?{_NUMBER}\]\}}{_NEXT}'
 )
 _TEXT: Final = r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
 _METADATA: Final = lazy_pattern(rf'"{METADATA}": ?(null|\{{(?:{_TEXT}: ?{_TEXT}(?:, ?)?+)*+\}}){_NEXT}')
 
 
+@plain_members
 class State(Enum):
     """How far the text was read; see above."""
 
     READING = 0
     COMPLETE = 1
     STOPPED = 2
+
+
+class _Rows:
+    """Names and entries, both in the same order; None for ``__metadata__``."""
+
+    __slots__ = ("infos", "is_tiled", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.infos: list[TensorInfo | None] = []
+        self.is_tiled = True
+        """Whether all are sound tensors, each of which begins where the one before ends."""
 
 
 class _Block:
@@ -80,7 +94,7 @@ class _Block:
         self.count = count
         self.begin = begin
         self.end = end
-        self.rows: Rows | None = None
+        self.rows: _Rows | None = None
 
 
 _first_of: Final = attrgetter("first")
@@ -119,6 +133,10 @@ class PlainText:
 
         Ends at the end, or where the text is `State.STOPPED`; what came before that is right.
         """
+        return chain.from_iterable(self._blocks_from(first))
+
+    def _blocks_from(self, first: int) -> Iterator[Iterator[Any]]:
+        """Yield what `rows` does, by blocks."""
         at = self._block_of(first)
         while True:
             if at == len(self._blocks):
@@ -127,23 +145,31 @@ class PlainText:
                 self.read_on()
                 continue
             block = self._blocks[at]
-            for number, (name, info) in enumerate(self._rows_of(block), block.first):
-                if info is not None and number >= first:
-                    yield number, name, info, None
+            yield self._tensors_of(block, first)  # not held here while the next block is read
             if block.rows is not None and not self._is_small:
                 block.rows = None
                 self._charge.resize(max(0, self._charge.amount - _ROW * block.count))
             at += 1
 
+    def _tensors_of(self, block: _Block, first: int) -> Iterator[Any]:
+        """Return what `rows` yields of a block."""
+        rows = self._rows_of(block)
+        found = zip(count(block.first), rows.names, rows.infos, repeat(None))
+        if first <= block.first and rows.is_tiled:
+            return found
+        return (row for row in found if row[2] is not None and row[0] >= first)
+
     def row(self, number: int) -> tuple[str, TensorInfo | None]:
         """Return name and entry ``number``, which was read before; no entry for ``__metadata__``."""
         block = self._blocks[self._block_of(number)]
-        return self._rows_of(block)[number - block.first]
+        rows = self._rows_of(block)
+        return rows.names[number - block.first], rows.infos[number - block.first]
 
-    def _every_row(self) -> Iterator[tuple[str, TensorInfo | None]]:
+    def _names_and_infos(self) -> Iterator[tuple[str, TensorInfo | None]]:
         """Yield name and entry of all that were read, ``__metadata__`` among them."""
         for block in self._blocks:
-            yield from self._rows_of(block)
+            rows = self._rows_of(block)
+            yield from zip(rows.names, rows.infos, strict=True)
 
     def _block_of(self, number: int) -> int:
         return max(0, bisect_right(self._blocks, number, key=_first_of) - 1)
@@ -153,14 +179,14 @@ class PlainText:
         if not self._blocks and not self._is_small:
             self._hashes = array("q")
 
-    def find(self, name: str) -> tuple[int, TensorInfo | None] | None:
-        """Return number and entry with that name in a text that is `State.COMPLETE`; None if there is none."""
+    def find(self, name: str) -> tuple[int, TensorInfo | None]:
+        """Return number and entry with that name in a text that is `State.COMPLETE`; no entry if there is none."""
         known, hashes = self._names, self._hashes
         if hashes is not None and self._sought < _WITHOUT_TABLE:
             self._sought += 1
             wanted = hash(name)
             if wanted not in hashes:
-                return None
+                return _NO_ENTRY
             number = hashes.index(wanted)
             found, info = self.row(number)
             if found == name:
@@ -169,25 +195,29 @@ class PlainText:
             try:
                 known = self._make_names()
             except LimitError:
-                every = enumerate(self._every_row())
-                return next(((number, info) for number, (other, info) in every if other == name), None)
+                every = enumerate(self._names_and_infos())
+                return next(((number, info) for number, (other, info) in every if other == name), _NO_ENTRY)
         if not isinstance(known, KeyTable):
-            return known.get(name)
+            return known.get(name, _NO_ENTRY)
         for number in known.candidates(name):
             found, info = self.row(number)
             if found == name:
                 return number, info
-        return None
+        return _NO_ENTRY
 
     def _make_names(self) -> dict[str, tuple[int, TensorInfo | None]] | KeyTable:
         """Make the table of names. Raises `LimitError` if there is no room."""
         if self._is_small:
             self._names_charge.resize(_NAME * self.count)
-            self._names = known = {name: (number, info) for number, (name, info) in enumerate(self._every_row())}
+            known: dict[str, tuple[int, TensorInfo | None]] = {}
+            for block in self._blocks:
+                rows = self._rows_of(block)
+                known.update(zip(rows.names, zip(count(block.first), rows.infos), strict=False))
+            self._names = known
             return known
         budget = self._host.session.budget
         with budget.charge(EACH * self.count + MAKING * min(SLICE, self.count), "building a table of names"):
-            table = KeyTable(self._hashes or (hash(name) for name, _ in self._every_row()))
+            table = KeyTable(self._hashes or (hash(name) for name, _ in self._names_and_infos()))
         self._names_charge.resize(table.memory)
         self._names, self._hashes = table, None
         return table
@@ -223,24 +253,24 @@ class PlainText:
             if self._pos == self._start and text[:1] != "{":
                 return self._stop()
             rows, at = self._parse(text, begin)
-            if rows or text[at : at + 1] == "}":
+            if rows.names or text[at : at + 1] == "}":
                 break
             if len(block) < size or size >= _MOST:
                 return self._stop()
             size *= 4
-        ends = text[at : at + 1] == "}" and (text[at - 1 : at] == "}" if rows else not self.count)
-        if rows and not self._take(rows):
+        ends = text[at : at + 1] == "}" and (text[at - 1 : at] == "}" if rows.names else not self.count)
+        if rows.names and not self._take(rows):
             return self._stop()
         behind = self._pos + (at if block.isascii() else len(text[:at].encode()))
-        if rows:
-            self._blocks.append(_Block(self.count, self._pos, behind, len(rows)))
+        if rows.names:
+            self._blocks.append(_Block(self.count, self._pos, behind, len(rows.names)))
             if hold:
                 self._hold(self._blocks[-1], rows)
-            self.count += len(rows)
+            self.count += len(rows.names)
             self._pos = behind
         if ends:
             self._finish(behind + 1)
-        elif not rows or text[at : at + 1] == "}":
+        elif not rows.names or text[at : at + 1] == "}":
             self._stop()
         return None
 
@@ -258,33 +288,63 @@ class PlainText:
         self.behind = block[wanted:]
         return block[:wanted]
 
-    def _parse(self, text: str, begin: int) -> tuple[Rows, int]:
-        """Return the entries in ``text`` from ``begin`` on, and where the last one ends, with the comma behind it."""
-        rows: Rows = []
-        add, kinds, at = rows.append, self._kinds, begin
-        while True:
-            for whole, name, kind, word, shape, first, last in _entries_at(text, at):
-                start, end = int(first), int(last)
-                known = kinds.get(kind)
-                if known is not None and end - start == known[0]:
-                    add((name, TensorInfo(known[1], start, end)))
-                else:
-                    add((name, self._check(kind, word, shape, start, end)))
-                at += len(whole)
+    def _parse(self, text: str, at: int) -> tuple[_Rows, int]:
+        """Return the entries in ``text`` from ``at`` on, and where the last one ends, with the comma behind it."""
+        rows, begun = _Rows(), -1
+        while at != begun:
             metadata = _METADATA.match(text, at)
-            if metadata is None or not self._is_sound(metadata[1]):
-                return rows, at
-            add((METADATA, None))
-            at = metadata.end()
+            if metadata is not None and self._is_sound(metadata[1]):
+                rows.names.append(METADATA)
+                rows.infos.append(None)
+                rows.is_tiled = False
+                at = metadata.end()
+            begun, at = at, self._add_entries(rows, text, at)
+        return rows, at
 
-    def _check(self, kind: str, word: str, shape: str, start: int, end: int) -> TensorInfo:
-        """Return an entry whose type and shape are new, or need another number of bytes than it has."""
-        lengths = [int(length) for length in shape.split(",")] if shape else []
-        info = checked({"dtype": word, "shape": lengths, "data_offsets": [start, end]})
+    def _add_entries(self, rows: _Rows, text: str, at: int) -> int:
+        """Add to ``rows`` the entries that follow each other from ``at`` on; return where the last one ends."""
+        parts: list[str] = _ENTRY.split(text[at:])
+        between = parts[:-1:5]
+        count = next(number for number, other in enumerate(between) if other) if any(between) else len(between)
+        firsts, lasts = parts[3 : 5 * count : 5], parts[4 : 5 * count : 5]
+        ends = list(map(int, lasts))
+        is_tiled = firsts[1:] == lasts[:-1]
+        begins = [*map(int, firsts[:1]), *ends[:-1]] if is_tiled else list(map(int, firsts))
+        rows.is_tiled &= is_tiled
+        known_kind, add, added = self._kinds.get, rows.infos.append, len(rows.infos)
+        for kind, begin, end in zip(parts[2 : 5 * count : 5], begins, ends, strict=True):
+            known = known_kind(kind)
+            if known is not None and end - begin == known[0]:
+                add(TensorInfo(known[1], begin, end))
+                continue
+            info = self._check(kind, begin, end)
+            if info is None:
+                break
+            rows.is_tiled &= type(info) is TensorInfo
+            add(info)
+        added = len(rows.infos) - added
+        rows.names += parts[1 : 5 * added : 5]
+        if added == len(between):
+            return len(text) - len(parts[-1])
+        for entry in islice(_ENTRY.finditer(text, at), added):  # something else stands behind them
+            at = entry.end()
+        return at
+
+    def _check(self, kind: str, begin: int, end: int) -> TensorInfo | None:
+        """Return an entry whose type and shape are new, or need another number of bytes than it has; None if the text
+        of these is wrong."""
+        word, shape = kind.split('"')[3], kind[kind.index("[") + 1 : -1]
+        try:
+            lengths = [int(length) for length in shape.split(",")] if shape else []
+        except ValueError:
+            return None
+        if ",".join(map(str, lengths)) != shape.replace(", ", ","):
+            return None
+        info = checked({"dtype": word, "shape": lengths, "data_offsets": [begin, end]})
         if type(info) is TensorInfo:
             if len(self._kinds) >= _MOST_KINDS:
                 self._kinds.clear()
-            self._kinds[kind] = end - start, info.kind
+            self._kinds[kind] = end - begin, info.kind
         return info
 
     def _is_sound(self, metadata: str) -> bool:
@@ -298,9 +358,9 @@ class PlainText:
             return False
         return len(dict(pairs)) == len(pairs)
 
-    def _take(self, rows: Rows) -> bool:
+    def _take(self, rows: _Rows) -> bool:
         """Compare new entries with all before them; return False if a name came before, or if they are too many."""
-        count, hashes = self.count + len(rows), [hash(name) for name, _ in rows]
+        count, hashes = self.count + len(rows.names), list(map(hash, rows.names))
         if count > self._host.session.limits.entries or not self._seen.are_new(hashes):
             return False
         if self._hashes is not None:
@@ -311,9 +371,13 @@ class PlainText:
             return False
         return True
 
-    def _place(self, rows: Rows) -> None:
-        places = self.places
-        for number, (_, info) in enumerate(rows, self.count):
+    def _place(self, rows: _Rows) -> None:
+        places, infos = self.places, rows.infos
+        first, last = infos[0], infos[-1]
+        if first and last and rows.is_tiled and places.is_in_order and first.begin == places.end:
+            places.end = last.end
+            return
+        for number, info in enumerate(infos, self.count):
             if type(info) is TensorInfo and info.begin == places.end and places.is_in_order:
                 places.end = info.end
             elif info is None:
@@ -352,7 +416,7 @@ class PlainText:
         self.state = state
         self._seen.release()
 
-    def _rows_of(self, block: _Block) -> Rows:
+    def _rows_of(self, block: _Block) -> _Rows:
         """Return the rows of a block, which may have to be read again."""
         rows = block.rows
         if rows is None:
@@ -362,7 +426,7 @@ class PlainText:
             self._hold(block, rows)
         return rows
 
-    def _hold(self, block: _Block, rows: Rows) -> None:
+    def _hold(self, block: _Block, rows: _Rows) -> None:
         """Keep the rows of a block, if there is room."""
         if self._charge.amount > min(_MOST_ROWS, self._host.session.budget.limit // 4):
             self._drop()
@@ -377,15 +441,3 @@ class PlainText:
         # Called from any thread, with the lock of the budget held.
         for block in self._blocks:
             block.rows = None
-
-
-def _entries_at(text: str, at: int) -> list[tuple[str, ...]]:
-    """Return the entries that follow each other from ``at`` on, each with its parts."""
-    entries: list[tuple[str, ...]] = _ENTRY.findall(text, at)
-    if text.startswith("".join([entry[0] for entry in entries]), at):
-        return entries
-    for count, entry in enumerate(entries):  # something else stands between two of them
-        if not text.startswith(entry[0], at):
-            return entries[:count]
-        at += len(entry[0])
-    return entries

@@ -172,7 +172,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, 
         else:
             finding = tensor.why_listed()
             status = _with_reason(out, known, finding.reason if finding is not None else "")
-        nbytes = tensor.listed_nbytes
+        nbytes = tensor.stored_nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
         dtype, shape = tensor.dtype, tensor.shape
         kind = type(tensor), dtype and dtype.name, tensor.stored_dtype, type(shape), shape, nbytes
         same = cells.get(kind)
@@ -180,8 +180,10 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, 
             same = safe(tensor.type_name), tensor.shape_text, size(nbytes)
             if len(cells) < _MOST_KINDS:
                 cells[kind] = same
-        row = (safe(tensor.name), *same, status)
-        table.row(*row, safe(tensor.key or tensor.name)) if keys else table.row(*row)
+        if keys:
+            table.row(safe(tensor.name), *same, status, safe(tensor.key or tensor.name))
+        else:
+            table.row(safe(tensor.name), *same, status)
     table.close()
 
 

@@ -210,7 +210,7 @@ class Table:
     def row(self, *cells: str) -> None:
         """Add a row of safe text."""
         if self.has_written:
-            self._out.line(self._pattern % cells)
+            self._out.write(self._pattern % cells)
             return
         self._waiting.append(cells)
         self._letters += sum(map(len, cells))
@@ -224,13 +224,13 @@ class Table:
         self.has_written = True
         self._pattern = self._make_pattern()
         if self._waiting:
-            self._out.line(self._out.paint(self._pattern % tuple(self._header), "dim"))
+            self._out.line(self._out.paint(self._pattern[:-1] % tuple(self._header), "dim"))
         for cells in self._waiting:
-            self._out.line(self._pattern % cells)
+            self._out.write(self._pattern % cells)
         self._waiting = []
 
     def _make_pattern(self) -> str:
-        """Return the row as a %-pattern: half the time of padding cell by cell."""
+        """Return a line as a %-pattern: half the time of padding cell by cell."""
         columns = []
         for side, *cells in zip(self._align, self._header, *self._waiting, strict=True):
             # One very long name must not push the other columns off the screen.
@@ -238,7 +238,7 @@ class Table:
             columns.append(f"%{'-' if side == '<' else ''}{width}s")
         if self._align[-1] == "<":
             columns[-1] = "%s"
-        return "  ".join(columns)
+        return "  ".join(columns) + "\n"
 
 
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:

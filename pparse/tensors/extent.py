@@ -151,7 +151,7 @@ class Extent:
     def add(self, tensor: Tensor) -> tuple[Status, bool | None]:
         """Count one tensor; return its status and what was verified of it (`Tensor.as_listed`)."""
         known = status, verified = tensor.as_listed()
-        spans = tensor.spans
+        spans = tensor._spans if type(tensor._spans) is tuple else tensor.spans
         if tensor.unwritten_nbytes:
             self.unwritten += 1
             if self.unwritten <= _HOLES:

@@ -424,6 +424,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             raise MissingNameError(reason, path=name, suggestions=self.suggest(name))
         return tensor
 
+    __getitem__.__guarded__ = True  # type: ignore[attr-defined]  # what it calls are doors
+
     def suggest(self, name: str) -> tuple[str, ...]:
         """Return up to three names similar to ``name``."""
         from pparse.tree.result import near_misses

@@ -10,7 +10,7 @@ whole header, which is then read to its end. Lists of the command line print row
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, starmap
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.safetensors.entry import TensorInfo
+    from pparse.parsers.safetensors.entry import Kind, TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tensors.extent import Extent
     from pparse.tree.entry import Entry, Key
@@ -39,16 +39,19 @@ class HeaderTensor(Tensor):
 
     __slots__ = ("ordinal",)
 
-    ordinal: int
-    """The number of its header entry."""
+    def __init__(self, name: str, ordinal: int, kind: Kind, span: Span, status: Status, owner: Viewer) -> None:
+        dtype, shape, word = kind
+        Tensor.__init__(self, name, dtype, shape, (span,), stored_dtype=word, status=status, owner=owner)
+        self.ordinal = ordinal
+        """The number of its header entry."""
 
     def as_listed(self) -> tuple[Status, bool | None]:
         """Return status and what was verified as far as the header was read, if nothing else is known."""
-        return (self._status, None) if self._owner._is_quiet else super().as_listed()
+        return (self._status, None) if self._owner._is_quiet() else super().as_listed()
 
     def why_listed(self) -> Finding | None:
         """Return what is wrong with it as far as the header was read, if nothing else is known."""
-        return self._found() if self._owner._is_quiet else super().why_listed()
+        return self._found() if self._owner._is_quiet() else super().why_listed()
 
 
 class SafetensorsViewer(Viewer):
@@ -76,8 +79,7 @@ class SafetensorsViewer(Viewer):
         """
         parser = self.parser
         streams = not self._resolved and parser.streams
-        for row in parser.unjudged() if streams else parser.infos():
-            yield self._tensor(*row)
+        yield from starmap(self._tensor, parser.unjudged() if streams else parser.infos())
         if streams and (parser.conflicts or parser.adrift is not None):
             self._recount = True
             self._note_early()
@@ -100,8 +102,7 @@ class SafetensorsViewer(Viewer):
         if not number:
             yield from self.tensors()
             return
-        for row in self.parser.infos(self.parser.header_ordinal(number)):
-            yield self._tensor(*row)
+        yield from starmap(self._tensor, self.parser.infos(self.parser.header_ordinal(number)))
 
     def size_hint(self) -> int:
         """Return the number of tensors."""
@@ -114,7 +115,7 @@ class SafetensorsViewer(Viewer):
     def __iter__(self) -> Iterator[str]:
         parser = self.parser
         for ordinal, name, _, _ in parser.unjudged() if parser.streams else parser.infos():
-            yield self._shown(ordinal, name)
+            yield name if type(name) is str and ordinal not in parser.namesakes else self._shown(ordinal, name)
 
     def __len__(self) -> int:
         return self.parser.count()
@@ -136,40 +137,36 @@ class SafetensorsViewer(Viewer):
         if shown is None:
             shown = name if type(name) is str and ordinal not in parser.namesakes else self._shown(ordinal, name)
         if entry is not None:
-            # The header itself is cut or damaged here; the rest of the entry cannot be read.
-            cut = entry.status is Status.TRUNCATED
-            reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
-            finding = Finding(
-                "bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name, offset=entry.start
-            )
-            return Tensor(
-                shown,
-                None,
-                UNKNOWN_SHAPE,
-                (),
-                status=Status.MISSING if cut else entry.status or Status.DAMAGED,
-                finding=finding,
-                owner=self,
-            )
-        base, there = self._base, self._there
+            return self._lost(shown, entry)
+        base, problem = self._base, info.problem
         if base is None:
             base = self._base = parser.data_start
-            there = self._there = self.extraction.find_end() - base
-            self._end = base + there if self.extraction.end is not None else None
+            self._there = self.extraction.find_end() - base
+            self._end = base + self._there if self.extraction.end is not None else None
         begin, end = info.begin, info.end
+        is_whole = end <= self._there and problem is None and parser.adrift is None
+        status = Status.COMPLETE if is_whole else parser.claimed_status(info, self._there)
         span = Span(self.extraction.data, base + begin, end - begin, self._path, self._end)
-        dtype, shape, word = info.kind
-        is_whole = end <= there and info.problem is None and parser.adrift is None
-        status = Status.COMPLETE if is_whole else parser.claimed_status(info, there)
-        tensor = HeaderTensor(shown, dtype, shape, (span,), stored_dtype=word, status=status, owner=self)
-        tensor.ordinal = ordinal
-        if parser.adrift is not None and info.problem is None:
+        tensor = HeaderTensor(shown, ordinal, info.kind, span, status, self)
+        if problem is not None:
+            tensor.finding = self._bad_entry(tensor, problem, info)
+            return tensor
+        if parser.adrift is not None:
             self._set_adrift(tensor)
-        if info.problem is not None:
-            tensor.finding = self._bad_entry(tensor, info.problem, info)
-        elif self._holes is not None or self.holes:
-            tensor.unwritten_nbytes = unwritten_in(self._holes, base + begin, base + end)[1] if self._holes else 0
+        holes = self.holes if self._holes is None else self._holes
+        if holes:
+            tensor.unwritten_nbytes = unwritten_in(holes, base + begin, base + end)[1]
         return tensor
+
+    def _lost(self, shown: str, entry: Entry) -> Tensor:
+        """Return a tensor at whose entry the header itself is cut or damaged: the rest of that cannot be read."""
+        cut = entry.status is Status.TRUNCATED
+        reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
+        finding = Finding(
+            "bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name, offset=entry.start
+        )
+        status = Status.MISSING if cut else entry.status or Status.DAMAGED
+        return Tensor(shown, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
 
     def _bad_entry(self, tensor: Tensor, problem: str, info: TensorInfo | None = None) -> Finding:
         more: Any = {} if info is None else {"severity": info.severity, "wanted": info.wanted, "got": info.got}
@@ -182,9 +179,8 @@ class SafetensorsViewer(Viewer):
         parser = self.parser
         return not parser.is_resolved or bool(parser.conflicts) or parser.adrift is not None
 
-    @property
     def _is_quiet(self) -> bool:
-        """Whether nothing is known about tensors but what their entries say."""
+        """Return whether nothing is known about tensors but what their entries say."""
         data, parser = self.extraction.data, self.parser
         return not (parser.conflicts or parser.adrift is not None or data.flawed or data.has_proofs)
 
@@ -223,8 +219,12 @@ class SafetensorsViewer(Viewer):
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
-        found = meant_by_name(name, self.parser.look_up)
-        return None if found is None else self._tensor(found[0], name, *found[1:], name)
+        look_up = self.parser.look_up
+        found = look_up(name, 1) or meant_by_name(name, look_up)
+        if found is None:
+            return None
+        ordinal, info, entry = found
+        return self._tensor(ordinal, name, info, entry, name)
 
     def node_of(self, tensor: Tensor) -> Node | None:
         """Return the node of a tensor's bytes."""
