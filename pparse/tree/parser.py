@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
@@ -246,7 +247,11 @@ class Parser(Doored):
         for base in (Listing, Container):
             names = [name for name in vars(base) if name in vars(cls) and not name.startswith("_")]
             if names and not issubclass(cls, base):  # nobody would call them
-                raise TypeError(f"{cls.__name__} defines {', '.join(names)}: derive it from {base.__name__}, too")
+                file = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
+                raise TypeError(
+                    f"{file}: {cls.__name__} has the name {', '.join(names)}, which pparse asks of a {base.__name__}: "
+                    f"derive it from that, too, if this is meant, else take another name"
+                )
 
     # -- what every parser defines ----------------------------------------------------------------------------------
 
