@@ -414,7 +414,7 @@ def test_sizes_and_ends():
         small.decompress(b"", 10)
     cut = EntryDecompressor(block.bit & 7)
     cut.decompress(data[:-10], 1 << 20)
-    cut.verify()
+    cut.finish()
     with pytest.raises(EndOfDataError):
         cut.decompress(b"", 10)
     assert cut.take_unknown()

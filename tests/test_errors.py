@@ -12,6 +12,7 @@ from pparse.errors import (
     ClosedError,
     DamagedTensorError,
     DataChangedError,
+    DataError,
     EndOfDataError,
     EndOfRangeError,
     EngineError,
@@ -36,6 +37,7 @@ from tests.rows import rows
 SAMPLES = [
     PparseError("r", offset=1, wanted=2, got=3, path="p", source="s", state="st"),
     SourceError("cannot open", errno=13, source="f.bin", offset=7),
+    DataError("wrong"),
     EndOfDataError("ends", offset=10, wanted=8, got=3, source="f"),
     EndOfRangeError("ends", offset=10, wanted="a lot", got=3),
     GapError(5, 9, source="g"),

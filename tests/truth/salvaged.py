@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 # The messages of samples that are one as they are.
-_MESSAGES = {"graph-def": "tensorflow.GraphDef", "saved-model": "tensorflow.SavedModel"}
 
 
 def values_in(sample: Sample, path: Path) -> dict[str, bytes]:
