@@ -2,28 +2,29 @@
 
 ::
 
-    PparseError                     the root: everything this package raises on purpose
-    ├── SourceError       OSError      the source cannot be opened or read
-    ├── EndOfDataError    EOFError     the source ends before the bytes asked for
-    ├── EndOfRangeError   EOFError     a range ends before the bytes asked for
-    ├── GapError                       the bytes asked for lie in a gap of the source
-    ├── MalformedError    ValueError   the bytes contradict their format
-    ├── FormatError       ValueError   no parser recognises the data, or no such parser
-    │   └── NothingThereError          … because there is nothing: no bytes, or only zeros
-    ├── OptionError       ValueError   an option of a format has an invalid value
-    ├── SplitError        ValueError   a message cannot be split into chunks below the limit
-    ├── UnsupportedError               recognised, but cannot be read (names the missing package, if any)
-    ├── LimitError                     one of our limits was exceeded (names the option that lifts it)
-    ├── DataChangedError               the source changed while it was open
-    ├── ClosedError       ValueError   the document was closed
-    ├── PathError         LookupError  a path, key or tensor name leads nowhere
-    ├── CancelledError                 the caller's ``cancel`` asked to stop
-    ├── NotWholeError                  not everything that was to be converted is whole; nothing was written
-    ├── EngineError                    a parser broke the rules of the engine: a bug, never bad input
-    └── TensorError
-        ├── TruncatedTensorError       begins inside the file, ends beyond it
-        ├── MissingTensorError         lies wholly beyond the file, or its file is missing
-        └── DamagedTensorError         is there, but a check fails
+    PparseError                        the root: everything this package raises on purpose
+    ├── SourceError          OSError      the source cannot be opened or read
+    ├── DataChangedError                  the source changed while it was open
+    ├── ClosedError          ValueError   the document was closed
+    ├── CancelledError                    the caller's ``cancel`` asked to stop
+    └── DataError                         those above say nothing about the data; all others are of this kind
+        ├── EndOfDataError   EOFError     the source ends before the bytes asked for
+        ├── EndOfRangeError  EOFError     a range ends before the bytes asked for
+        ├── GapError                      the bytes asked for lie in a gap of the source
+        ├── MalformedError   ValueError   the bytes contradict their format
+        ├── FormatError      ValueError   no parser recognises the data, or no such parser
+        │   └── NothingThereError         … because there is nothing: no bytes, or only zeros
+        ├── OptionError      ValueError   an option of a format has an invalid value
+        ├── SplitError       ValueError   a message cannot be split into chunks below the limit
+        ├── UnsupportedError              recognised, but cannot be read (names the missing package, if any)
+        ├── LimitError                    one of our limits was exceeded (names the option that lifts it)
+        ├── PathError        LookupError  a path, key or tensor name leads nowhere
+        ├── NotWholeError                 not everything that was to be converted is whole; nothing was written
+        ├── EngineError                   a parser broke the rules of the engine: a bug, never bad input
+        └── TensorError
+            ├── TruncatedTensorError      begins inside the file, ends beyond it
+            ├── MissingTensorError        lies wholly beyond the file, or its file is missing
+            └── DamagedTensorError        is there, but a check fails
 
 `pparse.riegeli.errors` adds a branch named as in the Riegeli bindings: RiegeliError and its subclasses.
 
