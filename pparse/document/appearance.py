@@ -54,13 +54,15 @@ def tail_of(extraction: Host, count: int) -> bytes:
     return extraction.data.known(max(extraction.start, end - count), count) if end > extraction.start else b""
 
 
-def mistaken(head: bytes) -> str | None:
-    """Return what a file is that begins with ``head`` and is known not to be a model; None if that is not known."""
-    found = next((what for start, what in _MISTAKEN if head.startswith(start)), None)
-    if found is not None:
-        return found
-    known = named(head)
-    return None if known is None else words(known)
+def mistaken(head: bytes, tail: bytes = b"", there: int | None = None) -> str | None:
+    """Return what a file is that begins with ``head`` and is known not to be a model; None if that is not known.
+
+    ``there``: how many bytes there are; of some formats it is told that they are cut.
+    """
+    known = named(head, tail)
+    if known is not None:
+        return words(known, head, there)
+    return next((what for start, what in _MISTAKEN if head.startswith(start)), None)
 
 
 def placeholder(extraction: Host) -> str | None:
@@ -114,10 +116,9 @@ def known_other(extraction: Host) -> str | None:
     if extraction.is_folder:
         return None
     head = head_of(extraction, 64)
-    what = mistaken(head.lstrip()) or mistaken(head)
-    if what is None and (known := named(head, tail_of(extraction, 8))) is not None:
-        what = words(known)
-    return what
+    end = extraction.end
+    there = None if end is None else extraction.find_end() - extraction.start
+    return mistaken(head, tail_of(extraction, 8), there) or mistaken(head.lstrip())
 
 
 def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
