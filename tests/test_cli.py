@@ -16,6 +16,7 @@ import pparse
 from pparse.cli import COMMANDS
 from pparse.display.text import safe, unescaped
 from tests.pytorch_files import legacy_checkpoint
+from tests.rows import rows
 
 FILE_COMMANDS = ("ls", "info", "tree", "get", "check")
 FINDING_KEYS = {"code", "severity", "path", "source", "offset", "length", "wanted", "got", "reason", "option", "fault"}
@@ -295,7 +296,32 @@ def test_an_unknown_command(run):
     ran = run("list", "file")
     assert (ran.code, ran.out) == (2, "")
     commands = "ls, info, tree, get, check, extract, recover, convert, index, graph, split, merge, formats"
-    assert ran.err == f"pparse: no command 'list'; commands: {commands}\n"
+    assert ran.err == f"pparse: no command 'list'; did you mean 'ls'? commands: {commands}\n"
+    assert "did you mean 'extract'?" in run("extarct", "file").err
+    assert "did you mean" not in run("frobnicate", "file").err
+
+
+def test_a_path_that_leads_nowhere_says_what_may_be_meant(run, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    ran = run("ls", tmp_path / "modle.safetensors")
+    assert (ran.code, f"did you mean '{tmp_path}/model.safetensors'?" in ran.err) == (2, True)
+    ran = run("ls", tmp_path / "model.safetensors" / "a" / "b.zip")
+    assert f"is a file: what is in it is named behind '::', {tmp_path}/model.safetensors::a/b.zip" in ran.err
+    assert "did you mean" not in run("ls", tmp_path / "nowhere" / "at all").err
+
+
+@rows(
+    ("slice", "reason"),
+    [
+        ("[[0,1]]", "no lists"),
+        ("[:,None]", "adds no axis"),
+        ("[0", "not closed"),
+        ("[a]", "numbers and ranges"),
+    ],
+)
+def test_what_is_no_slice_is_told_for_what_it_is(run, slice, reason):
+    ran = run("get", "docs/samples/tiny-gpt.safetensors", f"wpe.weight{slice}")
+    assert (ran.code, reason in ran.err) == (2, True), ran.err
 
 
 BAD_ARGUMENTS = {

@@ -535,8 +535,10 @@ def test_what_is_there_is_replaced_only_by_force(tmp_path, samples):
     assert target.read_bytes() == Path(SAMPLE).read_bytes()
     with pytest.raises(OptionError, match="is a folder"):
         pparse.convert(SAMPLE, tmp_path, to="npz", force=True)
-    with pytest.raises(SourceError, match="no folder"):
-        pparse.convert(SAMPLE, tmp_path / "none" / "out.npz")
+    pparse.convert(SAMPLE, tmp_path / "new" / "one" / "out.npz")
+    assert [item.name for item in (tmp_path / "new" / "one").iterdir()] == ["out.npz"]
+    with pytest.raises(SourceError, match="cannot write"):
+        pparse.convert(SAMPLE, target / "out.npz")
 
 
 def test_a_shard_that_is_there_is_not_replaced_either(tmp_path, samples):

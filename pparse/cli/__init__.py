@@ -112,11 +112,30 @@ def _dispatch(arguments: list[str]) -> int:
     return run_command(importlib.import_module(COMMANDS[command][0]), command, arguments[1:])
 
 
+# What other programs call the commands.
+_OTHER_WORDS: Final = {
+    **dict.fromkeys(("list", "dir", "l"), "ls"),
+    **dict.fromkeys(("show", "stat", "file", "inspect", "describe"), "info"),
+    **dict.fromkeys(("cat", "read", "print", "load", "head"), "get"),
+    **dict.fromkeys(("dump", "walk"), "tree"),
+    **dict.fromkeys(("verify", "test", "validate", "fsck"), "check"),
+    **dict.fromkeys(("unzip", "untar", "unpack", "x"), "extract"),
+    **dict.fromkeys(("repair", "salvage", "fix", "rescue"), "recover"),
+    **dict.fromkeys(("export", "save", "transcode"), "convert"),
+    **dict.fromkeys(("draw", "plot"), "graph"),
+    **dict.fromkeys(("join", "concat"), "merge"),
+}
+
+
 def _unknown(command: str, arguments: list[str]) -> int:
     from pparse.data.files import exists
 
     if exists(command) or "::" in command:
         tell(f"pparse: name a command, for example: pparse ls {' '.join(arguments)}")
     else:
-        tell(f"pparse: no command {command!r}; commands: {', '.join(COMMANDS)}")
+        from difflib import get_close_matches
+
+        near = [_OTHER_WORDS[command]] if command in _OTHER_WORDS else get_close_matches(command, COMMANDS, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        tell(f"pparse: no command {command!r}; {meant}commands: {', '.join(COMMANDS)}")
     return 2

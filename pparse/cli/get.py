@@ -248,10 +248,30 @@ def _find_tensor(document: Extraction, viewer: Viewer, path: str) -> _Found:
             raise  # the path is valid up to a point, which the error names
         if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:
             raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
-        suggestions = viewer.suggest(parts[0] if parts is not None else path)
-        why = viewer.why_unknown()
-        reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
-        raise PathError(reason, path=path, suggestions=suggestions or error.suggestions) from error
+        raise _unknown_name(viewer, path, parts[0] if parts is not None else path, error) from error
+
+
+def _unknown_name(viewer: Viewer, path: str, name: str, error: PathError) -> PathError:
+    odd = _odd_slice(path, viewer)
+    if odd is not None:
+        return PathError(odd, path=path)
+    why = viewer.why_unknown()
+    reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
+    return PathError(reason, path=path, suggestions=viewer.suggest(name) or error.suggestions)
+
+
+def _odd_slice(path: str, viewer: Viewer) -> str | None:
+    """Return what is wrong with the slice behind the name of a tensor; None if it is no such thing."""
+    name, bracket, inside = path.partition("[")
+    if not bracket or viewer.find(name) is None:
+        return None
+    if not inside.endswith("]"):
+        return "the bracket behind the name is not closed"
+    if "None" in inside or "newaxis" in inside:
+        return "a slice takes elements away, it adds no axis: leave None out"
+    if "[" in inside:
+        return "a slice has numbers and ranges, no lists: take a range, or the rows one by one"
+    return "not a slice: numbers and ranges with commas between them, such as [0, 10:20, ..., ::2]"
 
 
 def _where_it_may_be(missing: int) -> str:

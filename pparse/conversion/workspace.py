@@ -17,7 +17,7 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from pparse.errors import OptionError, SourceError
+from pparse.errors import OptionError, system_error
 from pparse.recovery.journal import Journal, writing
 from pparse.writers.files import try_lock
 
@@ -182,11 +182,13 @@ class ConversionFolder:
             return False
 
     def _make(self) -> None:
+        above = os.path.dirname(self.folder)
+        try:
+            os.makedirs(above or ".", exist_ok=True)
+        except OSError as error:
+            raise system_error(error, "cannot write", above) from error
         try:
             os.mkdir(self.folder)
-        except FileNotFoundError as error:
-            folder = os.path.dirname(self.folder)
-            raise SourceError(f"cannot write: there is no folder {folder}", errno=error.errno) from error
         except FileExistsError:
             if os.path.islink(self.folder) or not os.path.isdir(self.folder):
                 raise OptionError(f"{self.folder} is in the way: it is not a folder of ours; remove it") from None

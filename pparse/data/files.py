@@ -12,6 +12,7 @@ import errno
 import os
 import stat
 import weakref
+from itertools import islice
 
 from pparse.data.base import Data
 from pparse.errors import ClosedError, DataChangedError, SourceError, system_error
@@ -112,6 +113,32 @@ class FileIdentity:
 _UNKNOWN: Final = FileIdentity(0, 0, 0, 0)
 
 
+# The most names of a folder that are compared with one that is not there.
+_MOST_NAMES: Final = 10_000
+
+
+def _meant(path: str) -> str:
+    """Return what may have been meant by a path that leads nowhere, as a clause: a file inside an archive, or a name
+    like it."""
+    from difflib import get_close_matches
+
+    path = os.fspath(path)
+    above, rest = os.path.split(path)
+    try:
+        while above and not os.path.exists(above):
+            above, name = os.path.split(above)
+            rest = f"{name}/{rest}" if name else rest
+        if os.path.isfile(above):
+            return f"; {above} is a file: what is in it is named behind '::', {above}::{rest}"
+        if "/" in rest:
+            return ""
+        with os.scandir(above or ".") as found:
+            near = get_close_matches(rest, (entry.name for entry in islice(found, _MOST_NAMES)), 2, 0.75)
+    except (OSError, ValueError):
+        return ""
+    return f"; did you mean {' or '.join(repr(os.path.join(above, name)) for name in near)}?" if near else ""
+
+
 def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     """Open ``path`` for reading; return the descriptor and the file's identity.
 
@@ -127,7 +154,7 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     except OSError as error:
         if isinstance(error, SourceError):
             raise
-        raise system_error(error, "cannot open", path) from error
+        raise system_error(error, "cannot open", path, _meant(path)) from error
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:
