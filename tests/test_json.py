@@ -356,7 +356,7 @@ LET_PASS = {  # by json.loads, but not by us
 }
 
 
-@pytest.mark.parametrize("text", ACCEPTED)
+@rows("text", ACCEPTED)
 @KERNELS
 def test_what_is_json(text, kernel):
     extraction = read(text, options={"kernel": kernel})
@@ -366,7 +366,7 @@ def test_what_is_json(text, kernel):
     assert len(extraction.findings) == 0
 
 
-@pytest.mark.parametrize(("text", "code"), [*REFUSED.items(), *LET_PASS.items()])
+@rows(("text", "code"), [*REFUSED.items(), *LET_PASS.items()])
 @KERNELS
 def test_what_is_not_json(text, code, kernel):
     if text in LET_PASS:

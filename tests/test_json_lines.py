@@ -156,7 +156,7 @@ def test_a_far_row_is_reached_by_the_index_of_every_64th():
         assert sum(1 for _ in document.check()) == 0
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1 << 20])
+@rows("size", [1, 2, 3, 7, 64, 1 << 20])
 def test_documents_are_found_whatever_the_blocks_are(size):
     from array import array
 
