@@ -303,7 +303,7 @@ def test_an_unknown_command(run):
 
 def test_a_path_that_leads_nowhere_says_what_may_be_meant(run, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
-    ran = run("ls", tmp_path / "modle.safetensors")
+    ran = run("ls", tmp_path / "model.safetensor")
     assert (ran.code, f"did you mean '{tmp_path}/model.safetensors'?" in ran.err) == (2, True)
     ran = run("ls", tmp_path / "model.safetensors" / "a" / "b.zip")
     assert f"is a file: what is in it is named behind '::', {tmp_path}/model.safetensors::a/b.zip" in ran.err
