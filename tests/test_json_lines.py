@@ -103,6 +103,12 @@ def test_where_rows_may_be_lost_the_numbers_behind_are_uncertain(old, new):
         assert any(finding.code == "unsure-number" for finding in document.findings)
 
 
+def test_a_bracket_too_many_between_documents_makes_the_numbers_behind_uncertain():
+    with pparse.open(b'{\n "a": 1\n}\n{\n "a": }[2]\n}\n{\n "a": 3\n}', format="json-lines") as document:
+        assert statuses(document)[0] is Status.COMPLETE
+        assert Status.COMPLETE not in statuses(document)[1:]
+
+
 def test_every_prefix_has_the_rows_that_are_whole():
     text = TEXT[:700]
     for size in range(1, len(text)):

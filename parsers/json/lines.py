@@ -322,7 +322,8 @@ class JsonLinesParser(JsonParser):
         finding = Finding("malformed", reason, path=path, source=extraction.name, offset=offset)
         if path:
             self.result.findings.add(finding)  # else `_entries` does, which knows the number
-        self.damage.note(start, finding, extraction.find_end(), shifts=gap is not None or not _is_one(raw))
+        apart = self.result.root.kind == "rows"  # else a bracket too many is one more document
+        self.damage.note(start, finding, extraction.find_end(), shifts=gap is not None or not (apart and _is_one(raw)))
         return finding
 
     def _rows(self, node: Node) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
