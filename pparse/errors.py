@@ -140,10 +140,10 @@ class SourceError(PparseError, OSError):
         return (_rebuild, (type(self), self.reason, {**self.__dict__, "errno": self.errno}))
 
 
-def system_error(error: Exception, doing: str, source: str | None, advice: str = "") -> SourceError:
+def system_error(error: Exception, doing: str, source: str | None) -> SourceError:
     """Return what to raise where ``error``, most often of the system, is why something ``doing`` tells failed."""
     reason = getattr(error, "strerror", None) or error
-    return SourceError(f"{doing}: {reason}{advice}", errno=getattr(error, "errno", None), source=source)
+    return SourceError(f"{doing}: {reason}", errno=getattr(error, "errno", None), source=source)
 
 
 class EndOfDataError(DataError, EOFError):

@@ -308,7 +308,8 @@ def test_a_part_as_a_file(run, small, tmp_path):
     assert (ran.code, ran.out) == (0, f"{target}: 3 of 7 nodes, {target.stat().st_size} bytes\n")
     assert [node.name for node in GraphDef.FromString(target.read_bytes()).node] == ["x", "w", "y"]
     assert run("graph", target).code == 0
-    ran = run("graph", small, "-o", tmp_path / "no" / "folder.pb")
+    assert run("graph", small, "-o", tmp_path / "new" / "folder.pb").code == 0
+    ran = run("graph", small, "-o", target / "folder.pb")
     assert ran.code == 2
     assert "cannot write" in ran.err
 

@@ -409,7 +409,7 @@ def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> 
         return
     from pparse.writers.files import AtomicFile
 
-    with AtomicFile(path) as file:
+    with AtomicFile(path, make_folders=True) as file:
         give(file.stream)
 
 

@@ -117,12 +117,11 @@ _UNKNOWN: Final = FileIdentity(0, 0, 0, 0)
 _MOST_NAMES: Final = 10_000
 
 
-def _meant(path: str) -> str:
+def what_is_meant(path: str) -> str:
     """Return what may have been meant by a path that leads nowhere, as a clause: a file inside an archive, or a name
     like it."""
     from difflib import get_close_matches
 
-    path = os.fspath(path)
     above, rest = os.path.split(path)
     try:
         while above and not os.path.exists(above):
@@ -154,7 +153,7 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     except OSError as error:
         if isinstance(error, SourceError):
             raise
-        raise system_error(error, "cannot open", path, _meant(path)) from error
+        raise system_error(error, "cannot open", path) from error
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:

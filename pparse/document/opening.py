@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from errno import ENOENT
+from errno import ENOENT, ENOTDIR
 from itertools import islice
 from operator import itemgetter
 
@@ -266,6 +266,8 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     except SourceError as error:
         if error.errno == ENOENT and (prefixes := _prefixes_near(path)):
             error.reason += f"; there are the checkpoints {', '.join(prefixes)}"
+        elif error.errno in (ENOENT, ENOTDIR):
+            error.reason += files.what_is_meant(path)
         raise
     session.adopt(data)
     return Extraction(session, path, data, format=format)

@@ -19,15 +19,15 @@ class AtomicFile:
     """Write to a file beside ``path``, and rename it at the end; nothing is left behind if writing fails.
 
     What killed processes left behind for the same ``path`` is removed; a file that a process is still writing is
-    locked, and stays. Folders of ``path`` that are missing are made. A symbolic link is replaced, and what it leads to
-    stays as it is.
+    locked, and stays. A symbolic link is replaced, and what it leads to stays as it is. ``make_folders``: those of
+    ``path`` that are missing are made.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, make_folders: bool = False) -> None:
         self.path = path
         self._temporary = ""
         try:
-            if folder := os.path.dirname(path):
+            if make_folders and (folder := os.path.dirname(path)):
                 os.makedirs(folder, exist_ok=True)
             sweep(path)
             descriptor, self._temporary = make_locked(path)
