@@ -109,6 +109,16 @@ def test_a_bracket_too_many_between_documents_makes_the_numbers_behind_uncertain
         assert Status.COMPLETE not in statuses(document)[1:]
 
 
+def test_a_row_that_is_two_does_not_make_up_for_two_that_are_one():
+    content = b'{"a": 1},{"b": 2}\n[[1]\n[2]]\n{"c": 3}\n' * 2 + TEXT * 40  # long: not looked at before it is shown
+    with pparse.open(content, format="json-lines") as document:
+        assert [finding.path for finding in document.check() if finding.code == "malformed"] == [
+            f"[{number}]" for number in (0, 1, 2, 4, 5, 6)
+        ]
+        with pytest.raises(pparse.MalformedError):
+            document.root.to_python()
+
+
 def test_every_prefix_has_the_rows_that_are_whole():
     text = TEXT[:700]
     for size in range(1, len(text)):
