@@ -54,7 +54,8 @@ def test_the_one_model_of_a_folder_is_opened(name, format, tmp_path, run):
         for tensor in model.values():
             assert tensor.numpy().tobytes() == alone[tensor.name].numpy().tobytes()
             assert pickle.loads(pickle.dumps(tensor)).numpy().tobytes() == tensor.numpy().tobytes()
-    assert run("ls", folder).lines == run("ls", folder / name).lines
+    beside = [f"taken: {name}", "beside it: README.md, config.json, notes.txt"]
+    assert run("ls", folder).lines == [*run("ls", folder / name).lines, *beside]
     assert run("ls", f"{folder}::{name}").lines == run("ls", folder / name).lines
     out = tmp_path / f"{format}-out"
     assert run("recover", folder, "-o", out).code == 0
@@ -79,7 +80,8 @@ def test_the_files_of_a_split_model_are_one_model(tmp_path, run):
 
 def test_several_models_are_listed_and_asked_for(tmp_path, run):
     folder = folder_with(tmp_path / "f", "b-2.npy", "b-1.npy", "a.npz", "notes.txt")
-    ran = run("ls", folder)
+    assert run("ls", "-q", folder).lines == ["a.npz", "b-1.npy", "b-2.npy"]
+    ran = run("check", folder)
     assert ran.code == 2
     assert "the folder holds several models" in ran.err
     assert "There are: a.npz, b-1.npy, b-2.npy" in ran.err

@@ -98,7 +98,8 @@ def test_a_folder_with_a_model_of_each_kind_lists_both_unless_the_format_is_name
         shutil.copy(path, folder)
     with pytest.raises(PathError, match=r"several models.*model\.safetensors\.index\.json, pytorch_model\.bin\.ind"):
         pparse.view(folder)
-    assert run("ls", folder).code == 2
+    assert run("check", folder).code == 2
+    assert run("ls", "-q", folder).lines == ["model.safetensors.index.json", "pytorch_model.bin.index.json"]
     with pparse.view(folder, format="pytorch-folder") as model:
         assert contents(model) == wanted
     with pparse.view(folder, format="safetensors-folder") as model, pparse.view(SAFETENSORS) as other:

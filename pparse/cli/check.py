@@ -13,6 +13,7 @@ import re
 from collections import Counter
 
 from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
+from pparse.cli.inventory import spread
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
 from pparse.display.text import safe
@@ -65,7 +66,7 @@ def add_arguments(parser: Arguments) -> None:
         "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)"
     )
     parser.add("--sha256 EXPECTED", digest, nargs="?", const="")
-    parser.add("-R --recursive", "also check the documents inside an archive")
+    parser.add("-R --recursive", "also check the documents inside an archive; of a folder, each model in it and below")
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="findings")
 
@@ -85,6 +86,8 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not files.exists(options.sha256):
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
+    if options.recursive:
+        spread(options, out)
     code = each_file(options, out, _check)
     if options.several and not (options.quiet or options.json or options.jsonl):
         good = options.codes.count(OK)

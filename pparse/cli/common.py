@@ -14,7 +14,7 @@ from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from types import ModuleType
     from typing import Any, Final
 
@@ -51,6 +51,11 @@ def exit_code_for(findings: Iterable[Finding], *, damaged: bool = False, strict:
     """Return 4 if something is wrong with the file, else 0. With ``strict``, warnings count, too."""
     counted = (Severity.ERROR, Severity.WARNING) if strict else (Severity.ERROR,)
     return DAMAGED if damaged or any(finding.severity in counted for finding in findings) else OK
+
+
+def worst(codes: Collection[int]) -> int:
+    """Return the exit code of a command on several files from that of each."""
+    return next((code for code in _WORST if code in codes), OK)
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -315,7 +320,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
                 out.write(dumps({"schema": 1, "file": file, "error": error.reason, "code": codes[-1]}))
     if options.json:
         out.line("]}")
-    return next((code for code in _WORST if code in codes), OK)
+    return worst(codes)
 
 
 def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:

@@ -6,6 +6,7 @@ from itertools import islice
 
 from pparse.cli.common import OK, each_file, exit_code_for, open_file
 from pparse.cli.graph import graph_facts, graph_words
+from pparse.cli.inventory import describe_folder, is_inventory, spread, tell_taken
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
@@ -41,17 +42,23 @@ def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add_files()
     parser.add("-q --quiet", "format and status only")
+    parser.add("-R --recursive", "of a folder, describe each model in it and below")
     parser.add_strict()
     parser.add_json()
 
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    if options.recursive:
+        spread(options, out)
+        options.recursive = False
     return each_file(options, out, _tell)
 
 
 def _tell(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
+        if is_inventory(document, options):
+            return describe_folder(document, options, out)  # type: ignore[arg-type]
         viewer = viewer_for(document)
         if viewer is not None:
             return _model(document, viewer, options, out)
@@ -103,6 +110,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     _head(document, out)
     for label, value in _details(viewer):
         out.field(label, value)
+    tell_taken(document, out, label=True)
     out.field("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}")
     out.field("parameters", parameters_words(extent.parameters, noun=False))
     calls = list(islice(viewer.interface_lines(), _CALLS + 1))

@@ -43,7 +43,7 @@ EXAMPLES: Final = """examples:
   pparse ls model-*.safetensors -p '*.attn.*'
   pparse ls model.safetensors.index.json --group
   pparse ls records.riegeli '64/*'
-  pparse ls folder/ --jsonl | grep F16
+  pparse ls folder/ -R
   pparse ls backup.tar.gz -R
 """
 
@@ -66,7 +66,7 @@ def add_arguments(parser: Arguments) -> None:
     order = f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)"
     parser.add("--sort", order, choices=("name", "size", "offset", "none"))
     parser.add("--group", "collapse names that differ only in numbers")
-    parser.add("-R --recursive", "also list archives inside an archive")
+    parser.add("-R --recursive", "also list archives inside an archive; of a folder, the models in all folders below")
     long = "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables"
     parser.add("-l --long", long)
     parser.add("-q --quiet", "names only")
@@ -87,10 +87,20 @@ def _list(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         from pparse.document.registry import viewer_for
 
+        if document.is_folder:
+            from pparse.cli.inventory import is_inventory, list_folder
+
+            if is_inventory(document, options):
+                return list_folder(document, options, out)  # type: ignore[arg-type]
         viewer = viewer_for(document)
         if viewer is None:
             return _list_members(document, options, out)
-        return _list_tensors(viewer, options, out)
+        code = _list_tensors(viewer, options, out)
+        if document.is_folder and not (options.json or options.jsonl or options.quiet):
+            from pparse.cli.inventory import tell_taken
+
+            tell_taken(document, out)
+        return code
 
 
 class _Listing:

@@ -18,6 +18,7 @@ from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
+from pparse.document.inventory import Inventory
 from pparse.errors import (
     DataError,
     EndOfDataError,
@@ -264,16 +265,12 @@ class ArchiveParser(Parser, Listing, Container):
         return MemberFolder(self, folder + mark)
 
     def _enter_folder(self, name: str) -> Extraction | None:
-        """Return the folder ``name`` of the archive if it holds one model; None otherwise."""
+        """Return the folder ``name`` of the archive if it holds models; None otherwise."""
         folder = folder_in(self, name)
         if folder is None:
             return None
         found = FolderExtraction(self.extraction.session, folder, name.rstrip("/"), self.extraction)
-        try:
-            found.parse()
-        except FormatError:
-            return None
-        return found
+        return None if next(iter(Inventory(found)), None) is None else found
 
     def _forget(self, name: str) -> None:
         """Release a member that was entered long ago, unless it has findings that the archive does not have."""

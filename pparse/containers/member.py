@@ -195,6 +195,10 @@ class MemberFolder(Folder):
         for name, size in sorted(found.items()):
             yield FolderItem(name, FILE, size)
 
+    def below(self, name: str) -> MemberFolder:
+        """Return the folder ``name`` below it."""
+        return MemberFolder(self._parser, self._prefix + "/".join(confine(name)) + "/")
+
     def open(self, name: str) -> SplicedData:
         """Return the content of the member ``name``."""
         return SplicedData([self.enter(name, None).reader], name)
@@ -216,10 +220,10 @@ class MemberFolder(Folder):
 
 
 def folder_in(parser: ArchiveParser, name: str) -> MemberFolder | None:
-    """Return the folder ``name`` of an archive, ``.`` for all of it; None if no file lies right in it."""
+    """Return the folder ``name`` of an archive, ``.`` for all of it; None if no file lies in it, or below."""
     prefix = "" if name.rstrip("/") == "." else name.removeprefix("./").rstrip("/") + "/"
     folder = MemberFolder(parser, prefix)
     try:
-        return folder if any(True for _ in folder._below(folder._prefix)) else None
+        return folder if any(True for _ in folder.tree()) else None
     except PathError:
         return None

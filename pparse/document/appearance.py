@@ -171,10 +171,11 @@ def named_by(extraction: Host) -> str | None:
         # Most probable first: model.onnx for model.onnx.data or model.onnx_data.
         names.sort(key=lambda name: not extraction.name.startswith(name))
         for name in names[:_MOST_NAMING]:
-            data = extraction.sibling(name).data  # type: ignore[attr-defined]
-            size = data.size or 0
-            head = data.pread(0, min(size, _LOOKED_INTO // 2))
-            if wanted in head or wanted in data.pread(max(len(head), size - _LOOKED_INTO // 2), _LOOKED_INTO // 2):
+            file = extraction.sibling(name)  # type: ignore[attr-defined]
+            most, end = _LOOKED_INTO // 2, file.find_end()
+            head = file.data.pread(file.start, min(end - file.start, most))
+            behind = max(file.start + len(head), end - most)
+            if wanted in head or wanted in file.data.pread(behind, min(most, end - behind)):
                 return str(name)
     except (PparseError, OSError):
         return None

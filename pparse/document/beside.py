@@ -63,14 +63,20 @@ def unfinished(outer: Extraction) -> str | None:
     return None if outer.is_folder else _control(name_of(outer.name), _names_beside(outer))
 
 
-def not_looked_at(document: Extraction, endings: tuple[str, ...]) -> list[str]:
-    """Return the files of a folder, with such endings, that are no part of the model that it was read as."""
+def files_of(document: Extraction) -> set[str]:
+    """Return the names of the files that were opened because they belong to a document."""
     used: set[str] = set()
     level = [document]
     for _ in range(_LEVELS):
         below = [kid for one in level for kid in one.children.items()]
         used.update(name for name, _ in below)
         level = [kid for _, kid in below]
+    return used
+
+
+def not_looked_at(document: Extraction, endings: tuple[str, ...]) -> list[str]:
+    """Return the files of a folder, with such endings, that are no part of the model that it was read as."""
+    used = files_of(document)
     names: list[str] = document.members  # type: ignore[attr-defined]
     return [
         name for name in names if name.lower().endswith(endings) and not name.endswith(".index") and name not in used

@@ -13,6 +13,7 @@ from pparse.data.files import folder_of
 from pparse.document.folder import LocalFolder
 from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Finding, Status
+from pparse.lazy import lazy_pattern
 from pparse.locking import guard
 from pparse.paths import join_extraction
 from pparse.tree.entry import MAP
@@ -21,7 +22,7 @@ from pparse.tree.result import Result
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Self
+    from typing import Any, Final, Self
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
     from pparse.tree.visit import Visit
+
+# Where a download cache of Hugging Face says which of its snapshots is meant, and what a snapshot is called.
+_REVISION: Final = "refs/main"
+_COMMIT: Final = lazy_pattern(r"[0-9a-f]{40}")
 
 
 class Extraction:
@@ -562,6 +567,20 @@ class FolderExtraction(Extraction):
     def folder(self) -> Folder:
         """The folder."""
         return self._folder
+
+
+def snapshot_of(here: FolderExtraction) -> str | None:
+    """Return the snapshot that a model's folder in a download cache of Hugging Face stands for; None if it is none.
+
+    Source: huggingface_hub's guide "Understand caching": ``refs/main`` holds the commit of ``snapshots/<commit>``.
+    """
+    if here.members:  # such a folder holds folders alone
+        return None
+    try:
+        commit = here.sibling(_REVISION, any_content=True).data.known(0, 41).decode("ascii", "replace").strip()
+    except SourceError:
+        return None
+    return f"snapshots/{commit}" if _COMMIT.fullmatch(commit) else None
 
 
 def _find_size(data: Data, check_cancelled: Callable[[], None]) -> int:

@@ -231,6 +231,14 @@ class Folder(ABC):
         for name in self.names() or ():
             yield FolderItem(name, FILE)
 
+    def folders(self) -> Sequence[str]:
+        """Return the names of the folders right below it that hold anything, sorted; links to folders are left out."""
+        return sorted({item.path.partition("/")[0] for item in self.tree() if "/" in item.path})
+
+    def below(self, name: str) -> Folder:
+        """Return the folder ``name`` below it."""
+        return FolderBelow(self, f"{name}/")
+
     def keeps(self, name: str, path: str | None) -> bool:
         """Return whether ``name`` is in this folder, or in the one where the file ``path`` of it really is.
 
@@ -347,6 +355,18 @@ class LocalFolder(Folder):
         """Return the names of the files in it."""
         with os.scandir(self.path or ".") as listing:
             return [item.name for item in listing if _is_file(item)]
+
+    def folders(self) -> Sequence[str]:
+        """Return the names of the folders in it."""
+        try:
+            with os.scandir(self.path or ".") as listing:
+                return sorted(item.name for item in listing if item.is_dir(follow_symlinks=False))
+        except OSError as error:
+            raise system_error(error, "cannot list", self.path or "<folder>") from error
+
+    def below(self, name: str) -> Folder:
+        """Return the folder ``name`` in it."""
+        return LocalFolder(inside(self.path, *confine(name)), self._pool, self._stats)
 
     def open(self, name: str) -> Data:
         """Open the file ``name``."""

@@ -79,7 +79,8 @@ def _riff(kind: bytes) -> Callable[[bytes, bytes], bool]:
 _NEVER: Final = _looks(b"(?!)")
 
 # Magic bytes: the formats' specifications, and the table of file(1).
-NAMED: Final = (
+# Models, tables and records: what `pparse.document.inventory` lists.
+DATA_FORMATS: Final = (
     # -- models
     Named(
         "ort",
@@ -318,6 +319,8 @@ NAMED: Final = (
         "wireshark",
         _starts(b"\xd4\xc3\xb2\xa1", b"\n\r\r\n"),
     ),
+)
+_OTHERS: Final = (
     # -- archives and streams
     Named(
         "7z",
@@ -368,6 +371,7 @@ NAMED: Final = (
     Named("elf", ".so .elf", "program or library of Linux", "7f ELF", "readelf, pyelftools", _starts(b"\x7fELF")),
     Named("wasm", ".wasm", "WebAssembly module", "00 asm", "wasm-objdump", _starts(b"\0asm")),
 )
+NAMED: Final = (*DATA_FORMATS, *_OTHERS)
 # Names that are said letter by letter, and begin with a vowel then.
 _SPELLED: Final = ("HDF5", "MLIR", "LLVM", "LMDB", "MXNet", "MP4", "RPM", "R w", "XG")
 _FOLDERS: Final = {

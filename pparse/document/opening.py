@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from pparse.data import files
 from pparse.data.zero_runs import first_unwritten
-from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
+from pparse.document.extraction import Extraction, FolderExtraction, extraction_of, snapshot_of
 from pparse.document.folder import Folder, LocalFolder
 from pparse.document.registry import check_options, default_registry
 from pparse.document.session import Session
@@ -255,7 +255,9 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     if "\0" in path:
         raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
     if files.is_folder(path):
-        return FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
+        folder = FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
+        snapshot = snapshot_of(folder)
+        return folder if snapshot is None else _open_path(session, files.inside(path, snapshot), format)
     numbered = files.numbered_parts(path)
     if numbered is not None:
         return _open_numbered(session, path, numbered, format)

@@ -1,0 +1,302 @@
+"""What ``ls``, ``info`` and ``check`` say of folders: their models one by one, or which file was taken for a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from operator import attrgetter
+
+from pparse.cli.common import OK, exit_code_for, exit_code_of, open_file, worst
+from pparse.cli.output import JsonRows, Table
+from pparse.data.files import inside, is_folder
+from pparse.display.text import safe, shorten
+from pparse.document.beside import files_of
+from pparse.document.folder import folders_with
+from pparse.document.inventory import Inventory, is_one_thing
+from pparse.document.registry import model_extensions
+from pparse.errors import FormatError, PathError, PparseError
+from pparse.findings import Status
+from pparse.limits import count_words, format_size
+from pparse.recovery.document_verdict import findings_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, Final
+
+    from pparse.cli.output import Output
+    from pparse.document.extraction import Extraction, FolderExtraction
+    from pparse.document.inventory import Item
+
+# How many names are shown of each sort of files.
+_SHOWN: Final = 4
+# The most letters of a reason beside a status.
+_REASON: Final = 100
+# What a library says of a model beside it: files, and the keys that are worth a line.
+_CONFIGS: Final = {
+    "config.json": ("architectures.0", "model_type", "torch_dtype", "dtype", "quantization_config.quant_method"),
+    "model_index.json": ("_class_name", "_diffusers_version"),
+    "adapter_config.json": ("peft_type", "base_model_name_or_path"),
+}
+
+
+def spread(options: Any, out: Output) -> None:
+    """With ``-R``, let the models in each folder stand for it among ``options.files``."""
+    files: list[str] = []
+    for file in options.files if options.recursive else ():
+        if not is_folder(file) and "::" not in file:
+            files.append(file)
+            continue
+        options.file = file
+        with open_file(options, out) as document:
+            found = Inventory(document, deep=True) if document.is_folder else ()  # type: ignore[arg-type]
+            files += [_path(file, item.path) for item in found if item.is_read] or [file]
+    if files:
+        options.files = files
+
+
+def _path(folder: str, name: str) -> str:
+    """Return the path of an item of a folder, as `open` takes it."""
+    if name == "./":
+        return folder
+    return f"{folder[:-1]}{name}" if folder.endswith("::.") else inside(folder, name)
+
+
+def is_inventory(document: Extraction, options: Any) -> bool:
+    """Return whether a folder is to be listed as what is in it: it is not one model, or ``-R`` asks for all."""
+    if not document.is_folder or options.format is not None:
+        return False
+    if getattr(options, "recursive", False):
+        return True
+    try:
+        document.parse()
+    except (FormatError, PathError):
+        return True
+    return False
+
+
+class _Rows:
+    """The items of a folder, each with what its viewer says of it; counts them all."""
+
+    def __init__(self, document: FolderExtraction, options: Any, out: Output) -> None:
+        self.inventory = Inventory(document, deep=getattr(options, "recursive", False))
+        self.formats: Counter[str] = Counter()
+        self.tensors = self.size = self.broken = self.unread = 0
+        self.codes: list[int] = []
+        self._options = options
+        self._out = out
+
+    def __iter__(self) -> Iterator[_Row]:
+        for item in self.inventory:
+            row = _Row(item, self._options, self._out)
+            self.codes.append(row.code)
+            unread = row.status == "unreadable"
+            self.unread += unread
+            self.broken += not unread and row.code != OK
+            self.tensors += row.tensors or 0
+            self.size += row.size or 0
+            self.formats[row.format or "not readable"] += 1
+            yield row
+
+    def words(self) -> str:
+        """Return what they add up to."""
+        count = self.formats.total()
+        told = [f"{self.broken:,} not whole"] if self.broken else []
+        told += [f"{self.unread:,} not readable"] if self.unread else []
+        said = self._out.paint(", ".join(told), "red") if told else self._out.status(Status.COMPLETE)
+        return f"{count_words(count, 'item')}, {count_words(self.tensors, 'tensor')}, {format_size(self.size)}: {said}"
+
+
+class _Row:
+    """What is printed of an item."""
+
+    __slots__ = ("code", "format", "name", "parameters", "reason", "size", "status", "tensors", "words")
+
+    def __init__(self, item: Item, options: Any, out: Output) -> None:
+        self.name, self.format, self.size = item.path, item.format, item.size
+        self.tensors: int | None = None
+        self.parameters: int | None = None
+        self.status, self.reason, self.code = "", item.what, OK
+        self.words = item.what
+        error = item.error
+        if item.viewer is not None:
+            try:
+                self._ask(item.viewer, options, out)
+            except PparseError as found:
+                error = found
+        if error is not None:
+            self.code = exit_code_of(error)
+            self.status, self.reason = "unreadable", error.reason
+            self.words = out.paint("not readable", "red") + f": {shorten(safe(error.reason), _REASON)}"
+
+    def _ask(self, viewer: Any, options: Any, out: Output) -> None:
+        extent = viewer.extent()
+        self.tensors, self.status = extent.count, extent.status.value
+        self.parameters = sum(extent.parameters.values())
+        self.size = extent.actual if extent.actual is not None else self.size
+        self.code = exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
+        self.words = out.status(extent.status, extent.all_verified)
+        if self.code != OK or not extent.is_sound:
+            self.reason = next((str(found.reason) for found in findings_of(viewer, extent)), "")
+            self.words += f": {shorten(safe(self.reason), _REASON)}" if self.reason else ""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {
+            "name": self.name,
+            "format": self.format or None,
+            "tensors": self.tensors,
+            "parameters": self.parameters,
+            "size": self.size,
+            "status": self.status or None,
+            **({"reason": self.reason} if self.reason else {}),
+        }
+
+
+def _never_none(document: FolderExtraction, rows: _Rows) -> Iterator[_Row]:
+    """Yield all rows. Raises `FormatError` that says what the folder looks like if there are none."""
+    yield from rows
+    if not rows.codes:
+        document.parse()
+
+
+def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
+    """Print the models of a folder, one a row, and what else lies in it. Raises `FormatError` if it holds none."""
+    from pparse.cli.ls import Held, in_order
+
+    rows = _Rows(document, options, out)
+    chosen = (row for row in _never_none(document, rows) if options.matches(row.name))
+    held = Held(document.session.budget, lambda row: 600 + 2 * len(row.name), asked=True)
+    by: dict[str, Any] = {"name": attrgetter("name"), "size": lambda row: row.size or 0, "offset": lambda row: 0}
+    ordered = in_order(chosen, options.sort or "none", held, out, **by)
+    size = str if options.bytes else format_size
+    shown = 0
+    if options.json or options.jsonl:
+        first = next(ordered, None)  # before anything is written
+        written = JsonRows(out, options, {"format": "folder"}, "models")
+        for row in () if first is None else chain((first,), ordered):
+            written.add(row.to_dict())
+        if options.json:
+            written.end(_others_to_dict(rows.inventory))
+        return worst(rows.codes)
+    table = Table(out, ("NAME", "FORMAT", "TENSORS", "SIZE", "STATUS"), "<<>><")
+    for row in ordered:
+        shown += 1
+        if options.quiet:
+            out.line(safe(row.name))
+            continue
+        tensors = "-" if row.tensors is None else f"{row.tensors:,}"
+        table.row(safe(row.name), row.format or "-", tensors, "-" if row.size is None else size(row.size), row.words)
+    if not options.quiet:
+        table.close()
+        if shown != len(rows.codes):
+            out.line(f"{shown:,} of {count_words(len(rows.codes), 'item')} match")
+        out.line(rows.words())
+        _tell_others(rows.inventory, out)
+        _tell_next(document, out, deep=options.recursive)
+    return worst(rows.codes)
+
+
+def describe_folder(document: FolderExtraction, options: Any, out: Output) -> int:
+    """Print what a folder holds that is not one model. Raises `FormatError` if it holds none."""
+    rows = _Rows(document, options, out)
+    unread: Counter[str] = Counter()
+    found: list[dict[str, object]] = []
+    for row in _never_none(document, rows):
+        if options.json:
+            found.append(row.to_dict())
+        if row.status == "unreadable":
+            unread[row.reason] += 1
+    if options.json:
+        head = {"file": options.file, "format": "folder", "models": found}
+        out.json({**head, **_others_to_dict(rows.inventory)}, indent=2)
+        return worst(rows.codes)
+    if options.quiet:
+        name = f"{safe(options.file)}: " if options.several else ""
+        out.line(f"{name}folder of {rows.words()}")
+        return worst(rows.codes)
+    out.field("file", safe(document.path))
+    out.field("format", "folder: not one model, but several files and folders")
+    _tell_config(document, out)
+    out.field("holds", rows.words())
+    for format, count in rows.formats.most_common():
+        out.field("", f"{count:,} × {format}")
+    for reason, count in unread.most_common(_SHOWN):
+        out.field("unreadable", f"{count_words(count, 'file')}: {safe(reason)}")
+    _tell_others(rows.inventory, out)
+    _tell_next(document, out, deep=False)
+    return worst(rows.codes)
+
+
+def _others_to_dict(inventory: Inventory) -> dict[str, object]:
+    return {"other_files": inventory.other_count, "others": inventory.others}
+
+
+def _tell_others(inventory: Inventory, out: Output) -> None:
+    if inventory.other_count:
+        names = _names(inventory.others, inventory.other_count)
+        out.line(f"{count_words(inventory.other_count, 'other file')}: {names}")
+
+
+def _tell_next(document: Extraction, out: Output, *, deep: bool) -> None:
+    path = document.path.rstrip("/")
+    more = "" if deep else f"'pparse ls -R {safe(path)}' goes through all folders; "
+    out.line(f"{more}'pparse ls {safe(_path(path, 'NAME'))}' lists one, 'pparse check -R {safe(path)}' checks each")
+
+
+def _names(names: Iterable[str], count: int) -> str:
+    shown = list(names)[:_SHOWN]
+    more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+    return ", ".join(map(safe, shown)) + more
+
+
+# -- a folder that is one model ----------------------------------------------------------------------------------------
+
+
+def tell_taken(document: Extraction, out: Output, *, label: bool = False) -> None:
+    """Print which file of a folder was taken for it, and what else lies there; nothing if all of it is the model.
+
+    ``label``: as fields of ``info``, with what the configuration beside a model says of it.
+    """
+    if not document.is_folder or is_one_thing(document):
+        return
+    for name, words in taken(document):  # type: ignore[arg-type]
+        if label:
+            out.field(name, words)
+        else:
+            out.line(f"{name}: {words}")
+    if label:
+        _tell_config(document, out)
+
+
+def taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
+    """Yield what was taken for a folder, the models beside it, and other files, each under its label."""
+    used = sorted(files_of(document), key=lambda name: (not name.endswith((".index.json", ".index")), name))
+    first, *more = [name for name in used if name in document.members] or used or ["nothing"]
+    yield "taken", safe(first) + (f" and {count_words(len(more), 'file')} of it" if more else "")
+    inventory = Inventory(document)
+    models = inventory.models_beside()
+    below = folders_with(document.folder, model_extensions())
+    if models or below:
+        many = models + below
+        path = safe(document.path.rstrip("/"))
+        yield "also here", f"{_names(many, len(many))} (not looked at; 'pparse ls -R {path}' lists all models)"
+    if inventory.other_count:
+        yield "beside it", _names(inventory.others, inventory.other_count)
+
+
+def _tell_config(document: Extraction, out: Output) -> None:
+    """Print what the configuration files say that libraries keep beside models."""
+    for name, keys in _CONFIGS.items():
+        if name not in document.members:  # type: ignore[attr-defined]
+            continue
+        said = []
+        for key in keys:
+            try:
+                value = document.sibling(name).get(key)
+            except (PparseError, OSError):
+                continue
+            if isinstance(value, str):
+                said.append(safe(value)[:_REASON])
+        if said:
+            out.field(name.removesuffix(".json"), ", ".join(said))

@@ -1,0 +1,256 @@
+"""What a folder holds: its models one by one, each with the files that belong to it, and what else lies there.
+
+Names say which files may be models; each of those is opened, which tells what it is and which files belong to it (the
+shards of an index, the data of a checkpoint). Nothing else is read, and no file is met twice.
+"""
+
+from __future__ import annotations
+
+from pparse.document.appearance import head_of
+from pparse.document.beside import files_of
+from pparse.document.extraction import FolderExtraction, snapshot_of
+from pparse.document.folder import FILE, STOPPED
+from pparse.document.named_formats import DATA_FORMATS, Named, named, named_folder
+from pparse.document.registry import (
+    ARCHIVE_EXTENSIONS,
+    BUILTINS,
+    builtin,
+    model_extensions,
+    viewer_for,
+)
+from pparse.errors import FormatError, PathError, PparseError, SourceError
+from pparse.limits import count_words
+from pparse.tree.parser import bare_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterator
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+
+# How many other files, and folders without a model, are kept by name.
+_MOST_OTHERS: Final = 64
+# The endings of what is listed beside models: archives, files of records, formats that are known but not read.
+_PACKED_OR_KNOWN: Final = (
+    *ARCHIVE_EXTENSIONS,
+    *(end for known in BUILTINS if not known.generic for end in known.extensions if end != ".json"),
+    *(end for known in DATA_FORMATS for end in known.extensions),
+)
+# What is said of archives and files of records.
+_PASSED: Final = "not looked into"
+# What files end in that name others, of which they come first.
+_INDEX: Final = ".index.json"
+_FIRST: Final = (_INDEX, ".index")
+
+
+class Item:
+    """A model in a folder, or a file or folder that people keep beside models."""
+
+    __slots__ = ("error", "format", "path", "size", "viewer", "what")
+
+    def __init__(self, path: str, format: str = "", *, viewer: Any = None, size: int | None = None) -> None:
+        self.path = path
+        """Its path from the folder, with ``/``; that of a folder ends in one."""
+        self.format = format
+        """The name of its format; empty if that is not known."""
+        self.viewer = viewer
+        """The viewer of the model, good until the next item is asked for; None: there is nothing to look into."""
+        self.size = size
+        """The size in bytes of a file, or of what lies in a folder, if that is known."""
+        self.error: PparseError | None = None
+        """Why it cannot be read, though its name is that of a model."""
+        self.what = ""
+        """What else is to be said, in words."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its format is one that is read, or its name says so."""
+        return self.viewer is not None or self.error is not None or self.what == _PASSED
+
+    def files(self) -> set[str]:
+        """Return the names, in its folder, of the files of a model, as far as they can be opened."""
+        name = self.path.rpartition("/")[2]
+        if self.viewer is None:
+            return {name}
+        try:
+            self.viewer.extent()  # it opens all files
+        except STOPPED:
+            raise
+        except PparseError:  # asking it for anything else says so
+            pass
+        return {name} | files_of(self.viewer.extraction)
+
+
+class Inventory:
+    """The models in a folder, in one pass; with ``deep`` also those in all folders below.
+
+    Otherwise a folder below is one item: the model in it, or how many files of models lie in it. Links to folders are
+    not followed.
+    """
+
+    def __init__(self, document: FolderExtraction, *, deep: bool = False) -> None:
+        self._document = document
+        self._deep = deep
+        self._models = (*model_extensions(), *(end for known in BUILTINS if known.viewer for end in known.extensions))
+        self.others: list[str] = []
+        """The first files that are no models, by their paths …"""
+        self.other_count = 0
+        """… and how many there are."""
+
+    def __iter__(self) -> Iterator[Item]:
+        plugins = self._document.session.registry.plugin_parsers().values()
+        self._models += tuple(end for known in plugins for end in known.extensions if known.reads == "file")
+        waiting = [("", self._document)]
+        while waiting:
+            prefix, here = waiting.pop()
+            item = self._as_one(prefix, here)
+            if item is not None:
+                yield item
+                continue
+            yield from self._files(prefix, here)
+            below: list[tuple[str, FolderExtraction]] = []
+            for name in here.folder.folders():
+                path = f"{prefix}{name}/"
+                try:
+                    inner = self._enter(here, name)
+                except SourceError as error:  # it cannot be listed
+                    item = Item(path, "folder")
+                    item.error = error
+                    yield item
+                    continue
+                if self._deep:
+                    below.append((path, inner))
+                else:
+                    yield from self._in_short(path, inner)
+            waiting += reversed(below)
+
+    @staticmethod
+    def _enter(here: FolderExtraction, name: str) -> FolderExtraction:
+        folder = here.folder.below(name)
+        return FolderExtraction(here.session, folder, folder.path, here)
+
+    def _as_one(self, prefix: str, here: FolderExtraction) -> Item | None:
+        """Return a folder as an item if all that lies in it, and below, is one thing; else None."""
+        other = named_folder(here.members) if prefix else None  # opening the folder itself says so
+        if other is not None:
+            return _not_read(prefix, other)
+        try:
+            result = here.parse()
+        except (FormatError, PathError):  # no model is in it, or several are
+            return None
+        if not is_one_thing(here):
+            return None
+        return Item(prefix or "./", result.parser.name, viewer=viewer_for(here))
+
+    def _files(self, prefix: str, here: FolderExtraction, skipped: Collection[str] = ()) -> Generator[Item, None, None]:
+        """Yield the models that are files of a folder, but for those ``skipped``, and count its other files."""
+        used = set(skipped)
+        endings = (*self._models, *_PACKED_OR_KNOWN)
+        names = [name for name in here.members if bare_name(name).endswith(endings)]
+        shards = self._shards_alone(here)
+        if shards is not None:
+            used.update(shards)
+            yield Item(prefix or "./", here.format, viewer=viewer_for(here))
+        for name in sorted(names, key=lambda name: (not name.endswith(_FIRST), name)):
+            here.session.check_cancelled()
+            if here.session.progress is not None:
+                here.session.progress(len(used), len(names), f"files of {here.name}")
+            if name in used:
+                continue
+            if (item := self._file(prefix, here, name)) is not None:
+                yield item
+                used |= item.files()
+            here.children.pop(name, None)
+        others = [name for name in here.members if name not in used]
+        self._count(others, prefix)
+
+    def models_beside(self) -> list[str]:
+        """Return the models in a folder that was opened as one of them, without that."""
+        return [item.path for item in self._files("", self._document, files_of(self._document)) if item.is_read]
+
+    def _count(self, others: list[str], prefix: str) -> None:
+        self.other_count += len(others)
+        self.others += [prefix + name for name in others[: _MOST_OTHERS - len(self.others)]]
+
+    @staticmethod
+    def _shards_alone(here: FolderExtraction) -> list[str] | None:
+        """Return the files of a folder that are one model, though no index says so; None if there is no such model."""
+        try:
+            container = here.parse().container
+        except (FormatError, PathError):
+            return None
+        if container is None or not container.is_set or any(name.endswith(_INDEX) for name in here.members):
+            return None
+        shards: list[str] = container.shard_names()
+        return shards if len(shards) > 1 else None
+
+    def _file(self, prefix: str, here: FolderExtraction, name: str) -> Item | None:
+        """Return a file as an item; None if it is not what its name may promise."""
+        path = prefix + name
+        found: Extraction | None = None
+        try:
+            found = here.sibling(name, any_content=True)
+            viewer = viewer_for(found)
+            if viewer is not None:
+                return Item(path, found.format, viewer=viewer, size=found.size)
+            own = found.own_result.parser.name
+            known = builtin(own)
+            packed = bare_name(name).endswith(ARCHIVE_EXTENSIONS)
+            if packed or (known is not None and (known.is_data_set or not known.generic)):
+                item = Item(path, own, size=found.size)
+                item.what = _PASSED
+                return item
+        except STOPPED:
+            raise
+        except PparseError as error:
+            other = named(head_of(found, 64)) if found is not None else None
+            if other is not None and other in DATA_FORMATS:
+                return _not_read(path, other, found)
+            if not bare_name(name).endswith(model_extensions()):
+                return None
+            item = Item(path, size=None if found is None else found.size)
+            item.error = error
+            return item
+        return None
+
+    def _in_short(self, path: str, here: FolderExtraction) -> Iterator[Item]:
+        """Yield one item for a folder: the only model in it, or how many files of models lie in and below it."""
+        whole = self._as_one(path, here)
+        if whole is not None:
+            yield whole
+            return
+        files = [item for item in here.folder.tree() if item.kind == FILE]
+        models = [item for item in files if bare_name(item.path).endswith(self._models)]
+        snapshot = snapshot_of(here) if models else None
+        if snapshot is not None:
+            yield from self._in_short(f"{path}{snapshot}/", self._enter(here, snapshot))
+            return
+        kept = self.others.copy(), self.other_count
+        items = self._files(path, here)
+        first = next(items, None)
+        if first is not None and {item.path for item in models} <= first.files():
+            yield first
+            yield from items  # there are none, but it counts the other files
+            return
+        items.close()
+        self.others, self.other_count = kept
+        if not models:
+            self._count([item.path for item in files], path)
+            return
+        item = Item(path, "folder", size=sum(item.size or 0 for item in files))
+        item.what = f"{count_words(len(models), 'model file')} in it"
+        yield item
+
+
+def is_one_thing(folder: Extraction) -> bool:
+    """Return whether all that lies in a folder, and below, belongs to the one model that it was recognised as."""
+    result = folder.parse()
+    container = result.container
+    return result.extraction is folder and container is not None and not container.is_set
+
+
+def _not_read(path: str, known: Named, found: Any = None) -> Item:
+    item = Item(path, known.name, size=None if found is None else found.size)
+    item.what = f"not read yet (see 'pparse formats {known.name}')"
+    return item

@@ -1,0 +1,196 @@
+"""What ``ls``, ``info`` and ``check`` say of a folder: its models one by one, or which of them was taken for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import pparse
+from pparse.document.inventory import Inventory
+from tests.rows import rows
+
+SAMPLES = Path("docs/samples")
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 4021\n"
+GPT = "tiny-gpt.safetensors"
+
+
+def fill(folder: Path, **files: str | bytes | Path) -> Path:
+    """Write files, each under a path with ``__`` for ``/`` and ``_DOT_`` for a dot."""
+    for name, content in files.items():
+        path = folder / name.replace("__", "/").replace("_DOT_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            (shutil.copytree if content.is_dir() else shutil.copy)(content, path)
+        else:
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    return fill(
+        tmp_path / "zoo",
+        a_DOT_safetensors=SAMPLES / GPT,
+        b_DOT_pt=SAMPLES / "tiny-gpt.cut.pt",
+        c_DOT_gguf=SAMPLES / "tiny.gguf",
+        d_DOT_onnx=SAMPLES / "tiny.onnx",
+        e_DOT_tar_DOT_gz=SAMPLES / "backup.tar.gz",
+        f_DOT_jsonl='{"a": 1}\n{"a": 2}\n',
+        g_DOT_h5=b"\x89HDF\r\n\x1a\n" + bytes(100),
+        h_DOT_safetensors=POINTER,
+        words_DOT_npz="words, not a model",
+        many__one_DOT_gguf=SAMPLES / "tiny.gguf",
+        many__two_DOT_gguf=SAMPLES / "tiny.gguf",
+        notes__a_DOT_txt="text",
+        saved=SAMPLES / "saved-model",
+        sharded=SAMPLES / "sharded",
+        steps=SAMPLES / "training",
+        README_DOT_md="# zoo",
+    )
+
+
+def test_a_folder_of_several_models_is_listed_one_a_row(zoo, run):
+    ran = run("ls", zoo)
+    assert ran.code == 3  # of the worst
+    table = {line.split()[0]: line.split(maxsplit=4)[1:] for line in ran.lines[1:]}
+    assert table["a.safetensors"] == ["safetensors", "21", "23.1", "KiB  complete, unverified"]
+    assert table["b.pt"][:2] == ["pytorch", "23"]
+    assert "truncated: its directory" in table["b.pt"][3]
+    assert table["e.tar.gz"][0] == "gzip"
+    assert table["f.jsonl"] == ["json-lines", "-", "18", "B  not looked into"]
+    assert table["g.h5"][0::3] == ["hdf5", "B  not read yet (see 'pparse formats hdf5')"]
+    assert "not readable: a Git LFS pointer" in table["h.safetensors"][3]
+    assert "not readable: no parser recognises this text" in " ".join(table["words.npz"])
+    assert table["many/"] == ["folder", "-", "36.2", "KiB  2 model files in it"]
+    assert table["saved/"][:2] == ["saved-model-folder", "31"]
+    assert table["sharded/model.safetensors.index.json"][:2] == ["safetensors-index", "21"]
+    assert ran.lines[-3] == "13 items, 107 tensors, 244 KiB: 1 not whole, 2 not readable"
+    assert "2 other files: README.md, notes/a.txt" in ran.lines
+
+
+def test_all_folders_below_are_gone_through(zoo, run):
+    wanted = [
+        *("a.safetensors", "b.pt", "c.gguf", "d.onnx", "e.tar.gz", "f.jsonl", "g.h5", "h.safetensors", "words.npz"),
+        *("many/one.gguf", "many/two.gguf", "saved/", "sharded/model.safetensors.index.json"),
+        *("steps/ckpt-1.index", "steps/ckpt-2.index"),
+    ]
+    assert run("ls", "-R", "-q", zoo).lines == wanted
+    for name in wanted:  # as printed, so accepted
+        assert run("info", "-q", zoo / name).code == run("check", "-q", zoo / name).code
+    told = json.loads(run("ls", "-R", "--json", zoo).out)
+    assert [row["name"] for row in told["models"]] == wanted
+    assert {row["status"] for row in told["models"]} == {"complete", "truncated", "unreadable", None}
+    assert (told["other_files"], told["others"]) == (3, ["README.md", "notes/a.txt", "steps/checkpoint"])
+    assert run("ls", "-R", "-q", zoo, "*.gguf").lines == ["c.gguf", "many/one.gguf", "many/two.gguf"]
+
+
+def test_each_model_of_a_folder_is_checked_and_described(zoo, run):
+    ran = run("check", "-R", zoo)
+    assert (ran.code, ran.lines[-1]) == (3, "14 files: 11 ok, 3 not")
+    assert f"{zoo}/saved/: ok: 31 tensors; a checksum agrees for each" in ran.lines
+    (zoo / "h.safetensors").unlink()
+    (zoo / "words.npz").unlink()
+    assert run("check", "-R", zoo).code == 4  # the worst of all
+    (zoo / "b.pt").unlink()
+    assert run("check", "-R", zoo).code == 0
+    assert f"{zoo}/steps/ckpt-2.index: tf-checkpoint complete" in run("info", "-R", "-q", zoo).lines
+
+
+def test_a_folder_says_what_it_holds(zoo, run):
+    lines = run("info", zoo).lines
+    assert "            2 × not readable" in lines
+    assert "unreadable  1 file: a Git LFS pointer, not the file itself: run 'git lfs pull' to fetch it" in lines
+    told = json.loads(run("info", "--json", zoo).out)
+    assert (told["format"], len(told["models"])) == ("folder", 13)
+
+
+def test_a_folder_in_an_archive_is_listed_alike(zoo, run, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for path in sorted(zoo.rglob("*")):
+            archive.write(path, path.relative_to(tmp_path))
+    for how in ((), ("-R",)):
+        inside, outside = (run("ls", *how, place) for place in (tmp_path / "a.zip::zoo", zoo))
+        assert inside.code == outside.code
+        assert inside.lines[:-2] == outside.lines[:-2]
+    assert run("check", "-R", tmp_path / "a.zip::zoo").lines[-1] == "14 files: 11 ok, 3 not"
+
+
+def test_a_repository_opens_as_its_model_and_names_the_others(tmp_path, run):
+    folder = fill(
+        tmp_path / "hf",
+        model_DOT_safetensors=SAMPLES / GPT,
+        pytorch_model_DOT_bin=SAMPLES / "tiny-gpt.pt",
+        onnx__model_DOT_onnx=SAMPLES / "tiny.onnx",
+        config_DOT_json='{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "torch_dtype": "float16"}',
+        tokenizer_DOT_json="{}",
+    )
+    ran = run("ls", folder)
+    rest = f"also here: pytorch_model.bin, onnx/model.onnx (not looked at; 'pparse ls -R {folder}' lists all models)"
+    assert ran.lines[-3:] == ["taken: model.safetensors", rest, "beside it: config.json, tokenizer.json"]
+    assert ran.lines[:-3] == run("ls", folder / "model.safetensors").lines
+    assert "config      GPT2LMHeadModel, gpt2, float16" in run("info", folder).lines
+    shown = ["model.safetensors", "pytorch_model.bin", "onnx/model.onnx"]
+    assert run("ls", "-R", "-q", folder).lines == shown
+
+
+def test_pipelines_and_served_versions_are_listed(tmp_path, run):
+    pipeline = fill(
+        tmp_path / "pipeline",
+        model_index_DOT_json='{"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.30.0"}',
+        unet__diffusion_pytorch_model_DOT_safetensors=SAMPLES / GPT,
+        unet__config_DOT_json="{}",
+        tokenizer__vocab_DOT_json="{}",
+        vae__diffusion_pytorch_model_DOT_safetensors=SAMPLES / GPT,
+    )
+    found = ["unet/diffusion_pytorch_model.safetensors", "vae/diffusion_pytorch_model.safetensors"]
+    assert run("ls", "-q", pipeline).lines == found
+    assert "model_index StableDiffusionPipeline, 0.30.0" in run("info", pipeline).lines
+    served = fill(tmp_path / "served", **{"1": SAMPLES / "saved-model", "2": SAMPLES / "saved-model"})
+    assert run("ls", "-q", served).lines == ["1/", "2/"]
+
+
+def test_a_download_cache_stands_for_its_snapshot(tmp_path, run):
+    cache = fill(tmp_path / "hub" / "models--x--y", blobs__b=SAMPLES / GPT, refs__main=COMMIT)
+    snapshot = cache / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "model.safetensors").symlink_to("../../blobs/b")
+    with pparse.view(cache) as model:
+        assert len(model) == 21
+    path = f"models--x--y/snapshots/{COMMIT}/model.safetensors"
+    assert run("ls", "-q", tmp_path / "hub").lines == run("ls", "-Rq", tmp_path / "hub").lines == [path]
+
+
+@rows(("name", "content"), [("empty", {}), ("text", {"a_DOT_txt": "text"}), ("below", {"x__a_DOT_json": "{}"})])
+def test_a_folder_without_models_is_told_as_before(name, content, tmp_path, run):
+    folder = tmp_path / name
+    folder.mkdir()
+    fill(folder, **content)
+    for command in (("ls",), ("ls", "-R"), ("info",)):
+        ran = run(*command, folder)
+        assert (ran.code, ran.out) == (3, "")
+        assert "no model recognised in this folder" in ran.err
+
+
+def test_links_and_what_cannot_be_listed_do_no_harm(tmp_path, monkeypatch):
+    folder = fill(tmp_path / "f", a_DOT_gguf=SAMPLES / "tiny.gguf", b__c_DOT_gguf=SAMPLES / "tiny.gguf")
+    (folder / "b" / "loop").symlink_to(folder)
+    (folder / "gone.gguf").symlink_to(tmp_path / "nowhere")
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).rstrip("/").endswith("/b"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    with pparse.open(str(folder)) as document:
+        assert [item.path for item in Inventory(document, deep=True)] == ["a.gguf", "b/c.gguf"]
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pparse.open(str(folder)) as document:
+        found = [(item.path, item.error and item.error.reason) for item in Inventory(document, deep=True)]
+    assert found == [("a.gguf", None), ("b/", "cannot list: Permission denied")]
