@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import chain
 from operator import attrgetter
+from shlex import quote
 
 from pparse.cli.common import OK, exit_code_for, exit_code_of, open_file, worst
 from pparse.cli.output import JsonRows, Table
@@ -238,10 +239,11 @@ def _tell_others(inventory: Inventory, out: Output) -> None:
         out.line(f"{count_words(inventory.other_count, 'other file')}: {names}")
 
 
-def _tell_next(document: Extraction, out: Output, *, deep: bool) -> None:
+def _tell_next(document: FolderExtraction, out: Output, *, deep: bool) -> None:
     path = document.path.rstrip("/")
-    more = "" if deep else f"'pparse ls -R {safe(path)}' goes through all folders; "
-    out.line(f"{more}'pparse ls {safe(_path(path, 'NAME'))}' lists one, 'pparse check -R {safe(path)}' checks each")
+    one, folder = quote(safe(_path(path, "NAME"))), quote(safe(path))
+    more = f"'pparse ls -R {folder}' goes through all folders; " if not deep and document.folder.folders() else ""
+    out.line(f"{more}'pparse ls {one}' lists one, 'pparse check -R {folder}' checks each")
 
 
 def _names(names: Iterable[str], count: int) -> str:
