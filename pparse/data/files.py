@@ -90,6 +90,20 @@ class FileIdentity:
     def __reduce__(self) -> tuple[type[FileIdentity], tuple[int, ...]]:
         return FileIdentity, (*self._four(), self.ctime_ns, self.attributes)
 
+    def is_shown_by(self, descriptor: int) -> bool:
+        """Return whether an open file surely is the same, and unchanged, at the cost of one system call."""
+        try:
+            now = os.fstat(descriptor)
+        except OSError:
+            return False
+        return (
+            now.st_mtime_ns == self.mtime_ns
+            and now.st_ctime_ns == self.ctime_ns
+            and now.st_size == self.size
+            and now.st_ino == self.inode
+            and now.st_dev == self.device
+        )
+
     def _four(self) -> tuple[int, int, int, int]:
         return self.device, self.inode, self.size, self.mtime_ns
 
@@ -265,7 +279,8 @@ class PooledFile:
         """Compare the open file (``fstat``) with what it was at first. Raises `DataChangedError`."""
         descriptor = self._acquire()
         try:
-            self._compare(identity_of(descriptor, self.path))
+            if not self.identity.is_shown_by(descriptor):
+                self._compare(identity_of(descriptor, self.path))
         finally:
             self._release()
 
@@ -337,6 +352,7 @@ class PooledFile:
 # One lock for all pools: a pool without room may close the files of another.
 _LOCK: Final = RLock()
 _OPEN: Final[dict[int, weakref.ref[PooledFile]]] = {}  # the open files of all pools, in order of last use
+_LATEST: Final = [0]  # the key of the one that was used last, 0 if it is not open
 
 
 def process_limit() -> int:
@@ -378,14 +394,18 @@ class DescriptorPool:
     def touch(self, file: PooledFile) -> None:
         """Record that ``file`` was used just now."""
         key = id(file)
+        if _LATEST[0] == key:  # of all, so it is the last one here, too
+            return
         self._open.pop(key, None)
         _OPEN.pop(key, None)
         self._open[key] = _OPEN[key] = weakref.ref(file)
+        _LATEST[0] = key
 
     def forget(self, file: PooledFile) -> None:
         """Record that ``file`` has no open descriptor."""
         self._open.pop(id(file), None)
         _OPEN.pop(id(file), None)
+        _LATEST[0] = 0
 
     def open(self, path: str) -> tuple[int, FileIdentity]:
         """Open ``path``; if the system has no descriptor left, close idle ones of ours and try again."""
@@ -407,6 +427,7 @@ class DescriptorPool:
 def _forget_descriptors() -> None:
     """Let a forked process open descriptors of its own when it reads; a thread that is not there holds no lock."""
     _LOCK._at_fork_reinit()  # type: ignore[attr-defined]
+    _LATEST[0] = 0
     for ref in list(_OPEN.values()):
         file = ref()
         if file is not None:

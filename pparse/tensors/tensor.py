@@ -842,7 +842,6 @@ class Tensor:
         import numpy as np
 
         dtype = self._known_dtype()
-        self._check_unchanged()
         if self._strides is not None and not self._is_contiguous():
             from pparse.tensors.selection import read, select
 

@@ -93,7 +93,7 @@ class Node:
     @property
     def shape(self) -> str:
         """``"map"``, ``"list"`` or ``"scalar"``."""
-        return self.result.parser.shape(self.kind)
+        return self.result.shapes[self.kind]
 
     @property
     def parts(self) -> tuple[Range, ...]:
@@ -393,16 +393,16 @@ class Node:
         """Return the children that somebody holds: they must learn what is found out about them."""
         return [kid for ref in list((self._kids or {}).values()) if (kid := ref()) is not None]
 
-    def children(self) -> Iterator[Node]:
-        """Yield every child, duplicates included, indexing only as far as the iteration goes."""
-        lock, result, first = self.result.lock, self.result, 0
-        while True:
+    def children(self, ahead: int = 1) -> Iterator[Node]:
+        """Yield every child, duplicates included, indexing only as far as the iteration goes, and ``ahead`` at once."""
+        lock, result, first, is_last = self.result.lock, self.result, 0, False
+        while not is_last:
             with lock:
-                group = result.entries_at(self, first)
+                group = result.entries_at(self, first, ahead)
                 kids = [self._adopt(ordinal, entry) for ordinal, entry in enumerate(group, first)]
-            if not kids:
-                return
-            first += len(kids)
+                first += len(kids)
+                index = self.index
+                is_last = not kids or (index is not None and index.complete and index.count == first)
             kids.reverse()
             while kids:
                 yield kids.pop()  # keep no reference, so that the child can be collected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from itertools import chain
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
@@ -14,7 +15,7 @@ from pparse.locking import Doored
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.tree.container import Container
 from pparse.tree.context import NodeContext, bounded_by
-from pparse.tree.engine import run
+from pparse.tree.engine import FIRST_BLOCK, GROUP, run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.key_table import key_hash
 from pparse.tree.listing import Listing
@@ -502,7 +503,7 @@ class Parser(Doored):
         if node.shape == SCALAR:
             return
         trail = Trail.of(node)
-        stack = [iter(node.children())]
+        stack: list[Iterator[Node]] = [node.children()]
         tried = 0  # the depth of what was looked through in vain: what is in it is not, once more
         while stack:
             kid = next(stack[-1], None)
@@ -516,13 +517,16 @@ class Parser(Doored):
                     tried = len(stack) if whole is False else 0
                     if whole:
                         continue
+                end = kid._end  # what fits in one block is read at once
+                children = kid.children(GROUP if end is not None and end - kid._start <= FIRST_BLOCK else 1)
                 try:
-                    with self.lock:  # and keep the entries that are met on the way
-                        self.result.entries_at(kid, 0)
+                    first = next(children, None)
                 except LimitError as error:
                     self.result.note_limit(kid, error)
                     continue
-                stack.append(iter(kid.children()))
+                if first is not None:
+                    stack.append(chain((first,), children))
+                first = None  # it must be collected once it was visited
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at everything and add findings to the result; ``strict``: also by the rules of the reference reader."""

@@ -38,6 +38,23 @@ _NEAR: Final = 0.6
 LONG_NAME: Final = 200
 
 
+# How many kinds are kept with their shapes: a schema may name any number.
+_MOST_KINDS: Final = 4096
+
+
+class _Shapes(dict[str, str]):
+    """What a parser says of kinds, kept: it is asked a dozen times for each node of a walk."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parser = parser
+
+    def __missing__(self, kind: str) -> str:
+        if len(self) >= _MOST_KINDS:
+            self.clear()
+        found = self[kind] = self._parser.shape(kind)
+        return found
+
+
 class Result:
     """The tree that one parser makes of one extraction. An extraction may have results of several parsers."""
 
@@ -53,6 +70,8 @@ class Result:
         """Decides which nodes stay alive."""
         self.parser = parser_class(self)
         """The parser."""
+        self.shapes: dict[str, str] = _Shapes(self.parser)
+        """The shapes of nodes by their kinds."""
         self._root: Node | None = None
         self._reading: set[int] = set()  # indexes being extended, which callbacks must not use
         self._last_steps: tuple[int, list[int], list[Step]] = (-1, [], [])  # revision, ordinals, steps
@@ -268,13 +287,13 @@ class Result:
                 yield first, entry
                 first += 1
 
-    def entries_at(self, node: Node, first: int) -> list[Entry]:
-        """Return up to `GROUP` entries from child ``first`` on. The caller holds the lock."""
+    def entries_at(self, node: Node, first: int, ahead: int = 1) -> list[Entry]:
+        """Return up to `GROUP` entries from child ``first`` on; ``ahead`` are wanted. The caller holds the lock."""
         before = node.index
         known = before.count if before is not None else 0
         # Entries of children that are being indexed need not be read again.
         fresh: list[Entry] | None = [] if first == known and self.parser.rereads(node.kind) else None
-        index = node.index_to(first + 1, fresh)
+        index = node.index_to(first + ahead, fresh)
         if fresh and node.index is index:
             index.group = kept = (first, fresh)
             self.extraction.session.indexes.keep_group(index, kept)
