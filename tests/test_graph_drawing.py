@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import pparse
 from pparse.errors import LimitError
 from pparse.graphs import drawing
 from pparse.graphs import layout as layering
@@ -282,6 +283,59 @@ def picture(part, **options):
         places.append((x, y, x + width, y + height))
     texts = [[text.text for text in group.iterfind(f"{SVG}text")] for group in root.iterfind(f"{SVG}g")]
     return root, places, texts
+
+
+def test_a_scope_with_most_of_a_graph_is_opened_or_cut_into_stretches():
+    names = [f"enc/layer{n // 90}/p{n // 30 % 3}/op{n}" for n in range(450)]
+    uneven = graph_def(**{name: f"A {last}" for name, last in zip(names, ["", *names], strict=False)})
+    for number in range(230):
+        uneven.node.add(name=f"emb/v{number}", op="B", input=[names[number]])
+    found = Collapsed(graph_of(uneven))
+    assert found.depth == 1
+    assert found.opened == {"enc", *(f"enc/layer{number}" for number in range(5))}
+    assert {"enc/layer0/p1", "enc/layer4/p2"} <= {box.name for box in found.boxes}
+    flat = graph_def(**{f"model/op{n}_x": f"A model/op{n - 1}_x" if n else "A" for n in range(670)})
+    flat.node.add(name="end", op="B", input=["model/op669_x"])
+    found = Collapsed(graph_of(flat))
+    assert len(found.boxes) == 98
+    assert found.boxes[1].name == "model/op7_x …"
+    assert "neighbours in a large scope are one box" in "".join(graph_of(flat).to_svg())
+
+
+def test_what_a_signature_runs_is_drawn_apart_from_what_the_model_holds(run):
+    ran = run("graph", "docs/samples/saved-model", "--signature", "serving_default")
+    assert "function    __inference_serve_36" in ran.lines
+    assert "inputs      x float32[?,4], w string[?]" in ran.lines
+    assert "captured    dense/kernel, dense/bias, hash_table, Const" in ran.lines
+    graph = pparse.view("docs/samples/saved-model").graph
+    called = graph.called_by("serving_default")
+    _, _, texts = picture(called.graph, captured=called.captured)
+    assert {("x", "input float32[?,4]"), ("dense/kernel", "constant")} <= {tuple(found) for found in texts}
+    drawn = run("graph", "docs/samples/saved-model", "--svg")  # the only one is drawn anyway
+    assert drawn.out.splitlines()[2] == "<title>saved-model: __inference_serve_36</title>"
+    whole = run("graph", "docs/samples/saved-model", "--svg", "--all")
+    assert "<title>StatefulPartitionedCall" in whole.out
+    ran = run("graph", "docs/samples/saved-model", "--signature", "serving")
+    assert (ran.code, "serving_default" in ran.err) == (2, True)
+    several = pparse.view("docs/samples/chunked-model").graph  # calls two functions, one behind the other
+    assert several.called_by("serving_default").graph is several
+
+
+def test_the_branches_of_a_node_hang_below_it():
+    graph = pparse.view("docs/samples/tiny.onnx").graph
+    drawn = Collapsed(graph)
+    number = {box.name: place for place, box in enumerate(drawn.boxes)}
+    for branch in ("then_branch", "else_branch"):
+        assert drawn.edges[number["/If"], number[f"/If.{branch}"]] == [0, 1]
+
+
+def test_long_names_stay_apart_when_they_are_cut():
+    ends = [f"encoder/{part}/and_a_long_way_to_the_end_of_it" for part in ("the_query", "the_key")]
+    _, _, texts = picture(graph_of(graph_def(**dict.fromkeys(ends, "A"))), depth=9)
+    assert [text[0] for text in texts[:2]] == [
+        "…der/the_query/and_a_long_way_to_…",
+        "…der/the_key/and_a_long_way_to_th…",
+    ]
 
 
 def random_scopes(seed):

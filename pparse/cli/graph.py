@@ -14,6 +14,7 @@ from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, LimitError, UnsupportedError
 from pparse.findings import Status
+from pparse.graphs.calls import Called
 from pparse.graphs.graph import Graph
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import document_status
@@ -33,6 +34,7 @@ EXAMPLES: Final = """examples:
   pparse graph saved_model.pb
   pparse graph model.pb --dot | dot -Tsvg > model.svg
   pparse graph model.pb --svg --depth 3 -o model.svg
+  pparse graph saved_model/ --signature serving_default --svg -o model.svg
   pparse graph model.pb --outputs logits --inputs
   pparse graph model.pb --outputs logits,probabilities -o part.pb
   pparse graph saved_model.cpb --body __inference_call_42 --jsonl
@@ -46,6 +48,8 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--outputs NAME,...", "only the nodes that these need (ports are ignored)")
     parser.add("--inputs", "only the names of the inputs to feed, one a line")
     parser.add("--body --function NAME", "this function or body of a node instead of the graph", dest="body")
+    called = "the function that this signature runs (in --dot and --svg, that of the only one is shown anyway)"
+    parser.add("--signature NAME", called)
     parser.add("--all", "also what saves and restores variables, and stored values in --dot and --svg")
     parser.add("--meta-graph N", "which one of a SavedModel (0)", type=_number_of, default=0)
     parser.add("--max-nodes N", "refuse graphs with more nodes (500000)", type=_number_of)
@@ -72,13 +76,15 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     with open_file(options, out) as document:
         whole = _graph_of(document, options)
-        graph = whole if options.body is None else whole.bodies[options.body]
+        called = _called(whole, options)
+        graph = called.graph
         part = _part_of(graph, options)
         if options.dot or options.svg:
             if options.dot:
                 pieces = part.to_dot(constants=options.all)
             else:
-                pieces = part.to_svg(_title(document, graph), options.depth, constants=options.all)
+                title = _title(document, graph)
+                pieces = part.to_svg(title, options.depth, constants=options.all, captured=called.captured)
             write_text(options.output, out, pieces)
             return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
         graph.check()
@@ -93,14 +99,12 @@ def run(options: Any, out: Output) -> int:
                 out.line(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
                 for note in graph.source.notes_on_part((not isinstance(part, Graph) and part.wanted) or ()):
                     out.error(f"note: {safe(note)}")
-        elif options.inputs:
-            for name in inputs_of(graph, part):
+        elif options.inputs or options.quiet:
+            inputs = (name for name in inputs_of(graph, part) if name not in called.captured)
+            for name in inputs if options.inputs else (row[1] for row in part.rows()):
                 out.line(safe(name))
-        elif options.quiet:
-            for row in part.rows():
-                out.line(safe(row[1]))
         else:
-            _summary(document, whole, graph, part, options, out)
+            _summary(document, whole, called, part, options, out)
         return exit_code_for(graph.findings, damaged=_status(document, graph) is not Status.COMPLETE)
 
 
@@ -117,6 +121,19 @@ def _part_of(graph: Graph, options: Any) -> Graph | GraphSelection:
         if not options.dot:
             raise
         return graph
+
+
+def _called(whole: Graph, options: Any) -> Called:
+    """Return the graph that is meant: of a body, or of what a signature runs (of pictures, the only one), or all."""
+    if options.body is not None:
+        return Called(whole.bodies[options.body], {})
+    if options.signature is not None:
+        return whole.called_by(options.signature)
+    if (options.dot or options.svg) and options.outputs is None and not options.all:
+        names = [name for name in whole.signatures if not name.startswith("__")]
+        if len(names) == 1:
+            return whole.called_by(names[0])
+    return Called(whole, {})
 
 
 def _title(document: Extraction, graph: Graph) -> str:
@@ -156,9 +173,10 @@ def _nodes(graph: Graph, part: Graph | GraphSelection) -> str:
 
 
 def _summary(
-    document: Extraction, whole: Graph, graph: Graph, part: Graph | GraphSelection, options: Any, out: Output
+    document: Extraction, whole: Graph, called: Called, part: Graph | GraphSelection, options: Any, out: Output
 ) -> None:
     """Print a summary, one field a line."""
+    graph, captured = called.graph, called.captured
     parser = document.parse().parser
     out.field("file", safe(document.path))
     out.field("format", f"{parser.name}: {parser.description}")
@@ -174,7 +192,9 @@ def _summary(
     constants = sum(1 for _ in part.constants())
     if constants:
         out.field("constants", f"{constants:,}")
-    out.field("inputs", typed_names(graph, inputs_of(graph, part)))
+    out.field("inputs", typed_names(graph, (name for name in inputs_of(graph, part) if name not in captured)))
+    if captured:
+        out.field("captured", _first(captured.values()))
     if part is graph and graph.kind == "function":
         results = (f"{name}={text}" if name != text else name for name, text in graph.results.items())
         out.field("results", _first(results))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from itertools import islice
+from types import MappingProxyType
 from unicodedata import east_asian_width
 
 from pparse.display.text import safe
@@ -20,7 +21,7 @@ from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.graphs.graph import Graph
@@ -34,6 +35,8 @@ _MOST: Final = 1_000
 _DEEPEST: Final = 12
 # Fewer boxes of scopes without their numbers tell less than neighbours in the file do.
 _TELLING: Final = 8
+# A scope with more than this part of all nodes is opened, if that makes no more boxes than are allowed.
+_SHARE: Final = 12
 # Inputs, outputs and constants up to this many have boxes of their own.
 _ENDS: Final = 24
 # Boxes with the same neighbours, from this many on, become one. So many are made in the hope that few remain.
@@ -89,8 +92,16 @@ class Collapsed:
     ``depth`` cuts names behind so many scopes. Raises `LimitError` if that makes too many boxes.
     """
 
-    def __init__(self, part: Any, depth: int | None = None, *, constants: bool = False) -> None:
+    def __init__(
+        self,
+        part: Any,
+        depth: int | None = None,
+        *,
+        constants: bool = False,
+        captured: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.part = part
+        self._captured = captured
         graph: Graph = part.graph
         self.graph = graph
         self.boxes: list[Box] = []
@@ -99,6 +110,11 @@ class Collapsed:
         """How many scopes of a name are kept; 0 if names have none to tell nodes apart."""
         self.numbered = True
         """Whether scopes that differ in numbers only are several."""
+        self.opened: set[str] = set()
+        """The scopes that hold so much of the graph that their names are cut one scope deeper."""
+        self._stretches: dict[str, int] = {}  # of scopes that are large and hold too many: nodes to a box
+        if depth is None and self.depth:
+            self._open_scopes()
         self._scoped = False
         self._constants = constants
         index = graph.index
@@ -135,8 +151,14 @@ class Collapsed:
         self._make_boxes(box_of)
         self._add_ends(box_of)
         self._connect(box_of)
+        self._add_bodies(box_of)
         self._add_outputs(box_of)
         self._merge_alike()
+
+    @property
+    def has_stretches(self) -> bool:
+        """Whether a large scope, which holds too many others to open it, is cut into stretches of neighbours."""
+        return bool(self._stretches)
 
     # -- boxes -------------------------------------------------------------------------------------------------------
 
@@ -156,6 +178,46 @@ class Collapsed:
         counts = [len(found) for found in scopes[:fitting]]
         return counts.index(counts[-1]) + 1  # deeper, there is nothing more
 
+    def _open_scopes(self) -> None:
+        """Open large scopes, the largest first, while the boxes are few enough; those of one size all or none.
+
+        One that holds more than there may be boxes is cut into stretches of neighbours.
+        """
+        for _ in range(_DEEPEST):
+            inner: dict[str, dict[str, int]] = {}
+            for row in self.part.rows():
+                names = prefixes(row[1], 2 * _DEEPEST)
+                place = names.index(self._cut(row[1]))
+                kids = inner.setdefault(names[place], {})
+                kid = names[min(place + 1, len(names) - 1)]
+                if kid in kids or len(kids) <= BOXES:
+                    kids[kid] = kids.get(kid, 0) + 1
+                else:
+                    kids[""] = kids.get("", 0) + 1  # what is not told apart any more
+            sizes = {name: sum(kids.values()) for name, kids in inner.items()}
+            before, total = len(self.opened), len(inner)
+            self._stretches = {}
+            for size in sorted(set(sizes.values()), reverse=True):
+                if size * _SHARE <= self.part.node_count:
+                    break
+                large = [name for name, count in sizes.items() if count == size and set(inner[name]) != {name}]
+                more = sum(len(inner[name]) - 1 for name in large)
+                if total + more <= BOXES:
+                    total += more
+                    self.opened.update(large)
+                elif self.part.node_count > BOXES:
+                    self._stretches |= {name: -(-size * len(large) // (BOXES // 2)) for name in large}
+            if len(self.opened) == before:
+                break
+
+    def _cut(self, name: str) -> str:
+        """Return the scope of a node that is a box."""
+        names = prefixes(name, 2 * _DEEPEST if self.opened else self.depth)
+        place = min(self.depth, len(names)) - 1
+        while names[place] in self.opened and place + 1 < len(names):
+            place += 1
+        return names[place]
+
     def _make_boxes(self, box_of: array[int]) -> None:
         """Give each node its box. Inputs have their own, while they are few."""
         index = self.graph.index
@@ -163,21 +225,25 @@ class Collapsed:
         alone = self.part.graph.inputs.only(self._marks()).node_count <= _ENDS
         stretch = max(1, -(-self.part.node_count // BOXES))
         known: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for number, row in enumerate(self.part.rows()):
             is_input = alone and waiting[row[0]]
             if is_input or (stretch == 1 and not self.depth):
                 name = f"\0{row[0]}"
             elif self.depth:
-                *_, name = prefixes(row[1], self.depth)
+                name = self._cut(row[1])
                 self._scoped = self._scoped or name != row[1]
                 name = name if self.numbered else without_numbers(name)
+                if name in self._stretches:
+                    counts[name] = counts.get(name, -1) + 1
+                    name = f"\0{name}\0{counts[name] // self._stretches[name]}"
             else:
                 name = f"\0{number // stretch}"
             if name not in known:
                 known[name] = self._new(name if name[:1] != "\0" else row[1], INPUT if is_input else NODES)
             box = self.boxes[known[name]]
             box.add(row[2])
-            if not self.depth and box.count == 2:
+            if (not self.depth or name[:1] == "\0") and box.count == 2:
                 box.name += " …"
             box_of[row[0]] = known[name]
 
@@ -197,7 +263,11 @@ class Collapsed:
         marks = self._marks()
         first = index.count
         numbers = [number for number in range(first, index.first_constant) if marks[number]]
-        self._add_values(box_of, numbers, (index.arguments[number - first] for number in numbers), INPUT)
+        names = {number: index.arguments[number - first] for number in numbers}
+        inputs = [number for number in numbers if names[number] not in self._captured]
+        self._add_values(box_of, inputs, map(names.__getitem__, inputs), INPUT)
+        held = [number for number in numbers if names[number] in self._captured]
+        self._add_values(box_of, held, (self._captured[names[number]] for number in held), CONSTANT)
         if self._constants:
             numbers = [number for number in range(index.first_constant, index.total) if marks[number]]
             self._add_values(box_of, numbers, self.part.constants(), CONSTANT)
@@ -237,6 +307,19 @@ class Collapsed:
         if len(self.edges) > _EDGES:
             raise LimitError(f"the drawing would have more than {_EDGES:,} edges", option="a smaller --depth")
         counts[control] += 1
+
+    def _add_bodies(self, box_of: array[int]) -> None:
+        """Make boxes for the branches and loops inside of nodes, while they are few, behind dashed edges."""
+        graph = self.graph
+        names = [name for name in islice(graph.bodies, _ENDS + 1) if name not in graph.functions]
+        for name in names if len(names) <= _ENDS else ():
+            node = graph.nodes.get(name.rpartition(".")[0])
+            if node is None or box_of[node.ordinal] == _NO_BOX:
+                continue
+            operations = graph.bodies[name].operations
+            number = self._new(name, NODES, sum(operations.values()))
+            self.boxes[number].operations = operations
+            self._add_edge(box_of[node.ordinal], number, control=True)
 
     def _add_outputs(self, box_of: array[int]) -> None:
         """Make boxes for what the graph returns, behind the boxes that make it."""
@@ -337,6 +420,7 @@ def prefixes(name: str, most: int) -> list[str]:
 _LETTER: Final = 7.3  # width of a letter of the first line of a label, 12 pixels high; of the second, 10 pixels
 _SMALL: Final = 6.1
 _LETTERS: Final = 34
+_KEPT: Final = 8  # letters before the place where long names differ
 _HEIGHT: Final = 42
 _BETWEEN: Final = 52
 _EDGE: Final = 24
@@ -357,10 +441,18 @@ _STYLE: Final = """  text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo
 """
 
 
-def to_svg(part: Any, title: str = "", depth: int | None = None, *, constants: bool = False) -> Iterator[str]:
+def to_svg(
+    part: Any,
+    title: str = "",
+    depth: int | None = None,
+    *,
+    constants: bool = False,
+    captured: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
     """Yield the lines of a drawing. Raises `LimitError` for too many boxes."""
-    drawing = Collapsed(part, depth, constants=constants)
-    labels = [_label(part.graph, box) for box in drawing.boxes]
+    drawing = Collapsed(part, depth, constants=constants, captured=captured)
+    names = _apart([box.name for box in drawing.boxes])
+    labels = [_label(part.graph, box, name) for box, name in zip(drawing.boxes, names, strict=True)]
     edges = list(drawing.edges)
     widths = [_width(*label) for label in labels]
     plan = LayerPlan(widths, edges, [box.kind == INPUT for box in drawing.boxes], _HEIGHT, _BETWEEN)
@@ -426,14 +518,35 @@ def _clipped(text: str) -> str:
     return text
 
 
-def _label(graph: Any, box: Box) -> tuple[str, str]:
-    """Return the two lines in a box."""
-    name, what = _words(graph, box)
+def _apart(names: list[str]) -> list[str]:
+    """Return names as they are written in boxes; long ones that would look alike are cut around where they differ."""
+    short = [_short(name) for name in names]
+    alike: dict[str, list[int]] = {}
+    for number, text in enumerate(short):
+        alike.setdefault(text, []).append(number)
+    for group in alike.values():
+        texts = [names[number] for number in group]
+        if len(set(texts)) == 1:
+            continue
+        letters = enumerate(zip(*texts, strict=False))
+        same = next((place for place, found in letters if len(set(found)) > 1), min(map(len, texts)))
+        times: dict[str, int] = {}
+        for number in group:
+            rest = safe(names[number][max(0, same - _KEPT) :])
+            cut = f"…{rest}" if _letters(rest) < _LETTERS else f"…{rest[: _LETTERS - 2]}…"
+            times[cut] = times.get(cut, 0) + 1
+            short[number] = cut if times[cut] == 1 else f"{cut} #{times[cut]}"
+    return short
+
+
+def _label(graph: Any, box: Box, name: str) -> tuple[str, str]:
+    """Return the two lines in a box, which is called ``name`` there."""
+    name, what = _words(graph, box, name)
     return name, _clipped(f"{what}, {box.note}" if box.note else what)
 
 
-def _words(graph: Any, box: Box) -> tuple[str, str]:
-    name = _short(box.name) + (f" and {box.others:,} alike" if box.others else "")
+def _words(graph: Any, box: Box, name: str) -> tuple[str, str]:
+    name += f" and {box.others:,} alike" if box.others else ""
     if box.kind in (INPUT, OUTPUT):
         known = graph.value(box.name) if box.count == 1 and not box.others else None
         typed = str(known)[len(box.name) + 1 :] if known is not None else ""
@@ -460,7 +573,11 @@ def _summary(drawing: Collapsed) -> str:
     if not drawing.numbered:
         return f"{text}; names are cut behind 1 scope, and numbers in it are #"
     depth = count_words(drawing.depth, "scope")
-    return f"{text}; names are cut behind {depth}" if drawing.depth else f"{text}; neighbours in the file are one box"
+    if not drawing.depth:
+        return f"{text}; neighbours in the file are one box"
+    more = ", those of large scopes later" if drawing.opened else ""
+    more += "; neighbours in a large scope are one box" if drawing.has_stretches else ""
+    return f"{text}; names are cut behind {depth}{more}"
 
 
 # -- shapes ----------------------------------------------------------------------------------------------------------

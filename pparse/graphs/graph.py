@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
+from types import MappingProxyType
 
 from pparse.errors import PathError
 from pparse.graphs.index import NOBODY, GraphIndex
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.findings import FindingList
+    from pparse.graphs.calls import Called
     from pparse.graphs.source import GraphSource, Row, Signature, Value
     from pparse.tree.node import Node
 
@@ -197,14 +199,22 @@ class _Part(Guarded):
 
         return to_dot(self, name, constants)
 
-    def to_svg(self, title: str = "", depth: int | None = None, *, constants: bool = False) -> Iterator[str]:
+    def to_svg(
+        self,
+        title: str = "",
+        depth: int | None = None,
+        *,
+        constants: bool = False,
+        captured: Mapping[str, str] = MappingProxyType({}),
+    ) -> Iterator[str]:
         """Yield a drawing, a line at a time: scopes of names as boxes, cut behind ``depth`` scopes.
 
-        By default, as deep as about 200 boxes allow. Raises `LimitError` if there would be too many boxes.
+        By default, as deep as about 200 boxes allow. ``captured`` names arguments that are no inputs, but stand for
+        what the model holds (`Graph.called_by`). Raises `LimitError` if there would be too many boxes.
         """
         from pparse.graphs.drawing import to_svg
 
-        return to_svg(self, title, depth, constants=constants)
+        return to_svg(self, title, depth, constants=constants, captured=captured)
 
     def to_json(self) -> Iterator[str]:
         """Yield pieces of one JSON object: ``nodes`` and ``edges``."""
@@ -378,6 +388,12 @@ class Graph(_Part):
     def signatures(self) -> dict[str, Signature]:
         """The ways to call the model by name."""
         return self.source.signatures()
+
+    def called_by(self, signature: str) -> Called:
+        """Return the function that a signature runs. Raises `MissingNameError`."""
+        from pparse.graphs.calls import called_by
+
+        return called_by(self, signature)
 
     def edges_of(self, row: Row) -> Iterator[Edge]:
         """Yield the edges that end at a node."""

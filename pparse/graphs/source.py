@@ -191,6 +191,10 @@ class GraphSource(ABC):
         """Return the ways to call the model, by name."""
         return {}
 
+    def called(self, ordinal: int) -> str | None:
+        """Return the function that a node calls, if that is what it does."""
+        return None
+
     # -- what only saves and restores --------------------------------------------------------------------------------
 
     def saver(self) -> Sequence[str]:

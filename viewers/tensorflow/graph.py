@@ -124,6 +124,15 @@ class _Defs(NodeDefs, GraphSource):
         """Return the AttrValues of a node by name."""
         return {str(kid.key): kid for kid in kids_of(self.node(ordinal).find("attr"))}
 
+    def called(self, ordinal: int) -> str | None:
+        """Return the function in ``f`` of a (Stateful)PartitionedCall, or that which the operation is named after."""
+        op = self.row(ordinal)[2]
+        if op not in ("PartitionedCall", "StatefulPartitionedCall"):
+            return op
+        value = self.attributes(ordinal).get("f")
+        function = value.find("func") if value is not None else None
+        return _text(function, "name") if function is not None else None
+
     def value(self, name: str, ordinal: int | None) -> Value | None:
         """Return type and shape; None if nothing is known, or it cannot be read."""
         try:
