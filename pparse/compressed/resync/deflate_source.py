@@ -183,18 +183,6 @@ def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]
         place = buffer.find(_MAGIC, place + 1)
 
 
-def zeros_at_end(source: Range, start: int, end: int) -> int:
-    """Return where the zeros begin with which the source ends."""
-    while end > start:
-        count = min(FEED, end - start)
-        block = source.data.read_known(end - count, count)[0]
-        rest = len(block.rstrip(b"\0"))
-        if rest:
-            return end - count + rest
-        end -= count
-    return start
-
-
 def missed_end(source: Range, zeros: int, end: int, produced: int) -> int | None:
     """Return where a gzip stream ends that was decoded beyond its end; None if none of the places has such a size.
 
