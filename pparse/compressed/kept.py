@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data
     from pparse.data.scratch import Spool
 

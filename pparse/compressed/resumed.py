@@ -16,7 +16,8 @@ from operator import attrgetter
 
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.table import CODECS
-from pparse.compressed.inflated import DecodedData, DecodeEnv, InflatedData
+from pparse.compressed.env import DecodeEnv
+from pparse.compressed.inflated import DecodedData, InflatedData
 from pparse.compressed.resync import BEFORE_DAMAGE, Failure
 from pparse.compressed.resync.deflate_source import real_end
 from pparse.data.base import GapTable

@@ -6,6 +6,7 @@ import os
 import weakref
 
 from pparse.budget import MemoryBudget
+from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, open_file
 from pparse.errors import CancelledError, SourceError
@@ -155,6 +156,11 @@ class Session:
 
                 self._spools = Scratch(self.scratch, self.limits.scratch_bytes)
             return self._spools
+
+    @property
+    def env(self) -> DecodeEnv:
+        """What decoding may use: memory, limits and scratch files of the document; it is interrupted with it."""
+        return DecodeEnv(self.budget, self.limits, self.spools, self.check_cancelled)
 
     def check_cancelled(self) -> None:
         """Raise `CancelledError` if the caller wants to stop; report how far in the file reading has come.

@@ -182,9 +182,7 @@ def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
 
     session, data = extraction.session, extraction.data
     start, end = extraction.start, max(extraction.start, extraction.find_end())
-    lookup = RecordLookup(
-        data.range(start, end), verify="all", budget=session.budget, limits=session.limits, scratch=session.spools
-    )
+    lookup = RecordLookup(data.range(start, end), session.env, verify="all")
     lookup.survey(lambda _region: session.check_cancelled(), lambda _error: None)
     return data.suspect_ranges_in(start, end)
 

@@ -216,13 +216,7 @@ class RecordCopy:
             chunk = reader._chunks.header(begin)
             if chunk is None:
                 return
-            found = open_records(
-                reader._source,
-                chunk,
-                budget=job.session.budget,
-                limits=job.session.limits,
-                scratch=job.session.spools,
-            )
+            found = open_records(reader._source, chunk, job.session.env)
             there = found.extent() if found is not None else 0
         except (ChunkError, DataError, EOFError):
             return

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
     from pparse.riegeli.chunks import ChunkHeader
     from pparse.riegeli.parts import PartCompressor
     from pparse.riegeli.source import Source
@@ -136,21 +135,11 @@ class SimpleRecords(ChunkRecords):
     The offsets (8 bytes a record) and the decoder's window are charged to the budget.
     """
 
-    def __init__(
-        self,
-        data: Data,
-        header: ChunkHeader,
-        *,
-        budget: MemoryBudget,
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
-    ) -> None:
+    def __init__(self, data: Data, header: ChunkHeader, env: DecodeEnv) -> None:
         super().__init__()
         self.header = header
         """The chunk header."""
-        self._budget = budget
-        self._limits = limits
-        self._scratch = scratch
+        self._env = env
         self._data = data
         size = data.size or 0
         self._charge: Charge | None = None
@@ -178,8 +167,6 @@ class SimpleRecords(ChunkRecords):
         codec = codec_of(self.kind)
         if codec is None:
             return self._data, begin
-        from pparse.compressed.inflated import InflatedData
-
         head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
         try:
             _, after = read_varint(head, 0, len(head))
@@ -187,15 +174,14 @@ class SimpleRecords(ChunkRecords):
             if self.error is None:
                 self.error = InvalidArgumentError("reading the uncompressed size failed", offset=begin)
             after = len(head)
-        part, name = self._data.range(min(begin + after, end), end), f"{self._data.name} values"
-        budget, limits, scratch = self._budget, self._limits, self._scratch
-        return InflatedData(part, codec, size=size, budget=budget, limits=limits, scratch=scratch, name=name), 0
+        part = self._data.range(min(begin + after, end), end)
+        return self._env.inflate(part, codec, size=size, name=f"{self._data.name} values"), 0
 
     def _read_small_sizes(self, begin: int, end: int, most: int) -> bool:
         """Decode the sizes at once; False if they are cut or damaged, and are better streamed."""
         try:
             sizes = _sizes(read_part(self.kind, self._data.read_exact(begin, end - begin), most), most // MAX_VARINT)
-            self._charge = self._budget.charge(8 * len(sizes), "the offsets of a chunk's records")
+            self._charge = self._env.budget.charge(8 * len(sizes), "the offsets of a chunk's records")
             self._ends.extend(accumulate(sizes))
         except (EndOfDataError, GapError, MalformedError, OverflowError):
             self._ends = array("Q")
@@ -206,13 +192,13 @@ class SimpleRecords(ChunkRecords):
         count = self.header.num_records
         # A few sizes are decoded at once: a streaming decoder would allocate its whole window for them.
         most = count * MAX_VARINT
-        small = self.kind != NONE and max(most, end - begin) <= self._budget.limit // 16
+        small = self.kind != NONE and max(most, end - begin) <= self._env.budget.limit // 16
         if small and self._read_small_sizes(begin, end, most):
             return
         raw, at = self._part(begin, end, None)
         stop = end if raw is self._data else None
         rest, total, more = b"", 0, False
-        self._charge = self._budget.charge(0, "the offsets of a chunk's records")
+        self._charge = self._env.budget.charge(0, "the offsets of a chunk's records")
         try:
             while len(self._ends) < count:
                 take = 1 << 16 if stop is None else min(1 << 16, stop - at)
@@ -421,20 +407,12 @@ def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
     )
 
 
-def open_records(
-    source: Source,
-    chunk: Chunk,
-    *,
-    budget: MemoryBudget,
-    limits: Limits | None = None,
-    scratch: Scratch | None = None,
-    verdicts: Verdicts | None = None,
-) -> ChunkRecords | None:
+def open_records(source: Source, chunk: Chunk, env: DecodeEnv, verdicts: Verdicts | None = None) -> ChunkRecords | None:
     """Open the records of a chunk; None if chunks of its type have none. The hash of its data is not checked.
 
     The data of the records report what ``verdicts`` know, now or later (`pparse.data.base.Data.why_suspect`).
     """
     data = ChunkData(source, chunk, verdicts)
     if chunk.header.chunk_type == SIMPLE:
-        return SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=scratch)
-    return TransposedRecords(data, chunk, budget) if chunk.header.chunk_type == TRANSPOSED else None
+        return SimpleRecords(data, chunk.header, env)
+    return TransposedRecords(data, chunk, env.budget) if chunk.header.chunk_type == TRANSPOSED else None

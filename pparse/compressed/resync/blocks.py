@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.compressed.inflated import DecodeEnv, InflatedData
+    from pparse.compressed.env import DecodeEnv
+    from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync import Failure
     from pparse.data.reader import Range
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.codecs.base import Decompressor
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
     from pparse.data.reader import Range
 

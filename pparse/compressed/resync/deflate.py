@@ -23,7 +23,7 @@ from copy import copy
 from functools import partial
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.inflated import DecodeEnv, InflatedData
+from pparse.compressed.env import DecodeEnv
 from pparse.compressed.resync import Failure, Piece
 from pparse.compressed.resync.deflate_chain import Chain, EnteredAt, EnteredData, Pace, ended_at, noter, try_chain
 from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Final
 
+    from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync.deflate_chain import TailBytes, Trial
     from pparse.compressed.resync.deflate_inside import Before
     from pparse.data.reader import Range

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync.deflate_chain import Chain
     from pparse.data.base import Data
     from pparse.kernels.deflate_tokens import Codes, CutShort, Head, Tokens
