@@ -9,7 +9,6 @@ computed from the sizes if nothing is compressed, else they are ranges of a deco
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from itertools import accumulate
 
 from pparse.data.spliced import DerivedData
@@ -321,21 +320,16 @@ class _Decoded(DerivedData):
         self._chunk = chunk
         self._budget = budget
         self._lock = RLock()
-        self._records: list[bytes] | None = None  # the budget may drop them at any time
+        self._content: bytes | None = None  # the budget may drop it at any time
         self._charge: Charge | None = None
-        self.ends = array("Q", accumulate(map(len, self.records())))
-        self.size = self.ends[-1] if self.ends else 0
+        self.ends = array("Q")
+        self.size = len(self._decode())
 
     def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
         """Return all data of the chunk: each record may depend on any byte of them."""
         return ((self._packed, 0, self._chunk.header.data_size),)
 
-    def records(self) -> list[bytes]:
-        with self._lock:
-            records = self._records
-            return self._decode() if records is None else records
-
-    def _decode(self) -> list[bytes]:
+    def _decode(self) -> bytes:
         from pparse.riegeli.transposed import decode_transposed
 
         header = self._chunk.header
@@ -343,30 +337,25 @@ class _Decoded(DerivedData):
         with self._budget.charge(decoding_weight(self._chunk), "decoding a transposed chunk"):
             packed = self._packed.read_exact(0, header.data_size)
             records = decode_transposed(packed, header.num_records, header.decoded_data_size)
-        size = sum(map(len, records)) + 64 * len(records)
-        self._charge = self._budget.charge(size, "the records of a chunk", self._drop)
-        self._records = records
-        return records
+            self.ends = array("Q", accumulate(map(len, records)))
+            content = b"".join(records)
+        self._charge = self._budget.charge(len(content), "the records of a chunk", self._drop)
+        self._content = content
+        return content
 
     def _drop(self) -> None:
-        self._records = None
+        self._content = None
 
     def _pread(self, offset: int, length: int) -> bytes:
-        records = self.records()
-        index = bisect_right(self.ends, offset)
-        at = offset - (self.ends[index - 1] if index else 0)
-        pieces = []
-        while length > 0 and index < len(records):
-            piece = records[index][at : at + length]
-            pieces.append(piece)
-            length -= len(piece)
-            index, at = index + 1, 0
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        with self._lock:
+            content = self._content
+            content = self._decode() if content is None else content
+        return content[offset : offset + length]
 
     def close(self) -> None:
         with self._lock:
             super().close()
-            self._records = None
+            self._content = None
             if self._charge is not None:
                 self._charge.release()
 
