@@ -460,10 +460,7 @@ class Data(ABC):
             return end <= self.size
         got = 0
         while got < count:
-            try:
-                chunk = self.pread(offset + got, min(count - got, 1 << 16))
-            except GapError:
-                return False
+            chunk = self.known(offset + got, min(count - got, 1 << 16))
             if not chunk:
                 return False
             got += len(chunk)

@@ -105,11 +105,8 @@ class ChunkRecords:
             return min(end, values.size)
         if self._extent is None:
             at = self.values_at
-            try:
-                while at < end and (piece := values.pread(at, min(_STEP, end - at))):
-                    at += len(piece)
-            except GapError:
-                pass
+            while at < end and (piece := values.known(at, min(_STEP, end - at))):
+                at += len(piece)
             self._extent = at
         return self._extent
 

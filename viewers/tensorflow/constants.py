@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import accumulate, islice, repeat
 
 from pparse.data.reader import Range
-from pparse.errors import FaultError, GapError, PparseError
+from pparse.errors import FaultError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
@@ -351,10 +351,7 @@ def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
     """Return whether none of the ``letters`` occur in ``data[low:high]``, as far as that is cheap to find out."""
     if high - low > _MOST_BYTES:
         return False
-    try:
-        block = data.pread(low, high - low)
-    except GapError:
-        return False
+    block = data.known(low, high - low)
     return len(block) == high - low and not any(text in block for text in letters)
 
 
