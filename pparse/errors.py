@@ -8,23 +8,24 @@
     ├── ClosedError          ValueError   the document was closed
     ├── CancelledError                    the caller's ``cancel`` asked to stop
     └── DataError                         those above say nothing about the data; all others are of this kind
-        ├── EndOfDataError   EOFError     the source ends before the bytes asked for
-        ├── EndOfRangeError  EOFError     a range ends before the bytes asked for
-        ├── GapError                      the bytes asked for lie in a gap of the source
-        ├── MalformedError   ValueError   the bytes contradict their format
-        ├── FormatError      ValueError   no parser recognises the data, or no such parser
-        │   └── NothingThereError         … because there is nothing: no bytes, or only zeros
-        ├── OptionError      ValueError   an option of a format has an invalid value
-        ├── SplitError       ValueError   a message cannot be split into chunks below the limit
-        ├── UnsupportedError              recognised, but cannot be read (names the missing package, if any)
         ├── LimitError                    one of our limits was exceeded (names the option that lifts it)
-        ├── PathError        LookupError  a path, key or tensor name leads nowhere
-        ├── NotWholeError                 not everything that was to be converted is whole; nothing was written
-        ├── EngineError                   a parser broke the rules of the engine: a bug, never bad input
-        └── TensorError
-            ├── TruncatedTensorError      begins inside the file, ends beyond it
-            ├── MissingTensorError        lies wholly beyond the file, or its file is missing
-            └── DamagedTensorError        is there, but a check fails
+        └── FaultError                    something is wrong with the data, or with what was asked of them
+            ├── EndOfDataError   EOFError     the source ends before the bytes asked for
+            ├── EndOfRangeError  EOFError     a range ends before the bytes asked for
+            ├── GapError                      the bytes asked for lie in a gap of the source
+            ├── MalformedError   ValueError   the bytes contradict their format
+            ├── FormatError      ValueError   no parser recognises the data, or no such parser
+            │   └── NothingThereError         … because there is nothing: no bytes, or only zeros
+            ├── OptionError      ValueError   an option of a format has an invalid value
+            ├── SplitError       ValueError   a message cannot be split into chunks below the limit
+            ├── UnsupportedError              recognised, but cannot be read (names the missing package, if any)
+            ├── PathError        LookupError  a path, key or tensor name leads nowhere
+            ├── NotWholeError                 not everything that was to be converted is whole; nothing was written
+            ├── EngineError                   a parser broke the rules of the engine: a bug, never bad input
+            └── TensorError
+                ├── TruncatedTensorError      begins inside the file, ends beyond it
+                ├── MissingTensorError        lies wholly beyond the file, or its file is missing
+                └── DamagedTensorError        is there, but a check fails
 
 `pparse.riegeli.errors` adds a branch named as in the Riegeli bindings: RiegeliError and its subclasses.
 
@@ -127,6 +128,10 @@ class DataError(PparseError):
     """
 
 
+class FaultError(DataError):
+    """Base of the errors that a limit of ours does not explain: who is to go on in spite of them catches these."""
+
+
 class SourceError(PparseError, OSError):
     """The source cannot be opened or read."""
 
@@ -146,15 +151,15 @@ def system_error(error: Exception, doing: str, source: str | None) -> SourceErro
     return SourceError(f"{doing}: {reason}", errno=getattr(error, "errno", None), source=source)
 
 
-class EndOfDataError(DataError, EOFError):
+class EndOfDataError(FaultError, EOFError):
     """The source ends before the bytes asked for."""
 
 
-class EndOfRangeError(DataError, EOFError):
+class EndOfRangeError(FaultError, EOFError):
     """A range ends before the bytes asked for, even if its source goes on."""
 
 
-class GapError(DataError):
+class GapError(FaultError):
     """The bytes asked for lie in a gap of the source."""
 
     def __init__(self, offset: int, length: int | None, *, source: str | None = None) -> None:
@@ -164,11 +169,11 @@ class GapError(DataError):
         """Bytes from ``offset`` to the end of the gap; None: unknown."""
 
 
-class MalformedError(DataError, ValueError):
+class MalformedError(FaultError, ValueError):
     """The bytes contradict their format."""
 
 
-class FormatError(DataError, ValueError):
+class FormatError(FaultError, ValueError):
     """No parser recognises the data, or there is no parser of that name."""
 
     def __init__(self, reason: str, *, source: str | None = None, option: str = "", **known: Any) -> None:
@@ -181,15 +186,15 @@ class NothingThereError(FormatError):
     """No parser recognises the data because there is none: no bytes, or only zeros of a download that never began."""
 
 
-class OptionError(DataError, ValueError):
+class OptionError(FaultError, ValueError):
     """An option of a format has an invalid value."""
 
 
-class SplitError(DataError, ValueError):
+class SplitError(FaultError, ValueError):
     """A message cannot be split: the part at ``path``, of ``wanted`` bytes, exceeds the limit of ``got`` bytes."""
 
 
-class UnsupportedError(DataError):
+class UnsupportedError(FaultError):
     """The data is recognised, but cannot be read here."""
 
     def __init__(self, reason: str, *, package: str | None = None, path: str | None = None, offset: int | None = None):
@@ -227,7 +232,7 @@ class ClosedError(PparseError, ValueError):
     """The document, or its source, was closed."""
 
 
-class PathError(DataError, LookupError):
+class PathError(FaultError, LookupError):
     """A path, key or tensor name leads nowhere."""
 
     def __init__(self, reason: str, *, path: str | None = None, suggestions: tuple[str, ...] = ()) -> None:
@@ -241,7 +246,7 @@ class CancelledError(PparseError):
     """The caller's ``cancel`` callable returned true."""
 
 
-class NotWholeError(DataError):
+class NotWholeError(FaultError):
     """Not everything that was to be converted is whole, and nothing was written."""
 
     def __init__(self, reason: str, *, source: str | None = None, lost: tuple[tuple[str, str, str], ...] = ()) -> None:
@@ -250,7 +255,7 @@ class NotWholeError(DataError):
         """The tensors that are not whole: name, status and reason of each."""
 
 
-class EngineError(DataError):
+class EngineError(FaultError):
     """A parser broke a rule of the engine (stood still, jumped back undeclared): a bug in the parser."""
 
 
@@ -258,7 +263,7 @@ class EngineError(DataError):
 PASSING: tuple[type[PparseError], ...] = (SourceError, ClosedError, DataChangedError, CancelledError)
 
 
-class TensorError(DataError):
+class TensorError(FaultError):
     """A tensor cannot be read."""
 
     def __init__(

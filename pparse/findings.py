@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from pparse.equality import ByValue
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -60,7 +61,7 @@ def clipped(text: str, most: int = KEPT_PATH) -> str:
     return f"{text[:half]}{_LEFT_OUT}{text[-half:]}"
 
 
-class Finding:
+class Finding(ByValue, by=("code", "path", "source", "offset", "length", "reason")):
     """One thing that is odd or wrong. Very long paths and reasons are kept without their middle."""
 
     __slots__ = ("code", "fault", "got", "length", "offset", "option", "path", "reason", "severity", "source", "wanted")
@@ -132,15 +133,6 @@ class Finding:
             "option": self.option or None,
             "fault": None if self.fault is None else self.fault.value,
         }
-
-    def _identity(self) -> tuple[object, ...]:
-        return (self.code, self.path, self.source, self.offset, self.length, self.reason)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Finding) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
     def _repr_html_(self) -> str:
         return findings_html([self])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 
+from pparse.equality import ByValue
 from pparse.errors import LimitError, PathError
 from pparse.lazy import lazy_pattern
 from pparse.limits import MAX_DEPTH
@@ -38,7 +39,7 @@ _BYTES: Final = lazy_pattern(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
 _SLICE: Final = lazy_pattern(r"\[[\s\d:,.+\-]*\]\Z")
 
 
-class KeyStep:
+class KeyStep(ByValue, by=("key", "occurrence")):
     """One step by key."""
 
     __slots__ = ("key", "occurrence")
@@ -56,20 +57,12 @@ class KeyStep:
             yield str(self.key), self.occurrence
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, KeyStep)
-            and type(self.key) is type(other.key)
-            and (self.key, self.occurrence) == (other.key, other.occurrence)
-        )
+        return type(self.key) is type(getattr(other, "key", None)) and super().__eq__(other)
 
-    def __hash__(self) -> int:
-        return hash((self.key, self.occurrence))
-
-    def __repr__(self) -> str:
-        return f"KeyStep({self.key!r}, {self.occurrence})"
+    __hash__ = ByValue.__hash__
 
 
-class OrdinalStep:
+class OrdinalStep(ByValue, by=("ordinal",)):
     """One step by position among the children."""
 
     __slots__ = ("key", "ordinal")
@@ -79,15 +72,6 @@ class OrdinalStep:
         """Number of the child, from 0."""
         self.key = None
         """Always None."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OrdinalStep) and self.ordinal == other.ordinal
-
-    def __hash__(self) -> int:
-        return hash(self.ordinal)
-
-    def __repr__(self) -> str:
-        return f"OrdinalStep({self.ordinal})"
 
 
 def format_path(steps: Iterable[KeyStep | OrdinalStep]) -> str:

@@ -6,7 +6,8 @@ import functools
 import random
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.inflated import DecodeEnv, InflatedData
+from pparse.compressed.env import DecodeEnv
+from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync import Failure, pieces_for
 from pparse.data.base import BytesData, Data
 from pparse.errors import GapError, MalformedError

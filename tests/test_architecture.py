@@ -26,7 +26,7 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 
 # What may import what: only what stands further left; imports for types count. Folders, or modules, of pparse.
 ORDER = (
-    "errors lazy locking display < limits findings < paths < budget kernels < data protobuf < codecs protos < "
+    "errors equality lazy locking display < limits findings < paths < budget kernels < data protobuf < codecs protos < "
     "compressed < riegeli < tree < document < tensors < writers < containers graphs testing < parsers < "
     "proto_splitter < viewers < recovery < conversion < cli"
 )

@@ -16,6 +16,7 @@ from pparse.errors import (
     EndOfDataError,
     EndOfRangeError,
     EngineError,
+    FaultError,
     FormatError,
     GapError,
     LimitError,
@@ -38,6 +39,7 @@ SAMPLES = [
     PparseError("r", offset=1, wanted=2, got=3, path="p", source="s", state="st"),
     SourceError("cannot open", errno=13, source="f.bin", offset=7),
     DataError("wrong"),
+    FaultError("wrong, and no limit of ours"),
     EndOfDataError("ends", offset=10, wanted=8, got=3, source="f"),
     EndOfRangeError("ends", offset=10, wanted="a lot", got=3),
     GapError(5, 9, source="g"),
@@ -66,6 +68,11 @@ SAMPLES = [
 
 def _id(error: PparseError) -> str:
     return type(error).__name__
+
+
+def test_every_error_about_data_is_a_limit_of_ours_or_a_fault():
+    about_data = [error for error in SAMPLES if isinstance(error, DataError) and type(error) is not DataError]
+    assert [error for error in about_data if isinstance(error, LimitError) is isinstance(error, FaultError)] == []
 
 
 @pytest.mark.parametrize(

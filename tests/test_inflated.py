@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
 from pparse.codecs.base import ZSTD
-from pparse.compressed.inflated import DecodeEnv, InflatedData
+from pparse.compressed.env import DecodeEnv
+from pparse.compressed.inflated import InflatedData
 from pparse.compressed.kept import Checkpoint, Checkpoints, KeptOutput
 from pparse.data.base import Access, BytesData, Gap, IoStats
 from pparse.data.files import FileData

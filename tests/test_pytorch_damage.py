@@ -11,7 +11,7 @@ import zlib
 import pytest
 
 import pparse
-from pparse.data.base import BytesData
+from pparse.data.base import BytesData, IoStats
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import TensorError
 from pparse.kernels.joined_crc import crc_of_zeros
@@ -93,7 +93,29 @@ def test_tensors_of_zeros_at_the_end_of_a_whole_file_are_whole(make):
 def test_zeros_at_the_end_are_found_across_blocks():
     for content in (b"", b"a", bytes(3), b"a" + bytes(5000), bytes(5000), b"ab" * 5000 + bytes(2 << 20)):
         wanted = len(content.rstrip(b"\0"))
-        assert zeros_at_end(BytesData(content), 0, len(content), lambda: None) == wanted
+        assert zeros_at_end(BytesData(content), 0, len(content)) == wanted
+
+
+def test_zeros_at_the_end_begin_behind_what_is_lost():
+    content = b"a" * 5000 + bytes(5000)
+    for lost, wanted in (((6000, 1000), 7000), ((4000, 2000), 6000), ((9000, 1000), 10_000), ((100, 10), 5000)):
+        assert zeros_at_end(GappyData(content, [lost]), 0, len(content)) == wanted
+
+
+def test_holes_are_asked_for_only_behind_a_page_of_zeros_and_are_not_read():
+    asked = []
+
+    class Sparse(BytesData):
+        def holes(self, start, end):
+            asked.append((start, end))
+            return iter([(4096, end)])
+
+    stats = IoStats()
+    assert zeros_at_end(Sparse(b"a" * 9000, stats=stats), 0, 9000) == 9000
+    assert not asked
+    assert zeros_at_end(Sparse(b"a" * 4096 + bytes(8 << 20), stats=stats), 0, 4096 + (8 << 20)) == 4096
+    assert asked == [(0, 8 << 20)]
+    assert stats.bytes <= 4 * 4096
 
 
 def test_a_tensor_in_a_hole_is_whole_only_if_its_checksum_is_that_of_zeros(tmp_path):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import pparse.compressed.resync
 from pparse.budget import MemoryBudget
-from pparse.compressed.inflated import DecodeEnv
+from pparse.compressed.env import DecodeEnv
 from pparse.compressed.resumed import ResumedData
 from pparse.compressed.resync import Failure, Piece, pieces_for
 from pparse.data.base import BytesData, Gap, SuspectRange

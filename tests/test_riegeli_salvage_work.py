@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from pparse.budget import MemoryBudget
+from pparse.compressed.env import DecodeEnv
 from pparse.kernels.highway import hash64
 from pparse.riegeli import RecordReader
 from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, CHUNK_HEADER_SIZE, FILE_SIGNATURE, ChunkHeader, Layout
@@ -133,7 +134,7 @@ def test_readers_of_a_lookup_know_what_the_others_saw():
     damaged = bytearray(written("uncompressed,chunk_size:1000", [bytes([number]) * 900 for number in range(200)]))
     damaged[70_000:170_000] = b"\xee" * 100_000
     source = FakeData(bytes(damaged))
-    lookup = RecordLookup(source.range(0, source.size), budget=MemoryBudget("16MiB"))
+    lookup = RecordLookup(source.range(0, source.size), DecodeEnv(MemoryBudget("16MiB")))
     last = lookup.last_found()
     first = sum(length for _, length in source.asked)
     for _ in range(20):

@@ -19,7 +19,7 @@ from abc import abstractmethod
 from functools import cached_property
 
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, FormatError, GapError, PathError, SourceError, UnsupportedError
+from pparse.errors import EndOfDataError, FormatError, PathError, SourceError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
@@ -218,10 +218,7 @@ def read_state(reader: Range) -> tuple[list[str], list[str]]:
 
     Of paths only the last part: no file of another folder is opened.
     """
-    try:
-        raw = reader.data.pread(reader.start, min(len(reader), _LONGEST))
-    except GapError:
-        return [], []
+    raw = reader.data.known(reader.start, min(len(reader), _LONGEST))
     latest, kept = "", []
     for found in _FIELD.finditer(raw):
         path = _ESCAPE.sub(_unescaped, found[2]).decode("utf-8", "surrogateescape")

@@ -141,10 +141,7 @@ class CheckpointParser(ProtobufParser):
     def version(self) -> int:
         """2 for the index of a TensorBundle, 1 for a file with values."""
         extraction = self.result.extraction
-        try:
-            return _version(extraction.data.pread(extraction.start, _PROBED)) or self._version_of_values()
-        except GapError:
-            return self._version_of_values()
+        return _version(extraction.data.known(extraction.start, _PROBED)) or self._version_of_values()
 
     def _version_of_values(self) -> int:
         """Return the version by the first entries, if the beginning is lost."""

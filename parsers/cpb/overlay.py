@@ -20,7 +20,6 @@ from pparse.errors import (
     EndOfDataError,
     Fault,
     GapError,
-    LimitError,
     MalformedError,
     UnsupportedError,
 )
@@ -313,8 +312,6 @@ def misplaced(root: Node, check_cancelled: Callable[[], None]) -> str | None:
                 stack.append(_below(node))
     except _Misplaced as found:
         return found.reason
-    except LimitError:
-        raise
     except (MalformedError, EndOfDataError, GapError, UnsupportedError):
         return None  # something on the way is lost, but has a place
     return None

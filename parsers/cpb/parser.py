@@ -138,15 +138,8 @@ class CpbParser(ProtobufParser):
         self.verdicts.listeners.append(self._tell_living)
 
     def _new_lookup(self, verify: str) -> RecordLookup:
-        session = self.result.extraction.session
-        lookup = RecordLookup(
-            self.source(),
-            verify=verify,
-            budget=session.budget,
-            limits=session.limits,
-            scratch=session.spools,
-            verdicts=self.verdicts,
-        )
+        env = self.result.extraction.session.env
+        lookup = RecordLookup(self.source(), env, verify=verify, verdicts=self.verdicts)
         lookup.known = self._known
         return lookup
 
@@ -515,6 +508,7 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
 
 def _ends_with_metadata(reader: Range) -> bool:
     from pparse.budget import MemoryBudget
+    from pparse.compressed.env import DecodeEnv
 
     if reader.data.size is None:  # a small stream is decoded to its end
         reader.data.available(reader.start + _SMALL_STREAM, 1)
@@ -523,7 +517,7 @@ def _ends_with_metadata(reader: Range) -> bool:
         return False
     end = end if size is None else min(end, size)
     budget = MemoryBudget("16MiB")
-    lookup = RecordLookup(reader.data.range(reader.start, end), budget=budget, verify="headers")
+    lookup = RecordLookup(reader.data.range(reader.start, end), DecodeEnv(budget), verify="headers")
     try:
         position = lookup.last()
         if position is None:

@@ -24,7 +24,7 @@ from itertools import product
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range, up_to_page
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, OptionError, PathError
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.check import Checker
@@ -241,10 +241,7 @@ class ProtobufParser(Parser, Listing):
             size = up_to_page(after, _FIELD_HEAD)
             if part.part.end - after <= size:
                 break
-            try:
-                block = data.pread(after, size)
-            except GapError:
-                break
+            block = data.known(after, size)
             if len(block) < size:
                 break
             try:

@@ -318,10 +318,7 @@ class RiegeliParser(Parser, Listing):
         return records
 
     def _open(self, chunk: Chunk) -> ChunkRecords | None:
-        source, session, verdicts = self._source, self.result.extraction.session, self.verdicts
-        return open_records(
-            source, chunk, budget=session.budget, limits=session.limits, scratch=session.spools, verdicts=verdicts
-        )
+        return open_records(self._source, chunk, self.result.extraction.session.env, self.verdicts)
 
     def expect_records(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """Add the records of a chunk."""

@@ -6,7 +6,6 @@ from array import array
 from math import prod
 
 from pparse.document.extraction import extraction_of
-from pparse.errors import GapError
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, checked
@@ -90,10 +89,7 @@ class LengthFinder:
         extraction = self.result.extraction
         end = extraction.start + 8 + length
         begin = max(extraction.start + 8, end - TAIL)
-        try:
-            block = extraction.data.pread(begin, end - begin + 1)
-        except GapError:
-            return 0
+        block = extraction.data.known(begin, end - begin + 1)
         tail = block[: end - begin].rstrip()
         if tail and (tail[-1:] != b"}" or tail[:-1].rstrip()[-1:] not in (b"}", b"{")):
             return ODD_TAIL
@@ -126,10 +122,7 @@ class LengthFinder:
         pos = behind = start
         pairs = 0  # where the last readable data_offsets end, even if their entry is damaged
         while pos < stop:
-            try:
-                block = data.pread(pos, min(_SCAN_BLOCK, stop - pos))
-            except GapError:
-                break
+            block = data.known(pos, min(_SCAN_BLOCK, stop - pos))
             for found in _ENTRY.finditer(block):
                 dtype, shape = STORED_DTYPES.get(found[1].decode()), found[2].split(b",")
                 if dtype is None or any(len(size) > 18 for size in shape):
@@ -159,19 +152,16 @@ class LengthFinder:
         limit = min(start + there, start + REFERENCE_HEADER_LIMIT)
         carry, commas, closed = json_fold.Carry(), array("q"), -1
         with extraction.session.budget.charge(2 * _SCAN_BLOCK, "searching the end of the header"):
-            try:
-                if extraction.data.pread(start, 1) != b"{":
-                    return None
-                pos += 1
-                while closed < 0 and pos < limit:
-                    block = extraction.data.pread(pos, min(_SCAN_BLOCK, limit - pos))
-                    if not block or b"\0" in block[:1]:
-                        return None
-                    closed = json_fold.scan(block, 0, carry, pos, commas)
-                    del commas[:]
-                    pos += closed + 1 if closed >= 0 else len(block)
-            except GapError:
+            if extraction.data.known(start, 1) != b"{":
                 return None
+            pos += 1
+            while closed < 0 and pos < limit:
+                block = extraction.data.known(pos, min(_SCAN_BLOCK, limit - pos))
+                if not block or b"\0" in block[:1]:
+                    return None
+                closed = json_fold.scan(block, 0, carry, pos, commas)
+                del commas[:]
+                pos += closed + 1 if closed >= 0 else len(block)
         return self._filling(start, pos, start + there) if closed >= 0 else None
 
     def _filling(self, start: int, stop: int, end: int) -> int | None:
@@ -203,10 +193,7 @@ def last_end(result: Result, length: int) -> int | None:
     extraction = result.extraction
     end = extraction.start + 8 + length
     begin = max(extraction.start + 8, end - _OVERLAP)
-    try:
-        found = _OFFSETS.findall(extraction.data.pread(begin, end - begin))
-    except GapError:
-        return None
+    found = _OFFSETS.findall(extraction.data.known(begin, end - begin))
     return int(found[-1][1]) if found else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
-from pparse.data.zero_runs import LEAST, PAGE, unwritten
+from pparse.data.zero_runs import LEAST, PAGE, unwritten, zeros_at_end
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.tar.headers import BLOCK
@@ -107,13 +107,7 @@ def zeros_to_the_end(source: TarSource, member: ArchiveMember) -> Finding | None
     """
     if member.kind != "file" or member.pieces is not None or source.data.access is not Access.FREE:
         return None
-    at, step = member.end, PAGE  # in whole pages, which were just read; holes are not asked for, for each member
-    while at > member.start:
-        begin = max(member.start, (at - 1) // step * step)
-        kept = len(source.data.read_known(begin, at - begin)[0].rstrip(b"\0"))
-        at, step = begin + kept, LEAST
-        if kept:
-            break
+    at = zeros_at_end(source.data, member.start, member.end)
     page = -(-at // PAGE) * PAGE
     if page >= member.end:
         return None

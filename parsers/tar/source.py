@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 
 from pparse.data.base import Access
+from pparse.data.zero_runs import zeros_at_end
 from pparse.findings import Finding, Severity
 from pparse.limits import KIB
 from pparse.parsers.tar.headers import BLOCK, ZEROS, TarHeader
@@ -201,13 +202,5 @@ class TarSource:
 
     def trim_zeros(self, start: int, end: int) -> int:
         """Return the end of the last block in ``[start, end)`` that is not zeros; ``start`` if all are zeros."""
-        while end > start:
-            count = min(_MOST, end - start)
-            raw, unknown = self.read(end - count, count)
-            if unknown and unknown[-1][0] + unknown[-1][1] == len(raw):
-                return end
-            rest = len(raw.rstrip(b"\0"))
-            if rest:
-                return min(end, start + -(-(end - count + rest - start) // BLOCK) * BLOCK)
-            end -= count
-        return start
+        kept = zeros_at_end(self.data, start, end, self.extraction.session.check_cancelled) - start
+        return min(end, start + -(-kept // BLOCK) * BLOCK)

@@ -11,6 +11,7 @@ from zlib import crc32
 from pparse.budget import evictor
 from pparse.codecs.base import decompressor
 from pparse.codecs.table import CODECS
+from pparse.compressed.env import DecodeEnv
 from pparse.compressed.kept import Checkpoint, Checkpoints, DecoderRun, KeptOutput, OutputCache, reread
 from pparse.data.base import Access, Data, Gap
 from pparse.data.spliced import DerivedData
@@ -25,59 +26,20 @@ from pparse.errors import (
     PparseError,
     UnsupportedError,
 )
-from pparse.limits import KIB, Limits
+from pparse.limits import KIB
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
-
-
-# -- What decoding may use: `DecodeEnv` --------------------------------------------------------------------------------
-
-
-class DecodeEnv:
-    """The memory, the limits and the scratch space of whoever decodes; not changed once it is made.
-
-    ``scratch``: None where nobody said. ``poll`` is called often, and may raise.
-    """
-
-    __slots__ = ("budget", "limits", "poll", "scratch")
-
-    def __init__(
-        self,
-        budget: MemoryBudget,
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
-        poll: Callable[[], object] | None = None,
-    ) -> None:
-        self.budget: Final = budget
-        self.limits: Final = limits or Limits()
-        self.scratch: Final = scratch
-        self.poll: Final = poll or _go_on
-
-    def inflate(self, source: Range, codec: str, **options: Any) -> InflatedData:
-        """Return what the stream of ``codec`` in ``source`` holds; ``options`` are others of `InflatedData`."""
-        return InflatedData(
-            source,
-            codec,
-            budget=self.budget,
-            limits=self.limits,
-            scratch=self.scratch,
-            name=source.data.name,
-            **options,
-        )
-
-
-def _go_on() -> None:
-    """Nobody wants to interrupt."""
+    from pparse.limits import Limits
 
 
 # -- What `InflatedData` and `ResumedData` have in common: `DecodedData` -----------------------------------------------

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data
     from pparse.data.scratch import Spool
 
@@ -146,14 +146,9 @@ class DecoderRun:
         self.decoder = None
 
 
-def before_gap(source: Data, at: int, count: int) -> bytes:
-    """Return up to ``count`` bytes at ``at``; fewer at the end and before a gap, none in one."""
-    return source.known(at, max(0, count))
-
-
 def reread(source: Data, start: int, end: int, offset: int, length: int) -> bytes:
     """Return bytes of a member once more, for its decoder."""
-    return before_gap(source, start + offset, min(length, end - start - offset))
+    return source.known(start + offset, max(0, min(length, end - start - offset)))
 
 
 # -- Which places of a compressed stream decoding can begin at again: `Checkpoints` ------------------------------------

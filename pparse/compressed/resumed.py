@@ -16,11 +16,13 @@ from operator import attrgetter
 
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.table import CODECS
-from pparse.compressed.inflated import DecodedData, DecodeEnv, InflatedData
+from pparse.compressed.env import DecodeEnv
+from pparse.compressed.inflated import DecodedData, InflatedData
 from pparse.compressed.resync import BEFORE_DAMAGE, Failure
-from pparse.compressed.resync.deflate_source import real_end, zeros_at_end
+from pparse.compressed.resync.deflate_source import real_end
 from pparse.data.base import GapTable
 from pparse.data.range_status import SuspectRange
+from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Status
 
@@ -661,7 +663,7 @@ class ResumedData(DecodedData):
     def _ends_all_the_same(self, error: PparseError) -> bool:
         """Say whether only the length at the end is wrong, and nothing but padding follows."""
         at, end = error.offset, real_end(self._source)
-        return error.fault is Fault.LENGTH and at is not None and zeros_at_end(self._source, at, end) <= at
+        return error.fault is Fault.LENGTH and at is not None and zeros_at_end(self._source.data, at, end) <= at
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from pparse.data.ledger import Ledger
 from pparse.data.range_status import SuspectRange, range_status
 from pparse.data.reader import Cursor, Range, byte_view
 from pparse.data.stretches import joined
+from pparse.equality import ByValue
 from pparse.errors import ClosedError, EndOfDataError, GapError
 from pparse.locking import Lock
 
@@ -54,7 +55,7 @@ class Distance(enum.Enum):
     FAR = "far"
 
 
-class Gap:
+class Gap(ByValue, by=("offset", "length", "exact")):
     """A stretch of the source that cannot be read."""
 
     __slots__ = ("exact", "length", "offset")
@@ -74,13 +75,6 @@ class Gap:
 
     def __repr__(self) -> str:
         return f"Gap({self.offset}, {self.length}{'' if self.exact else ', exact=False'})"
-
-    def __eq__(self, other: object) -> bool:
-        mine = (self.offset, self.length, self.exact)
-        return isinstance(other, Gap) and mine == (other.offset, other.length, other.exact)
-
-    def __hash__(self) -> int:
-        return hash((self.offset, self.length, self.exact))
 
 
 class GapTable(Sequence[Gap]):
@@ -466,10 +460,7 @@ class Data(ABC):
             return end <= self.size
         got = 0
         while got < count:
-            try:
-                chunk = self.pread(offset + got, min(count - got, 1 << 16))
-            except GapError:
-                return False
+            chunk = self.known(offset + got, min(count - got, 1 << 16))
             if not chunk:
                 return False
             got += len(chunk)

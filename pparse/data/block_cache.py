@@ -13,7 +13,7 @@ from pparse.budget import evictor
 from pparse.data.base import Data
 from pparse.data.spliced import DerivedData
 from pparse.data.stretches import joined
-from pparse.errors import GapError, LimitError
+from pparse.errors import LimitError
 from pparse.limits import KIB, MIB
 from pparse.locking import RLock
 
@@ -105,10 +105,7 @@ class BlockCache(DerivedData):
             number = start // BLOCK
             block = self._blocks.get(number)
             if block is None:  # it begins in a gap, or the budget took it
-                try:
-                    piece = self._source.pread(start, min(end, (number + 1) * BLOCK) - start)
-                except GapError:
-                    return
+                piece = self._source.known(start, min(end, (number + 1) * BLOCK) - start)
             else:
                 self._blocks.move_to_end(number)
                 at = start - number * BLOCK

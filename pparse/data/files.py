@@ -15,6 +15,7 @@ import weakref
 from itertools import islice
 
 from pparse.data.base import Data
+from pparse.equality import ByValue
 from pparse.errors import ClosedError, DataChangedError, SourceError, system_error
 from pparse.locking import RLock
 
@@ -33,7 +34,7 @@ _HAS_PREAD = hasattr(os, "pread")
 _HAS_PREADV = hasattr(os, "preadv")
 
 
-class FileIdentity:
+class FileIdentity(ByValue, by=("device", "inode", "size", "mtime_ns")):
     """Device, inode, size and modification time (ns): the same four mean the same, unchanged file.
 
     The modification time can be put back; ``ctime_ns``, when the system last recorded a change, shows that. Renaming,
@@ -51,9 +52,6 @@ class FileIdentity:
         self.mtime_ns = mtime_ns
         self.ctime_ns = ctime_ns
         self.attributes = attributes
-
-    def __repr__(self) -> str:
-        return f"FileIdentity({self.device}, {self.inode}, {self.size}, {self.mtime_ns})"
 
     def may_have_been_written(self, now: FileIdentity, path: str) -> bool:
         """Return whether only ``ctime_ns`` differs and nothing else explains it: the modification time was put back."""
@@ -88,7 +86,7 @@ class FileIdentity:
         return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
 
     def __reduce__(self) -> tuple[type[FileIdentity], tuple[int, ...]]:
-        return FileIdentity, (*self._four(), self.ctime_ns, self.attributes)
+        return FileIdentity, (*self._by(self), self.ctime_ns, self.attributes)
 
     def is_shown_by(self, descriptor: int) -> bool:
         """Return whether an open file surely is the same, and unchanged, at the cost of one system call."""
@@ -103,15 +101,6 @@ class FileIdentity:
             and now.st_ino == self.inode
             and now.st_dev == self.device
         )
-
-    def _four(self) -> tuple[int, int, int, int]:
-        return self.device, self.inode, self.size, self.mtime_ns
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FileIdentity) and self._four() == other._four()
-
-    def __hash__(self) -> int:
-        return hash(self._four())
 
     def difference(self, now: FileIdentity) -> str:
         """Describe the difference in words."""

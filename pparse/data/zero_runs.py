@@ -80,7 +80,8 @@ def unwritten(data: Data, start: int, end: int) -> Iterator[tuple[int, int]]:
     """
     begin = reached = -1
     for first, last in data.holes(max(0, start - _BLOCK), end + _BLOCK):
-        low = _zeros_before(data, max(start, first), start)
+        low = max(start, first)
+        low = zeros_at_end(data, max(start, low - _BLOCK), low)
         high = min(end, _zeros_behind(data, last, end))
         beside = first >= end or last <= start  # the whole range lies beside the hole
         if high - low < (_BESIDE if beside else 1):
@@ -91,18 +92,6 @@ def unwritten(data: Data, start: int, end: int) -> Iterator[tuple[int, int]]:
         begin, reached = (low if begin < 0 else begin), high
     if begin >= 0:
         yield begin, reached
-
-
-def _zeros_before(data: Data, at: int, least: int) -> int:
-    """Return where the zeros before ``at`` begin; look back to ``least``, 64 KiB at most."""
-    least = max(least, at - _BLOCK)
-    while at > least:
-        begin = max(least, at - PAGE)
-        kept = len(data.read_known(begin, at - begin)[0].rstrip(b"\0"))
-        at = begin + kept
-        if kept:
-            break
-    return at
 
 
 def _zeros_behind(data: Data, at: int, most: int) -> int:
@@ -122,22 +111,28 @@ def first_unwritten(data: Data, start: int, end: int) -> int | None:
     return next((low for low, _ in unwritten(data, start, end)), None)
 
 
-def zeros_at_end(data: Data, start: int, end: int, poll: Callable[[], object]) -> int:
+def zeros_at_end(data: Data, start: int, end: int, poll: Callable[[], object] = lambda: None) -> int:
     """Return where the zeros begin that ``data[start:end]`` ends with; ``end`` if it ends with another byte.
 
-    Reads backwards, and holes not at all; stops at gaps, whose bytes are lost and not zeros.
+    Reads backwards, from the last page; what are holes is asked once that is zeros, and they are not read. Stops at
+    gaps, whose bytes are lost and not zeros.
     """
-    holes = list(data.holes(start, end))
+    holes: list[tuple[int, int]] | None = None
     step = PAGE
     while end > start:
         poll()
         if holes and holes[-1][0] < end <= holes[-1][1]:
             end = max(start, holes.pop()[0])
             continue
-        begin = max(start, end - step, holes[-1][1] if holes else start)
+        begin = max(start, (end - 1) // step * step, holes[-1][1] if holes else start)
         found, unknown = data.read_known(begin, end - begin)
-        kept = len(found.rstrip(b"\0"))
-        if kept or unknown or len(found) < end - begin:
-            return end if unknown or len(found) < end - begin else begin + kept
+        if len(found) < end - begin:
+            return end
+        lost = min(end, sum(unknown[-1])) if unknown else begin
+        kept = max(lost, begin + len(found.rstrip(b"\0")))
+        if kept > begin:
+            return kept
+        if holes is None:
+            holes = list(data.holes(start, begin))
         end, step = begin, _STEP
     return end

@@ -13,6 +13,7 @@ from pparse.document.extraction import Extraction, FolderExtraction, extraction_
 from pparse.document.folder import Folder, LocalFolder
 from pparse.document.registry import check_options, default_registry
 from pparse.document.session import Session
+from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.limits import count_words
@@ -387,7 +388,7 @@ def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> E
 # -- Which downloads to resume: for content of an archive or compressed stream, that of the outermost file -------------
 
 
-class Resume:
+class Resume(ByValue, by=("file", "at")):
     """A file whose download should be resumed."""
 
     __slots__ = ("at", "file", "helps", "hole", "note", "size")
@@ -420,12 +421,6 @@ class Resume:
             return self.note
         how = f"resume at byte {self.at}" + ("" if self.hole else " (curl -C - does so)") if self.at else "fetch it"
         return how + (f"; {self.note}" if self.note else "")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Resume) and (self.file, self.at) == (other.file, other.at)
-
-    def __hash__(self) -> int:
-        return hash((self.file, self.at))
 
     def __repr__(self) -> str:
         return f"<Resume {self.file!r} at {self.at}>"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
+from contextlib import contextmanager
 
 from pparse.budget import MemoryBudget
+from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, open_file
 from pparse.errors import CancelledError, SourceError
@@ -15,7 +17,7 @@ from pparse.tree.index import IndexLedger, KeptBlock, Retention
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from pparse.data.scratch import Scratch
@@ -156,6 +158,11 @@ class Session:
                 self._spools = Scratch(self.scratch, self.limits.scratch_bytes)
             return self._spools
 
+    @property
+    def env(self) -> DecodeEnv:
+        """What decoding may use: memory, limits and scratch files of the document; it is interrupted with it."""
+        return DecodeEnv(self.budget, self.limits, self.spools, self.check_cancelled)
+
     def check_cancelled(self) -> None:
         """Raise `CancelledError` if the caller wants to stop; report how far in the file reading has come.
 
@@ -168,9 +175,14 @@ class Session:
             if self.source is not None and self.source.place < (self.source.size or 1 << 63):
                 self.progress(self.source.place, self.source.size, self.doing)
 
-    def telling(self, doing: str = "") -> Telling:
-        """Report progress in the block as ``doing``; without ``doing``, leave progress reports to the caller."""
-        return Telling(self, doing)
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Leave reports of progress to the caller in the block."""
+        before, self.doing = self.doing, ""
+        try:
+            yield
+        finally:
+            self.doing = before
 
     def close(self) -> None:
         """Close every source; nodes and tensors of the document raise `ClosedError` from here on.
@@ -187,20 +199,3 @@ class Session:
             for retention in list(self._retentions):
                 retention.clear()
             self.kept_block.drop()
-
-
-class Telling:
-    """A block of which progress is reported in other words; see `Session.telling`."""
-
-    __slots__ = ("_before", "_doing", "_session")
-
-    def __init__(self, session: Session, doing: str) -> None:
-        self._session = session
-        self._doing = doing
-        self._before = session.doing
-
-    def __enter__(self) -> None:
-        self._before, self._session.doing = self._session.doing, self._doing
-
-    def __exit__(self, *exc: object) -> None:
-        self._session.doing = self._before

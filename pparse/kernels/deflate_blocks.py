@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from functools import cache
 
+from pparse.equality import ByValue
 from pparse.limits import KIB
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ _TRIAL_OUT: Final = 64 * KIB
 _ANYTHING: Final = bytes(32 * KIB)
 
 
-class BlockStart:
+class BlockStart(ByValue, by=("bit", "kind", "final", "sure")):
     """A place where a block of deflate seems to begin."""
 
     __slots__ = ("bit", "final", "kind", "sure")
@@ -52,18 +53,6 @@ class BlockStart:
         """Whether it is marked as the last of its stream."""
         self.sure = sure
         """Whether more than 19 matching bits confirm it; False for a stored block that extends beyond the buffer."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BlockStart):
-            return NotImplemented
-        mine, theirs = ((block.bit, block.kind, block.final, block.sure) for block in (self, other))
-        return mine == theirs
-
-    def __hash__(self) -> int:
-        return hash((self.bit, self.kind, self.final, self.sure))
-
-    def __repr__(self) -> str:
-        return f"BlockStart({self.bit}, {self.kind!r}, {self.final}, {self.sure})"
 
 
 def find_blocks(buffer: bytes, first_bit: int, last_bit: int) -> Iterator[BlockStart]:

@@ -30,6 +30,7 @@ from __future__ import annotations
 import os
 
 from pparse.data.files import exists, inside, open_file
+from pparse.equality import ByValue
 from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
 from pparse.kernels.varint import encode_varint
@@ -101,7 +102,7 @@ _OBJECTS: Final[Tag] = (*_META_GRAPH, ("field", 7))
 _TARGETS: Final = (_GRAPH, _SIGNATURES, _OBJECTS)
 
 
-class Fingerprint:
+class Fingerprint(ByValue, by=(*HASHES, "producer", "uuid")):
     """The fields of a ``tensorflow.FingerprintDef``.
 
     Two are equal if all their fields are; `same_model` ignores the uuid.
@@ -173,14 +174,6 @@ class Fingerprint:
             raise MalformedError(f"not a FingerprintDef: {error}") from error
         found = {name: getattr(message, name) for name in (*HASHES, "uuid")}
         return cls(producer=message.version.producer, **found)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Fingerprint):
-            return NotImplemented
-        return self.same_model(other) and self.uuid == other.uuid
-
-    def __hash__(self) -> int:
-        return hash((self.hashes, self.uuid))
 
     def __repr__(self) -> str:
         return f"<Fingerprint {self.singleprint} (producer {self.producer})>"

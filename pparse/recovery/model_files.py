@@ -29,6 +29,7 @@ from pparse.errors import (
     DataChangedError,
     DataError,
     EndOfDataError,
+    FaultError,
     FormatError,
     LimitError,
     PathError,
@@ -354,9 +355,7 @@ class ShardWriter:
     def _salvage(self, shard: Extraction, name: str) -> bool:
         try:
             return salvage(shard, self._target, name, report=self._note, kept=self._keep)
-        except LimitError:
-            raise
-        except DataError:
+        except FaultError:
             return False
 
     def _note(self, file: RecoveredFile) -> None:

@@ -18,7 +18,7 @@ from pparse.containers.content import GapLog
 from pparse.data.stretches import joined
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.document.registry import import_dotted, model_extensions, viewer_for
-from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError
+from pparse.errors import EndOfDataError, FaultError, GapError, MalformedError
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
 from pparse.recovery.report import RecoveredFile, doubtful_name
@@ -99,9 +99,7 @@ def _attempt(
     """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
     try:
         result = extraction.parse()
-    except LimitError:
-        raise
-    except DataError:
+    except FaultError:
         return NOTHING
     form = _form_of(result)
     inner = extraction_of(result)
@@ -182,9 +180,7 @@ def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
 
     session, data = extraction.session, extraction.data
     start, end = extraction.start, max(extraction.start, extraction.find_end())
-    lookup = RecordLookup(
-        data.range(start, end), verify="all", budget=session.budget, limits=session.limits, scratch=session.spools
-    )
+    lookup = RecordLookup(data.range(start, end), session.env, verify="all")
     lookup.survey(lambda _region: session.check_cancelled(), lambda _error: None)
     return data.suspect_ranges_in(start, end)
 

@@ -14,7 +14,7 @@ from array import array
 
 from pparse.data.base import BytesData, copy_into
 from pparse.data.range_status import cut_status
-from pparse.errors import DataError, LimitError, MalformedError
+from pparse.errors import FaultError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import (
     END_GROUP,
@@ -321,9 +321,7 @@ def salvage_protobuf(job: Job) -> str:
                     job.advance(len(block), sizes[0])
 
                 _write(_MessageWalk(job, parser.root_type, lambda _path, _begin, _end, _payload: None), sizes, out)
-            except LimitError:
-                raise
-            except DataError:
+            except FaultError:
                 return job.give_up(file, rest)
     why_suspect = job.data.why_suspect(job.start, job.end)
     damaged = losses.inside or job.has_gaps or job.loose or why_suspect is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.data.base import copy_into
 from pparse.data.range_status import cut_status
-from pparse.errors import DataError, LimitError
+from pparse.errors import DataError, FaultError, LimitError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
@@ -181,9 +181,7 @@ class RecordCopy:
                     copy_into(record.data, record.start, size, lambda _piece: self._job.advance(0, None))
                 elif size:
                     content = record.data.read_exact(record.start, size)
-            except LimitError:
-                raise
-            except DataError as error:
+            except FaultError as error:
                 self.damaged = True
                 self._lose(position, position + 1, error.reason)
                 return False
@@ -216,13 +214,7 @@ class RecordCopy:
             chunk = reader._chunks.header(begin)
             if chunk is None:
                 return
-            found = open_records(
-                reader._source,
-                chunk,
-                budget=job.session.budget,
-                limits=job.session.limits,
-                scratch=job.session.spools,
-            )
+            found = open_records(reader._source, chunk, job.session.env)
             there = found.extent() if found is not None else 0
         except (ChunkError, DataError, EOFError):
             return

@@ -7,7 +7,7 @@ base class too: an invalid file is a `pparse.errors.MalformedError` (and so a Va
 from __future__ import annotations
 
 from pparse import errors
-from pparse.errors import DataError, MalformedError, PparseError
+from pparse.errors import FaultError, MalformedError, PparseError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PermissionDeniedError(RiegeliError):
     code = 7
 
 
-class ResourceExhaustedError(RiegeliError, DataError):
+class ResourceExhaustedError(RiegeliError, FaultError):
     """A resource is exhausted: memory, or a limit on it."""
 
     code = 8
@@ -98,13 +98,13 @@ class OutOfRangeError(RiegeliError):
     code = 11
 
 
-class UnimplementedError(RiegeliError, DataError):
+class UnimplementedError(RiegeliError, FaultError):
     """Possibly valid, but not supported: a later chunk type or compression, or a source that cannot seek."""
 
     code = 12
 
 
-class InternalError(RiegeliError, DataError):
+class InternalError(RiegeliError, FaultError):
     """An internal invariant was broken."""
 
     code = 13

@@ -22,12 +22,10 @@ from pparse.riegeli.verdicts import TOUCHED, Verdicts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final
+    from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
     from pparse.riegeli.chunk_data import ChunkReader
     from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.records import ChunkRecords
@@ -301,23 +299,14 @@ class RecordLookup:
     """
 
     def __init__(
-        self,
-        source: Range,
-        *,
-        verify: str = "touched",
-        budget: MemoryBudget,
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
-        verdicts: Verdicts | None = None,
+        self, source: Range, env: DecodeEnv, *, verify: str = "touched", verdicts: Verdicts | None = None
     ) -> None:
         self.verdicts = Verdicts() if verdicts is None else verdicts
         """Which chunks are known to be sound or damaged."""
         self.lock = RLock()  # the reader has a position, which each record changes
         self._range = source
         self._verify = verify
-        self._budget = budget
-        self._limits = limits
-        self._scratch = scratch
+        self._env = env
         self._reader = self._new_reader()
         self._cut: Chunk | None = None
         # Chunks of a damaged file that `learn` found, by where they begin; the positions of records lead to them.
@@ -326,14 +315,9 @@ class RecordLookup:
         self._opened: OrderedDict[int, tuple[Chunk, ChunkRecords]] = OrderedDict()
 
     def _new_reader(self, on_loss: OnLoss | None = None, verify: str = "headers") -> RecordReader:
-        reader = RecordReader(
-            self._range.dup(),
-            recovery=on_loss,
-            verify=verify,
-            budget=self._budget,
-            limits=self._limits,
-            scratch=self._scratch,
-        )
+        source, env = self._range.dup(), self._env
+        given: Any = {"budget": env.budget, "limits": env.limits, "scratch": env.scratch}
+        reader = RecordReader(source, recovery=on_loss, verify=verify, **given)
         reader._chunks.sightings = self.verdicts.sightings
         return reader
 
@@ -552,8 +536,7 @@ class RecordLookup:
             raise error.error from None
 
     def _open(self, chunk: Chunk) -> ChunkRecords:
-        source, budget, limits, scratch = self._reader._source, self._budget, self._limits, self._scratch
-        records = open_records(source, chunk, budget=budget, limits=limits, scratch=scratch, verdicts=self.verdicts)
+        records = open_records(self._reader._source, chunk, self._env, self.verdicts)
         if records is None:
             raise MalformedError("the chunk at this position holds no records", offset=chunk.begin)
         return records

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import total_ordering
 from operator import index
 
+from pparse.equality import ByValue
 from pparse.riegeli.chunks import MAX_POSITION
 from pparse.riegeli.errors import BoundsError, InvalidArgumentError
 
 
 @total_ordering
-class RecordPosition:
+class RecordPosition(ByValue, by=("chunk_begin", "record_index")):
     """The position of a record: offset of its chunk, and index in the chunk. Immutable, ordered and hashable.
 
     Raise `BoundsError` (an OverflowError) if no file can have such a position.
@@ -67,24 +68,13 @@ class RecordPosition:
     def __str__(self) -> str:
         return f"{self._chunk_begin}/{self._record_index}"
 
-    def __repr__(self) -> str:
-        return f"RecordPosition({self._chunk_begin}, {self._record_index})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RecordPosition):
-            return NotImplemented
-        return self._chunk_begin == other._chunk_begin and self._record_index == other._record_index
-
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, RecordPosition):
             return NotImplemented
         return (self._chunk_begin, self._record_index) < (other._chunk_begin, other._record_index)
 
-    def __hash__(self) -> int:
-        return hash((self._chunk_begin, self._record_index))
 
-
-class SkippedRegion:
+class SkippedRegion(ByValue, by=("begin", "end", "message")):
     """A region ``[begin, end)`` of the file that reading skipped, and why.
 
     ``begin`` and ``end`` are file offsets, or numeric positions of records where single records were skipped.
@@ -119,17 +109,6 @@ class SkippedRegion:
 
     def __str__(self) -> str:
         return f"[{self._begin}..{self._end}): {self._message}"
-
-    def __repr__(self) -> str:
-        return f"SkippedRegion({self._begin}, {self._end}, {self._message!r})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SkippedRegion):
-            return NotImplemented
-        return (self._begin, self._end, self._message) == (other._begin, other._end, other._message)
-
-    def __hash__(self) -> int:
-        return hash((self._begin, self._end, self._message))
 
 
 def _decimal(text: str, whole: str) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 
 from pparse.budget import MemoryBudget
+from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, PparseError
-from pparse.limits import Limits
 from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
 from pparse.riegeli.chunks import METADATA, SIGNATURE, SIMPLE, TRANSPOSED, Chunk, ChunkError
 from pparse.riegeli.errors import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
+    from pparse.limits import Limits
     from pparse.riegeli.source import Sourcelike
     from pparse.riegeli.transposed import FieldProjection
 
@@ -81,8 +82,7 @@ class RecordReader(Closable):
         self._salvage = salvage
         self._verify = verify
         self._budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
-        self._limits = limits or Limits()
-        self._scratch = scratch
+        self._env = DecodeEnv(self._budget, limits, scratch)
         # `_pos` is where the next chunk begins. Inside a chunk, `_chunk` is that chunk, `_records` its `_count`
         # records, and `_index` the next of them.
         self._pos = self._source.begin
@@ -514,9 +514,8 @@ class RecordReader(Closable):
 
     def _set_lazily(self, chunk: Chunk) -> None:
         """Stand at the first record of a simple chunk that is not held in memory. Raise `ChunkError`."""
-        data, budget, limits = ChunkData(self._source, chunk), self._budget, self._limits
         try:
-            records = SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=self._scratch)
+            records = SimpleRecords(ChunkData(self._source, chunk), chunk.header, self._env)
         except (InvalidArgumentError, UnimplementedError, EndOfDataError) as error:
             raise ChunkError.of(chunk, error) from error
         if records.error is not None:

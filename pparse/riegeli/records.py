@@ -9,7 +9,6 @@ computed from the sizes if nothing is compressed, else they are ranges of a deco
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from itertools import accumulate
 
 from pparse.data.spliced import DerivedData
@@ -27,10 +26,9 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
     from pparse.riegeli.chunks import ChunkHeader
     from pparse.riegeli.parts import PartCompressor
     from pparse.riegeli.source import Source
@@ -107,11 +105,8 @@ class ChunkRecords:
             return min(end, values.size)
         if self._extent is None:
             at = self.values_at
-            try:
-                while at < end and (piece := values.pread(at, min(_STEP, end - at))):
-                    at += len(piece)
-            except GapError:
-                pass
+            while at < end and (piece := values.known(at, min(_STEP, end - at))):
+                at += len(piece)
             self._extent = at
         return self._extent
 
@@ -136,21 +131,11 @@ class SimpleRecords(ChunkRecords):
     The offsets (8 bytes a record) and the decoder's window are charged to the budget.
     """
 
-    def __init__(
-        self,
-        data: Data,
-        header: ChunkHeader,
-        *,
-        budget: MemoryBudget,
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
-    ) -> None:
+    def __init__(self, data: Data, header: ChunkHeader, env: DecodeEnv) -> None:
         super().__init__()
         self.header = header
         """The chunk header."""
-        self._budget = budget
-        self._limits = limits
-        self._scratch = scratch
+        self._env = env
         self._data = data
         size = data.size or 0
         self._charge: Charge | None = None
@@ -178,8 +163,6 @@ class SimpleRecords(ChunkRecords):
         codec = codec_of(self.kind)
         if codec is None:
             return self._data, begin
-        from pparse.compressed.inflated import InflatedData
-
         head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
         try:
             _, after = read_varint(head, 0, len(head))
@@ -187,15 +170,14 @@ class SimpleRecords(ChunkRecords):
             if self.error is None:
                 self.error = InvalidArgumentError("reading the uncompressed size failed", offset=begin)
             after = len(head)
-        part, name = self._data.range(min(begin + after, end), end), f"{self._data.name} values"
-        budget, limits, scratch = self._budget, self._limits, self._scratch
-        return InflatedData(part, codec, size=size, budget=budget, limits=limits, scratch=scratch, name=name), 0
+        part = self._data.range(min(begin + after, end), end)
+        return self._env.inflate(part, codec, size=size, name=f"{self._data.name} values"), 0
 
     def _read_small_sizes(self, begin: int, end: int, most: int) -> bool:
         """Decode the sizes at once; False if they are cut or damaged, and are better streamed."""
         try:
             sizes = _sizes(read_part(self.kind, self._data.read_exact(begin, end - begin), most), most // MAX_VARINT)
-            self._charge = self._budget.charge(8 * len(sizes), "the offsets of a chunk's records")
+            self._charge = self._env.budget.charge(8 * len(sizes), "the offsets of a chunk's records")
             self._ends.extend(accumulate(sizes))
         except (EndOfDataError, GapError, MalformedError, OverflowError):
             self._ends = array("Q")
@@ -206,13 +188,13 @@ class SimpleRecords(ChunkRecords):
         count = self.header.num_records
         # A few sizes are decoded at once: a streaming decoder would allocate its whole window for them.
         most = count * MAX_VARINT
-        small = self.kind != NONE and max(most, end - begin) <= self._budget.limit // 16
+        small = self.kind != NONE and max(most, end - begin) <= self._env.budget.limit // 16
         if small and self._read_small_sizes(begin, end, most):
             return
         raw, at = self._part(begin, end, None)
         stop = end if raw is self._data else None
         rest, total, more = b"", 0, False
-        self._charge = self._budget.charge(0, "the offsets of a chunk's records")
+        self._charge = self._env.budget.charge(0, "the offsets of a chunk's records")
         try:
             while len(self._ends) < count:
                 take = 1 << 16 if stop is None else min(1 << 16, stop - at)
@@ -335,21 +317,16 @@ class _Decoded(DerivedData):
         self._chunk = chunk
         self._budget = budget
         self._lock = RLock()
-        self._records: list[bytes] | None = None  # the budget may drop them at any time
+        self._content: bytes | None = None  # the budget may drop it at any time
         self._charge: Charge | None = None
-        self.ends = array("Q", accumulate(map(len, self.records())))
-        self.size = self.ends[-1] if self.ends else 0
+        self.ends = array("Q")
+        self.size = len(self._decode())
 
     def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
         """Return all data of the chunk: each record may depend on any byte of them."""
         return ((self._packed, 0, self._chunk.header.data_size),)
 
-    def records(self) -> list[bytes]:
-        with self._lock:
-            records = self._records
-            return self._decode() if records is None else records
-
-    def _decode(self) -> list[bytes]:
+    def _decode(self) -> bytes:
         from pparse.riegeli.transposed import decode_transposed
 
         header = self._chunk.header
@@ -357,30 +334,25 @@ class _Decoded(DerivedData):
         with self._budget.charge(decoding_weight(self._chunk), "decoding a transposed chunk"):
             packed = self._packed.read_exact(0, header.data_size)
             records = decode_transposed(packed, header.num_records, header.decoded_data_size)
-        size = sum(map(len, records)) + 64 * len(records)
-        self._charge = self._budget.charge(size, "the records of a chunk", self._drop)
-        self._records = records
-        return records
+            self.ends = array("Q", accumulate(map(len, records)))
+            content = b"".join(records)
+        self._charge = self._budget.charge(len(content), "the records of a chunk", self._drop)
+        self._content = content
+        return content
 
     def _drop(self) -> None:
-        self._records = None
+        self._content = None
 
     def _pread(self, offset: int, length: int) -> bytes:
-        records = self.records()
-        index = bisect_right(self.ends, offset)
-        at = offset - (self.ends[index - 1] if index else 0)
-        pieces = []
-        while length > 0 and index < len(records):
-            piece = records[index][at : at + length]
-            pieces.append(piece)
-            length -= len(piece)
-            index, at = index + 1, 0
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        with self._lock:
+            content = self._content
+            content = self._decode() if content is None else content
+        return content[offset : offset + length]
 
     def close(self) -> None:
         with self._lock:
             super().close()
-            self._records = None
+            self._content = None
             if self._charge is not None:
                 self._charge.release()
 
@@ -421,20 +393,12 @@ def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
     )
 
 
-def open_records(
-    source: Source,
-    chunk: Chunk,
-    *,
-    budget: MemoryBudget,
-    limits: Limits | None = None,
-    scratch: Scratch | None = None,
-    verdicts: Verdicts | None = None,
-) -> ChunkRecords | None:
+def open_records(source: Source, chunk: Chunk, env: DecodeEnv, verdicts: Verdicts | None = None) -> ChunkRecords | None:
     """Open the records of a chunk; None if chunks of its type have none. The hash of its data is not checked.
 
     The data of the records report what ``verdicts`` know, now or later (`pparse.data.base.Data.why_suspect`).
     """
     data = ChunkData(source, chunk, verdicts)
     if chunk.header.chunk_type == SIMPLE:
-        return SimpleRecords(data, chunk.header, budget=budget, limits=limits, scratch=scratch)
-    return TransposedRecords(data, chunk, budget) if chunk.header.chunk_type == TRANSPOSED else None
+        return SimpleRecords(data, chunk.header, env)
+    return TransposedRecords(data, chunk, env.budget) if chunk.header.chunk_type == TRANSPOSED else None

@@ -8,6 +8,7 @@ from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.data.reader import byte_view
 from pparse.display.text import shape_words, shorten
+from pparse.equality import ByValue
 from pparse.errors import (
     DamagedTensorError,
     EndOfDataError,
@@ -57,7 +58,7 @@ class UnknownShape(tuple[int, ...]):
 UNKNOWN_SHAPE: Final = UnknownShape()
 
 
-class Span:
+class Span(ByValue, by=("path", "offset", "length")):
     """A stretch of bytes in some data."""
 
     __slots__ = ("data", "end", "length", "offset", "path")
@@ -121,19 +122,6 @@ class Span:
     def to_dict(self) -> dict[str, object]:
         """Return the span as plain data, for JSON."""
         return {"file": self.path, "offset": self.offset, "length": self.length}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Span) and (self.path, self.offset, self.length) == (
-            other.path,
-            other.offset,
-            other.length,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.path, self.offset, self.length))
-
-    def __repr__(self) -> str:
-        return f"Span({self.path!r}, {self.offset}, {self.length})"
 
 
 def _bytes_of(buffer: Any) -> memoryview:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from pparse.data.range_status import cut_status
-from pparse.errors import GapError, MalformedError
+from pparse.errors import MalformedError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
 from pparse.tree.record import NumberArray
@@ -301,10 +301,7 @@ class NodeContext:
         while got < count and self.data.available(self.pos + got, min(count - got, _LOOK)):
             got += min(count - got, _LOOK)
         if got < count:
-            try:
-                got += len(self.data.pread(self.pos + got, min(count - got, _LOOK)))
-            except GapError:
-                pass
+            got += len(self.data.known(self.pos + got, min(count - got, _LOOK)))
         return got
 
     def emit_record(self, record: Record) -> Values:

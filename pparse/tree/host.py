@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.budget import MemoryBudget
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data, IoStats
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
     from pparse.findings import FindingList
     from pparse.limits import Limits
     from pparse.paths import KeyStep, OrdinalStep
@@ -44,8 +44,8 @@ class Session(Protocol):
         """The options of formats that the caller gave, such as the message type of a protobuf file."""
 
     @property
-    def spools(self) -> Scratch:
-        """Where scratch files are made."""
+    def env(self) -> DecodeEnv:
+        """What decoding may use."""
 
     def check_cancelled(self) -> None:
         """Raise `CancelledError` if the caller wants to stop."""

@@ -148,10 +148,7 @@ class Excerpt:
             return b""
         count = min(count, MAX_TAIL, size)
         if self._tail is None or count > len(self._tail):
-            try:
-                self._tail = self._reader.data.pread(self._reader.start + size - count, count)
-            except GapError:
-                return b""
+            self._tail = self._reader.data.known(self._reader.start + size - count, count)
         return self._tail[len(self._tail) - count :] if count else b""
 
     def ends_with(self, suffixes: Iterable[str]) -> bool:

@@ -393,10 +393,7 @@ class NumpyMapViewer(ArrayTreeViewer):
         """Return whether such a map begins in the first 64 KiB."""
         extraction = parser.result.extraction
         size = _LOOK if extraction.end is None else min(_LOOK, extraction.end - extraction.start)
-        try:
-            raw = extraction.data.pread(extraction.start, size)
-        except GapError:
-            return False
+        raw = extraction.data.known(extraction.start, size)
         return any(mark in raw for mark in _MARKS)
 
     def described(self, node: Node) -> DescribedArray | None:

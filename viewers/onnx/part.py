@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pparse.data.base import copy_into
 from pparse.data.reader import Range
-from pparse.errors import DataError, LimitError, MalformedError
+from pparse.errors import FaultError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
@@ -436,9 +436,7 @@ class RebuiltModel(_CopiedModel):
         try:
             message = self._message(place)
             name = self._name(place, message)
-        except LimitError:
-            raise
-        except DataError:
+        except FaultError:
             name = ""
         if not name:
             return  # what the nodes lack is found by its uses

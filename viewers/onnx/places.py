@@ -19,7 +19,7 @@ from functools import cached_property
 
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
-from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.fits import fitting_tags
@@ -169,9 +169,7 @@ class OnnxPlaces(TensorPlaces):
                             found.at = number, source, ordinal
                         yield found
                     yield ordinal
-            except LimitError:
-                raise
-            except DataError as error:  # of one list: the others may be whole
+            except FaultError as error:  # of one list: the others may be whole
                 self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed", scope.path)
 
     def _entered(self, scope: GraphScope) -> Node:
@@ -265,9 +263,7 @@ class OnnxPlaces(TensorPlaces):
             for label, parts in zip(("values", "indices"), found, strict=True):
                 lost = message.problem or Problem(Status.DAMAGED, "the sparse tensor has no " + label)
                 yield OnnxPlace(f"{name}.{label}", parts if parts is not None else lost, message.near)
-        except LimitError:
-            raise
-        except DataError as error:
+        except FaultError as error:
             yield OnnxPlace(f"{name}.values", problem_of(error))
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -346,9 +342,7 @@ class OnnxPlaces(TensorPlaces):
                     if constant and output and item.is_value:
                         item.output = output
                     found.append(item)
-        except LimitError:
-            raise
-        except DataError as error:
+        except FaultError as error:
             self.note(error, "malformed")
         return self._text(message, 3) or output or f"[{ordinal}]", found, message.near
 

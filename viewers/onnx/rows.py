@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.errors import DataError, LimitError, MalformedError
+from pparse.errors import FaultError, MalformedError
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message
@@ -236,18 +236,14 @@ def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, boo
                 for at in item[0].fields(number, 0, window):
                     limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
                     found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
-            except LimitError:
-                raise
-            except DataError as error:
+            except FaultError as error:
                 places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
     has_body = False
     try:
         for part in message.elements(ATTRIBUTE):
             attribute = Message(places.make, part, places.attribute_type, message.near)
             has_body = has_body or BODY in attribute.fields or BODIES in attribute.fields
-    except LimitError:
-        raise
-    except DataError as error:
+    except FaultError as error:
         places.note(error, "malformed")
     return texts, has_body
 

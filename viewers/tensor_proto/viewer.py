@@ -6,7 +6,7 @@ from abc import abstractmethod
 from array import array
 from itertools import islice
 
-from pparse.errors import DataError, LimitError
+from pparse.errors import FaultError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import Problem
@@ -156,9 +156,7 @@ class TensorPlaces:
         """Return the text in a field; ``default`` if it cannot be read."""
         try:
             return str(message.scalar(number))
-        except LimitError:
-            raise
-        except DataError:
+        except FaultError:
             return default
 
 
@@ -269,9 +267,7 @@ class ProtoViewer(Viewer):
         if tensor.status is Status.COMPLETE and tensor.encoding == "typed" and tensor.shape:
             try:
                 tensor.readinto(bytearray(0)) if not tensor.size else tensor[(0,) * tensor.ndim]
-            except LimitError:
-                raise
-            except DataError as error:
+            except FaultError as error:
                 return Finding("malformed", error.reason, path=tensor.name, offset=error.offset)
         return tensor.finding
 
@@ -319,9 +315,7 @@ class ProtoViewer(Viewer):
         """Return the status of the message: TRUNCATED or DAMAGED also if a graph in it is, and its root is whole."""
         try:
             worst = self.root.status
-        except LimitError:
-            raise
-        except DataError:
+        except FaultError:
             return Status.DAMAGED
         if worst is not Status.COMPLETE:
             return worst
@@ -373,9 +367,7 @@ def value_at(node: Node | None, *keys: str | int, default: Any = None) -> Any:
     try:
         found = node_at(node, *keys)
         return default if found is None else found.load()
-    except LimitError:
-        raise
-    except DataError:
+    except FaultError:
         return default
 
 

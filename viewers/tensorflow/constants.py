@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import accumulate, islice, repeat
 
 from pparse.data.reader import Range
-from pparse.errors import DataError, GapError, LimitError, PparseError
+from pparse.errors import FaultError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
@@ -159,9 +159,7 @@ class Constants(TensorPlaces):
         for number, (base, inner) in enumerate(places):
             try:
                 yield from self._places_in(base, inner, number, sought, steps)
-            except LimitError:
-                raise
-            except DataError as error:
+            except FaultError as error:
                 self._note(base.path, error)
 
     def _places_in(
@@ -265,9 +263,7 @@ class Constants(TensorPlaces):
                 if listed is not None:
                     for number, element in enumerate(listed.elements(_LIST_TENSOR)):
                         yield TensorPlace(f"{label}[{number}]", element, listed.near, at)
-        except LimitError:
-            raise
-        except DataError as error:
+        except FaultError as error:
             problem = problem_of(error)
         if is_const and not seen:
             problem = problem or Problem(Status.DAMAGED, "the constant has no value")
@@ -355,10 +351,7 @@ def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
     """Return whether none of the ``letters`` occur in ``data[low:high]``, as far as that is cheap to find out."""
     if high - low > _MOST_BYTES:
         return False
-    try:
-        block = data.pread(low, high - low)
-    except GapError:
-        return False
+    block = data.known(low, high - low)
     return len(block) == high - low and not any(text in block for text in letters)
 
 

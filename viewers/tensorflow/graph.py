@@ -12,9 +12,8 @@ from functools import cached_property
 
 from pparse.data.base import copy_into
 from pparse.errors import (
-    DataError,
     EndOfDataError,
-    LimitError,
+    FaultError,
     MalformedError,
     PathError,
     UnsupportedError,
@@ -137,9 +136,7 @@ class _Defs(NodeDefs, GraphSource):
         """Return type and shape; None if nothing is known, or it cannot be read."""
         try:
             return self.described(name, ordinal)
-        except LimitError:
-            raise
-        except DataError:
+        except FaultError:
             return None
 
     def described(self, name: str, ordinal: int | None) -> Value | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import chain, count, islice
 
 from pparse.display.text import shape_words
-from pparse.errors import DataError, LimitError
+from pparse.errors import FaultError
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
@@ -53,9 +53,7 @@ def _list_at(node: Node | None, *keys: str) -> list[Any]:
     try:
         for kid in islice(kids_of(node_at(node, *keys)), _MOST):
             found.append(kid.load())
-    except LimitError:
-        raise
-    except DataError:
+    except FaultError:
         pass
     return found
 
@@ -229,9 +227,7 @@ def _variable(value: Any, node: Node) -> Any:
             found = document.root.to_python()
             known = all(isinstance(key, str) for key in found)
             return found if known and "variable_name" in found else value
-    except LimitError:
-        raise
-    except DataError:
+    except FaultError:
         return value
 
 
@@ -501,9 +497,7 @@ def _plain(node: Node | None) -> dict[str, Any]:
     """Return a message as plain data; nothing if there is none, or it cannot be read."""
     try:
         found = node.to_python() if node is not None else {}
-    except LimitError:
-        raise
-    except DataError:
+    except FaultError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from pparse.data.reader import Range
-from pparse.errors import DataError, LimitError, PparseError
+from pparse.errors import FaultError, PparseError
 from pparse.findings import Finding
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.protobuf.index import Lost, OverlayEntry
@@ -117,9 +117,7 @@ class NodeDefs:
             session.check_cancelled()
             try:
                 block = part.data.pread(pos, min(step, part.end - pos))
-            except LimitError:
-                raise
-            except DataError:  # a gap, or a chunk that cannot be decompressed
+            except FaultError:  # a gap, or a chunk that cannot be decompressed
                 return
             if not block:
                 return
@@ -138,9 +136,7 @@ class NodeDefs:
             # Large, damaged, or another field: one step by the window.
             try:
                 field = window.field(pos + after)
-            except LimitError:
-                raise
-            except DataError:
+            except FaultError:
                 return
             if scan.key_of(field.tag) == key:
                 yield field
@@ -194,9 +190,7 @@ class NodeDefs:
         try:
             if all(map(reading.add, pieces)):
                 return reading.row(ordinal)
-        except LimitError:
-            raise
-        except (DataError, UnicodeDecodeError):
+        except (FaultError, UnicodeDecodeError):
             pass
         return self._by_tree(ordinal)
 
@@ -369,9 +363,7 @@ def _load(node: Node, key: str = "") -> Any:
         found = node.find(key) if key else node
         value = found.load() if found is not None else None
         return value.decode() if isinstance(value, bytes) else value
-    except LimitError:
-        raise
-    except (DataError, UnicodeDecodeError) as error:
+    except (FaultError, UnicodeDecodeError) as error:
         _note(node, key, error)
         return None
 

@@ -14,8 +14,8 @@ from pparse.document.opening import Resume
 from pparse.document.opening import open as open_document
 from pparse.errors import (
     PASSING,
-    DataError,
     EndOfDataError,
+    FaultError,
     LimitError,
     MalformedError,
     PathError,
@@ -81,9 +81,7 @@ class SavedModelViewer(TensorflowViewer):
             except SourceError as error:
                 if self.parser.sizes("variables") or any(self._described) or self._has_saver():  # type: ignore[attr-defined]
                     self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")
-            except LimitError:
-                raise
-            except DataError as error:
+            except FaultError as error:
                 self._note_unread("malformed", f"the variables cannot be read: {error.reason}")
         return self._variables
 

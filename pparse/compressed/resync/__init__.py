@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final, Protocol
 
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.errors import PparseError

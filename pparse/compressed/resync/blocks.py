@@ -8,7 +8,6 @@ from copy import copy
 from operator import attrgetter
 
 from pparse.codecs.frames import skips
-from pparse.compressed.kept import before_gap
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece
 from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.data.range_status import SuspectRange
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
-    from pparse.compressed.inflated import DecodeEnv, InflatedData
+    from pparse.compressed.env import DecodeEnv
+    from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync import Failure
     from pparse.data.reader import Range
 
@@ -153,13 +153,13 @@ class Blocks(Data):
     def _read(self, number: int, at: int, count: int) -> bytes:
         data = self._block(number)
         try:
-            chunk = before_gap(data, at, count)
+            chunk = data.known(at, count)
         except LimitError as error:
             if not self._small or "--scratch" not in error.option:
                 raise
             self._let_go()
             data = self._block(number)
-            chunk = before_gap(data, at, count)
+            chunk = data.known(at, count)
         if data.error is not None:
             self._note(number, data)
         return chunk
@@ -250,7 +250,7 @@ class Look:
         return self._block[first : first + count]
 
     def _fill(self, at: int) -> int:
-        self._block = before_gap(self.data, at, min(_BLOCK, self.end - at))
+        self._block = self.data.known(at, min(_BLOCK, self.end - at))
         self._at = at
         return at
 

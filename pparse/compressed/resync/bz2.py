@@ -19,7 +19,7 @@ from bisect import bisect_left
 from functools import partial
 
 from pparse.codecs.base import decompressor
-from pparse.compressed.kept import before_gap, reread
+from pparse.compressed.kept import reread
 from pparse.compressed.resync import as_it_is
 from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.data.base import Data
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.codecs.base import Decompressor
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
     from pparse.data.reader import Range
 
@@ -185,7 +185,7 @@ class _Bz2Walk(BlockWalk):
             end = 4 + -(-(mark - bit) // 8) + _MORE
             while taker.fed < end:
                 self._env.poll()
-                data = before_gap(whole, taker.fed, min(_FEED, end - taker.fed))
+                data = whole.known(taker.fed, min(_FEED, end - taker.fed))
                 block.failed = bit // 8 + max(0, taker.fed - 4)
                 if not data or not taker.take(data):
                     return

@@ -23,13 +23,14 @@ from copy import copy
 from functools import partial
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.inflated import DecodeEnv, InflatedData
+from pparse.compressed.env import DecodeEnv
 from pparse.compressed.resync import Failure, Piece
 from pparse.compressed.resync.deflate_chain import Chain, EnteredAt, EnteredData, Pace, ended_at, noter, try_chain
 from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
-from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, missed_end, real_end, zeros_at_end
+from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, missed_end, real_end
 from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import HiddenData
+from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
 from pparse.limits import KIB, MIB
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Final
 
+    from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync.deflate_chain import TailBytes, Trial
     from pparse.compressed.resync.deflate_inside import Before
     from pparse.data.reader import Range
@@ -80,7 +82,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     if chain is None:
         return failure.error
     out = failure.out - failure.start_out
-    zeros = zeros_at_end(source, chain.bit // 8, end)
+    zeros = zeros_at_end(source.data, chain.bit // 8, end)
     stop = missed_end(source, zeros, end, out) if codec == "gzip" else None
     if stop is not None:
         return MalformedError("the decoder missed the end of the gzip stream", offset=stop)

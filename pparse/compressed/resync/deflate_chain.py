@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge
     from pparse.codecs.deflate_entry import DeflateEntry, EntryDecompressor
-    from pparse.compressed.inflated import DecodeEnv, InflatedData
+    from pparse.compressed.env import DecodeEnv
+    from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync import Piece
     from pparse.data.reader import Range
     from pparse.errors import PparseError

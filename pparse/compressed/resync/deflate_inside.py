@@ -22,7 +22,6 @@ from array import array
 from bisect import bisect_left
 from math import sqrt
 
-from pparse.compressed.kept import before_gap
 from pparse.compressed.resync.deflate_chain import EnteredAt, TailBytes, join_edges, output_before
 from pparse.errors import LimitError
 from pparse.kernels import deflate_tokens
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import Charge
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync.deflate_chain import Chain
     from pparse.data.base import Data
     from pparse.kernels.deflate_tokens import Codes, CutShort, Head, Tokens
@@ -357,7 +356,7 @@ class Inside:
 
     def _read(self, start: int, end: int) -> bytes:
         """Return what is known from ``start`` on, up to a gap or ``end``."""
-        return before_gap(self._data, start, end - start) if start < end else b""
+        return self._data.known(start, end - start) if start < end else b""
 
     def _charge(self, size: int) -> Charge:
         """Charge a tail of ``size`` bytes, and the window that comes with it; they stay, so they must be small."""

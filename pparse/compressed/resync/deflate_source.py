@@ -7,9 +7,8 @@ import re
 import zlib
 
 from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
-from pparse.compressed.kept import before_gap
 from pparse.compressed.resync.deflate_chain import FEED
-from pparse.errors import Fault, GapError
+from pparse.errors import Fault
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 
@@ -56,7 +55,7 @@ class DeflateSource:
 
     def peek(self, at: int, count: int) -> bytes:
         """Return what is known of the next ``count`` bytes, up to the first gap."""
-        return before_gap(self.data, at, min(count, self.end - at)) if at < self.end else b""
+        return self.data.known(at, min(count, self.end - at)) if at < self.end else b""
 
     def header(self, at: int, *, tolerant: bool = False, most: int = MAX_HEADER) -> GzipHeader | None:
         """Return the gzip header at ``at``; more than its first bytes are read only for one that goes on."""
@@ -183,18 +182,6 @@ def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]
         place = buffer.find(_MAGIC, place + 1)
 
 
-def zeros_at_end(source: Range, start: int, end: int) -> int:
-    """Return where the zeros begin with which the source ends."""
-    while end > start:
-        count = min(FEED, end - start)
-        block = source.data.read_known(end - count, count)[0]
-        rest = len(block.rstrip(b"\0"))
-        if rest:
-            return end - count + rest
-        end -= count
-    return start
-
-
 def missed_end(source: Range, zeros: int, end: int, produced: int) -> int | None:
     """Return where a gzip stream ends that was decoded beyond its end; None if none of the places has such a size.
 
@@ -230,10 +217,7 @@ def _end_by_reading(data: Data, at: int, end: int) -> int:
         if gap is not None and gap.offset <= at and gap.end is not None:
             at = gap.end
             continue
-        try:
-            chunk = data.pread(at, min(MIB, end - at))
-        except GapError:
-            return at
+        chunk = data.known(at, min(MIB, end - at))
         if not chunk:
             return at
         at += len(chunk)

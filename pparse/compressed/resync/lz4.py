@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
     from pparse.data.reader import Range
     from pparse.errors import PparseError

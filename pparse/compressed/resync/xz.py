@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.budget import MemoryBudget
-    from pparse.compressed.inflated import DecodeEnv
+    from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
     from pparse.data.reader import Range
     from pparse.errors import PparseError
