@@ -51,7 +51,7 @@ _MOST_RATIO: Final = 1 << 15
 class ZipNote:
     """The data that the parser keeps of a member."""
 
-    __slots__ = ("broken", "declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
+    __slots__ = ("broken", "declared", "flags", "guessed", "listed", "listed_crc", "method", "rival", "sure")
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class ZipNote:
         listed_crc: int | None = None,
         rival: int | None = None,
         broken: bool = False,
+        guessed: bool = False,
     ) -> None:
         self.flags = flags
         """Flags of the member."""
@@ -81,13 +82,17 @@ class ZipNote:
         """A differing CRC-32 in the local header or the descriptor."""
         self.broken = broken
         """Whether the local header is damaged."""
+        self.guessed = guessed
+        """Whether the encoding of the name is only guessed."""
 
 
-def listed_member(extraction: Extraction, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
-    """Return the member that an entry of a trusted directory says."""
+def listed_member(
+    extraction: Extraction, entry: CentralEntry, at: int, directory: Directory, encoding: str
+) -> ArchiveMember:
+    """Return the member that an entry of a trusted directory says; its name may be in ``encoding``."""
     start = entry.offset + directory.shift
     end = start + LOCAL_SIZE + len(entry.raw_name) + entry.compressed_size
-    name = decode_name(entry.raw_name, entry.flags, entry.extra)
+    name, guessed = decode_name(entry.raw_name, entry.flags, entry.extra, encoding)
     declared = declared_kind(name, entry.creator, entry.external)
     member = ArchiveMember(
         name,
@@ -102,7 +107,7 @@ def listed_member(extraction: Extraction, entry: CentralEntry, at: int, director
         mode=mode_of(entry.creator, entry.external),
         method=method_name(entry.method, entry.flags),
         checksum=("crc32", entry.crc),
-        extra=ZipNote(entry.flags, entry.method, declared, listed=True, listed_crc=entry.crc),
+        extra=ZipNote(entry.flags, entry.method, declared, listed=True, listed_crc=entry.crc, guessed=guessed),
     )
     source = extraction.name
     if directory.has_overlaps and directory.overlaps(at):

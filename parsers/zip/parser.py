@@ -26,7 +26,7 @@ from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
-from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, STORED, STREAMED, decode_name
+from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, STORED, STREAMED, check_encoding, decode_name
 from pparse.parsers.zip.directory import (
     BLOCK,
     CENTRAL_SIZE,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pparse.containers.content import ContentSink, Skip
     from pparse.data.base import Data
     from pparse.data.reader import Range
+    from pparse.parsers.zip.scan import ScanStep
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.parser import Excerpt
@@ -82,6 +83,9 @@ class ZipParser(ArchiveParser):
     is_generic = True
     named_is_enough = False
     media_type = "application/zip"
+    options: ClassVar[dict[str, str]] = {
+        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, else cp437",
+    }
     root_at = "back"
     references: ClassVar[tuple[str, ...]] = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
     limitations: ClassVar[tuple[str, ...]] = (
@@ -99,6 +103,8 @@ class ZipParser(ArchiveParser):
         self._scanner: Scanner | None = None
         self._shown = False  # whether findings on the whole archive were added
         self._ahead: Window | None = None  # of a check that is going on
+        self._encoding = check_encoding(str(result.extraction.session.options.get("encoding", "")))
+        self._guessed = False  # whether it was told that the encoding of names is guessed
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -205,7 +211,20 @@ class ZipParser(ArchiveParser):
 
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
         """Return the member that an entry of a trusted directory describes."""
-        return listed_member(self.extraction, entry, at, directory)
+        return self._named(listed_member(self.extraction, entry, at, directory, self._encoding))
+
+    def scanned(self, found: ScanStep) -> ArchiveMember:
+        """Return the member that was found by scanning."""
+        return self._named(scanned_member(self.extraction, found, self._encoding))
+
+    def _named(self, member: ArchiveMember) -> ArchiveMember:
+        """Return ``member``; add a finding, once, if the encoding of its name is only guessed."""
+        if member.extra.guessed and not self._guessed:
+            self._guessed = True
+            reason = "its name is not UTF-8, and read as code page 437; if it looks wrong, -O encoding=NAME reads such "
+            reason += "names in another encoding: cp932, gbk, euc-kr, cp1251 ..."
+            self._note_member(member, "encoding", reason, severity=Severity.NOTE)
+        return member
 
     def listed_member(self, at: int) -> ArchiveMember | None:
         """Return the member whose directory entry is at ``at``."""
@@ -425,7 +444,7 @@ class ZipParser(ArchiveParser):
         """
         if header.raw_name == member.raw_name:
             return True
-        shown = decode_name(header.raw_name, header.flags, header.extra)
+        shown, _ = decode_name(header.raw_name, header.flags, header.extra, self._encoding)
         self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
         alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
         return alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names
@@ -452,7 +471,7 @@ class ZipParser(ArchiveParser):
         found = self.scanner.alone(member.start)
         if found is None:
             return member
-        other = scanned_member(self.extraction, found)
+        other = self.scanned(found)
         return other if super().examine(other, None, None).verified else member
 
     def _note_member(self, member: ArchiveMember, code: str, reason: str, **more: Any) -> None:
