@@ -237,7 +237,7 @@ class TestMembers:
                 ("stored", Status.COMPLETE),
             ]
             assert members[0].finding is not None
-            assert "deflate64" in members[0].finding.reason
+            assert "deflate64, is not supported; 7-Zip reads it" in members[0].finding.reason
 
     @pytest.mark.parametrize("number", [20, 93])
     def test_members_compressed_with_zstd_are_read(self, number: int) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 # Methods that can be read.
 READABLE: Final = frozenset((STORED, *CODEC_OF_METHOD))
+_READ_BY_7ZIP: Final = frozenset(("deflate64", "implode", "ppmd", "shrink"))
 # The most bytes that one compressed byte can decode to.
 _MOST_INFLATED: Final = {DEFLATE: 1_100}
 _MOST_RATIO: Final = 1 << 15
@@ -128,7 +129,9 @@ def is_refused(member: ArchiveMember, source: str, extra: bytes) -> bool:
         member.checksum = None
         blame(member, source, Status.UNSUPPORTED, "encrypted", f"it is {describe_encryption(note.method, extra)}")
     elif note.method not in READABLE:
-        blame(member, source, Status.UNSUPPORTED, "unsupported", f"its method, {member.method}, is not supported")
+        reason = f"its method, {member.method}, is not supported"
+        reason += "; 7-Zip reads it" if member.method in _READ_BY_7ZIP else ""
+        blame(member, source, Status.UNSUPPORTED, "unsupported", reason)
     else:
         return False
     return True
