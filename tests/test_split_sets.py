@@ -1,0 +1,92 @@
+"""Files in parts, opened as one: which names are those of parts, what a missing one leaves, and the sets of zip -s."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import TYPE_CHECKING
+
+import pparse
+from pparse.findings import Status
+from tests.conftest import ROOT
+from tests.rows import rows
+from tests.zip_samples import Archive, Made
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = (ROOT / "docs/samples/tiny-gpt.safetensors").read_bytes()
+CUTS = (8_000, 16_000)
+
+
+def tar_of(**members: bytes) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def pieces(content: bytes, *cuts: int) -> list[bytes]:
+    return [content[low:high] for low, high in zip((0, *cuts), (*cuts, len(content)), strict=True)]
+
+
+def lay(folder: Path, files: dict[str, bytes]) -> Path:
+    """Write ``files``; return the first."""
+    folder.mkdir(exist_ok=True, parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder / next(iter(files))
+
+
+def content_of(extraction: pparse.Extraction) -> bytes:
+    return extraction.reader.read()
+
+
+THIRDS = pieces(MODEL, *CUTS)
+ONE_AND_ONE = {"x.tar.0": tar_of(a=b"1" * 600), "x.tar.1": tar_of(b=b"2" * 600)}
+
+
+@rows(
+    "names, contents, whole",
+    [
+        (["m.safetensors.part-aa", "m.safetensors.part-ab", "m.safetensors.part-ac"], THIRDS, "m.safetensors"),
+        (["m.bin.partaa", "m.bin.partab", "m.bin.partac"], THIRDS, "m.bin"),
+        (["my m.st.part1", "my m.st.part2", "my m.st.part3"], THIRDS, "my m.st"),
+        (["m.safetensors.0", "m.safetensors.1", "m.safetensors.2"], THIRDS, "m.safetensors"),
+        (["m.safetensors_aa", "m.safetensors_ab", "m.safetensors_ac"], THIRDS, "m.safetensors"),
+        (["m.unknown.001", "m.unknown.002", "m.unknown.003"], THIRDS, "m.unknown"),
+        (["m.part1", "m.part2", "m.part3"], pieces(MODEL, 5_000, 13_000), "m"),  # of any sizes
+        # No parts: what no name of a known format tells, parts of several sizes, files of one kind, what is not first.
+        (["m.unknown.0", "m.unknown.1", "m.unknown.2"], THIRDS, ""),
+        (["m.safetensors.0", "m.safetensors.1", "m.safetensors.2"], pieces(MODEL, 5_000, 13_000), ""),
+        (["m.safetensors", "m.safetensors.1", "m.safetensors.2"], [MODEL] * 3, ""),
+        (["m.safetensors.1", "m.safetensors.2"], [MODEL] * 2, ""),
+        (list(ONE_AND_ONE), list(ONE_AND_ONE.values()), ""),
+        (["m.safetensors.1", "m.safetensors.0", "m.safetensors.2"], THIRDS, ""),
+        (["m.z01", "m.zip"], [b"PK\7\x08?", Archive(Made("a", b"x")).whole], ""),  # which says that it is the only part
+    ],
+)
+def test_the_first_of_the_parts_of_a_file_stands_for_all_of_them(tmp_path_factory, names, contents, whole):
+    first = lay(tmp_path_factory.mktemp("set"), dict(zip(names, contents, strict=True)))
+    with pparse.open(first) as document:
+        assert document.name == str(first.parent / whole if whole else first)
+        assert content_of(document) == (MODEL if whole else contents[0])
+        assert len(document.file_parts) == (3 if whole else 0)
+
+
+def test_a_missing_part_is_named_and_the_others_are_read(tmp_path):
+    even = dict(zip(("m.safetensors.partaa", "m.safetensors.partac"), (THIRDS[0], THIRDS[2]), strict=True))
+    with pparse.open(lay(tmp_path / "even", even)) as document:
+        assert [(gap.offset, gap.length) for gap in document.data.gaps] == [(8_000, 8_000)]
+        assert document.data.pread(16_000, 9_999) == THIRDS[2]
+        assert "part .partab is missing; the first one has 8,000 bytes" in document.result.findings[0].reason
+    parts = pieces(MODEL, 5_000, 13_000, 20_000)
+    uneven = {f"m.safetensors.part{number}": parts[number] for number in (0, 1, 3)}
+    with pparse.open(lay(tmp_path / "uneven", uneven)) as document:
+        assert content_of(document) == MODEL[:13_000]  # nobody knows where the rest stands
+        assert "what is behind it is not read: parts differ in size" in document.result.findings[0].reason
+    with pparse.view(tmp_path / "uneven" / "m.safetensors.part0") as viewer:
+        assert {Status.COMPLETE, Status.MISSING} <= {tensor.status for tensor in viewer.tensors()}
