@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import struct
 import tarfile
+from bisect import bisect_right
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+
+import pytest
 
 import pparse
 from pparse.findings import Status
+from pparse.limits import KIB
 from tests.conftest import ROOT
 from tests.rows import rows
-from tests.zip_samples import Archive, Made
+from tests.zip_samples import Archive, Made, noise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,3 +96,88 @@ def test_a_missing_part_is_named_and_the_others_are_read(tmp_path):
         assert "what is behind it is not read: parts differ in size" in document.result.findings[0].reason
     with pparse.view(tmp_path / "uneven" / "m.safetensors.part0") as viewer:
         assert {Status.COMPLETE, Status.MISSING} <= {tensor.status for tensor in viewer.tensors()}
+
+
+# -- zip -s ----------------------------------------------------------------------------------------------------------
+
+MEMBERS = {f"data/{number}.bin": noise(30_000 + number, number) for number in range(6)}
+EACH = 50 * KIB
+STARTS = (0, EACH, 2 * EACH + 9, 3 * EACH - 20)  # of the parts, which end where a record would not fit
+
+
+def zip_set() -> bytes:
+    """What ``zip -s 50k`` writes, its parts joined."""
+    archive = Archive(*(Made(name, content, method=8) for name, content in MEMBERS.items()), prefix=b"PK\7\x08")
+    body, entries = archive.body, b""
+    for member in archive.members:
+        entry = bytearray(member.central())
+        part = bisect_right(STARTS, member.at) - 1
+        struct.pack_into("<H", entry, 34, part)
+        struct.pack_into("<I", entry, 42, member.at - STARTS[part])
+        entries += entry
+    last = len(STARTS) - 1
+    end = struct.pack("<4sHHHHIIH", b"PK\5\6", last, last, 6, 6, len(entries), len(body) - STARTS[-1], 0)
+    return body + entries + end
+
+
+def set_files(joined: bytes) -> dict[str, bytes]:
+    """The parts of a set by name, the last one first."""
+    parts = pieces(joined, *STARTS[1:])
+    return {"set.zip": parts[-1], **{f"set.z{number:02}": part for number, part in enumerate(parts[:-1], 1)}}
+
+
+def check_all(document: pparse.Extraction) -> None:
+    assert {name: document.get(name) for name in MEMBERS} == MEMBERS
+    assert [visit.status for visit in document.parse().parser.check()] == [Status.COMPLETE] * (len(MEMBERS) + 1)
+    assert not list(document.result.findings)
+
+
+def test_a_split_zip_is_read_by_its_first_and_its_last_part_and_joined(tmp_path):
+    joined = zip_set()
+    files = set_files(joined)
+    assert len(files) == 4
+    lay(tmp_path, {**files, "joined.zip": joined})
+    for name in ("set.zip", "set.z01", "joined.zip"):
+        with pparse.open(tmp_path / name) as document:
+            with ThreadPoolExecutor(4) as pool:
+                assert set(pool.map(document.get, ["data/5.bin"] * 4)) == {MEMBERS["data/5.bin"]}
+            check_all(document)
+    with (
+        pparse.open(tmp_path / "set.z02") as document,
+        pytest.raises(pparse.FormatError, match=r"set\.z01, lies beside"),
+    ):
+        document.parse()
+    with pparse.open(tar_of(inner=joined)) as document:  # in another archive
+        check_all(document.parse().parser.enter("inner"))
+
+
+@rows(
+    "missing, whole, words",
+    [
+        ("set.z01", {2, 3, 4, 5}, "part set.z01 is missing; the first one has 51,209 bytes"),
+        ("set.z02", {0, 4, 5}, "part set.z02 is missing"),
+        ("set.zip", {0, 1, 2, 3, 4}, "part set.zip is missing"),
+    ],
+)
+def test_a_split_zip_without_one_of_its_parts_gives_the_members_in_the_others(tmp_path_factory, missing, whole, words):
+    files = set_files(zip_set())
+    del files[missing]
+    folder = tmp_path_factory.mktemp("set")
+    lay(folder, files)
+    with pparse.open(folder / "set.zip") as document:
+        parser = document.parse().parser
+        good = {member.name for member in parser.files() if parser.verify(member).verified}
+        assert good >= {f"data/{number}.bin" for number in whole}
+        assert any(words in found.reason for found in document.result.findings)
+
+
+def test_a_header_damaged_where_a_part_begins_leaves_all_others(tmp_path):
+    joined = bytearray(zip_set())
+    archive = Archive(*(Made(name, content, method=8) for name, content in MEMBERS.items()), prefix=b"PK\7\x08")
+    first = next(member.at for member in archive.members if member.at >= EACH)  # the first one of the second part
+    joined[first + 2] ^= 0x40
+    lay(tmp_path, {**set_files(bytes(joined)), "joined.zip": bytes(joined)})
+    for name in ("set.zip", "joined.zip"):
+        with pparse.open(tmp_path / name) as document:
+            parser = document.parse().parser
+            assert sum(parser.verify(member).verified is True for member in parser.files()) >= len(MEMBERS) - 1

@@ -24,6 +24,8 @@ UTF8: Final = 0x800
 MASKED: Final = 0x2000  # header values are masked: the directory is encrypted
 RESERVED: Final = 0xD780
 
+FINDER: Final = 0x0315  # what Archive Utility and ditto of macOS write as "made by": version 2.1, Unix
+WRAP: Final = 1 << 32  # writers without zip64 keep sizes and offsets modulo this
 FULL: Final = 0xFFFFFFFF  # the value is in the zip64 field
 FULL16: Final = 0xFFFF
 

@@ -11,7 +11,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
 from pparse.parsers.zip.attributes import declared_kind, decode_name, kind_of, method_name, mode_of, modified
 from pparse.parsers.zip.directory import CENTRAL, DESCRIPTOR, END, END64, END_SIZE, LocalHeader, cut_header
-from pparse.parsers.zip.members import ZipNote, blame, has_wrong_size, is_refused
+from pparse.parsers.zip.members import ZipNote, blame, has_wrong_size, is_refused, may_wrap
 from pparse.parsers.zip.walk import why_scanned
 from pparse.tree.context import DONE
 
@@ -127,6 +127,7 @@ def scanned_member(extraction: Extraction, found: ScanStep, encoding: str) -> Ar
             rival=extent.rival,
             broken=any(code == "local-header" for code, *_ in found.notes),
             guessed=guessed,
+            wraps=entry is not None and may_wrap(entry, extent.compressed_size),
         ),
     )
     if extent.missing is not None:
