@@ -171,13 +171,15 @@ def test_a_split_zip_without_one_of_its_parts_gives_the_members_in_the_others(tm
         assert any(words in found.reason for found in document.result.findings)
 
 
-def test_a_header_damaged_where_a_part_begins_leaves_all_others(tmp_path):
+@rows("where", ["a header where a part begins", "the number of a part"])
+def test_damage_of_what_leads_to_a_part_leaves_all_other_members(tmp_path_factory, where):
     joined = bytearray(zip_set())
     archive = Archive(*(Made(name, content, method=8) for name, content in MEMBERS.items()), prefix=b"PK\7\x08")
-    first = next(member.at for member in archive.members if member.at >= EACH)  # the first one of the second part
-    joined[first + 2] ^= 0x40
-    lay(tmp_path, {**set_files(bytes(joined)), "joined.zip": bytes(joined)})
+    first = next(member.at for member in archive.members if member.at >= EACH)
+    joined[first + 2 if where.startswith("a header") else joined.index(b"PK\1\2") + 35] ^= 0x40
+    folder = tmp_path_factory.mktemp("set")
+    lay(folder, {**set_files(bytes(joined)), "joined.zip": bytes(joined)})
     for name in ("set.zip", "joined.zip"):
-        with pparse.open(tmp_path / name) as document:
+        with pparse.open(folder / name) as document:
             parser = document.parse().parser
             assert sum(parser.verify(member).verified is True for member in parser.files()) >= len(MEMBERS) - 1

@@ -14,6 +14,7 @@ from pparse.data.spliced import SplicedData, ZeroData
 from pparse.findings import Status
 from pparse.parsers.zip import attributes, members
 from tests.rows import rows
+from tests.test_split_sets import tar_of
 from tests.zip_samples import deflated, noise
 
 WRAP = 1 << 16
@@ -68,7 +69,8 @@ def test_members_are_found_and_their_true_sizes_known_once_they_were_read():
         assert [found.code for found in document.result.findings] == ["modulo"]  # until then
         with ThreadPoolExecutor(4) as pool:
             assert dict(zip(CONTENTS, pool.map(document.get, CONTENTS), strict=True)) == CONTENTS
-    with pparse.open(archive) as document:
+    with pparse.open(tar_of(**{"a.zip": archive})) as outer:
+        document = outer.parse().parser.enter("a.zip")
         parser = document.parse().parser
         assert statuses(document) == {Status.COMPLETE}
         assert {row.name: row.size for row in parser.members()} == {k: len(v) for k, v in CONTENTS.items()}
@@ -94,6 +96,8 @@ def test_damage_is_seen_where_it_is(change, bad):
         parser = document.parse().parser
         verdicts = {member.name: parser.verify(member).verified for member in parser.files() if member.kind == "file"}
         assert {name for name in CONTENTS if verdicts.get(name) is not True} == bad
+        codes = {member.finding.code for member in parser.files() if member.finding is not None}
+        assert "contradiction" not in codes
 
 
 def _flipped(content: bytes, at: int) -> bytes:

@@ -309,8 +309,8 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
 
     session.limits.check("entries", len(found.parts), "the number of parts")
     files_there: dict[str, Data] = {}
-    for part, there in zip(found.parts, found.there, strict=True):
-        if there:
+    for part, is_there in zip(found.parts, found.there, strict=True):
+        if is_there:
             files_there[part] = session.adopt(files.open_file(part, session.pool, session.stats))
     if not _are_parts(found, files_there):
         for data in files_there.values():
