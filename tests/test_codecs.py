@@ -1013,11 +1013,44 @@ def test_malformed_lz4_is_said_to_be_in_what_way(data, words):
         decompress("lz4", data, 1 << 20)
 
 
-def test_lz4_legacy_frames_and_dictionaries_are_unsupported():
-    for data in (b"\x02\x21\x4c\x18" + bytes(20), lz4_custom([], flags=0x61, extra=b"\7\0\0\0")):
-        with pytest.raises(UnsupportedError):
-            decompress("lz4", data, 10)
-        assert isinstance(stream("lz4", data)[1], UnsupportedError)
+def test_lz4_dictionaries_are_unsupported():
+    data = lz4_custom([], flags=0x61, extra=b"\7\0\0\0")
+    with pytest.raises(UnsupportedError):
+        decompress("lz4", data, 10)
+    assert isinstance(stream("lz4", data)[1], UnsupportedError)
+
+
+def lz4_legacy(*contents):
+    """A frame as ``lz4 -l`` writes it: a block for each of ``contents``, without an end mark."""
+    blocks = map(lz4_block, contents)
+    return b"\x02\x21\x4c\x18" + b"".join(len(block).to_bytes(4, "little") + block for block in blocks)
+
+
+FULL_LEGACY = b"12345678" * (1 << 20)  # what every block holds but the last one
+
+
+@rows(
+    "data, content, error, taken",
+    [
+        (lz4_legacy(), b"", None, 4),
+        (lz4_legacy(b"abc"), b"abc", None, 12),
+        (lz4_legacy(FULL_LEGACY, b"abc"), FULL_LEGACY + b"abc", None, None),
+        (lz4_legacy(b"abc") + lz4_frame(b"d"), b"abc", None, 12),  # another frame ends it
+        (lz4_legacy(b"abc") + lz4_legacy(b"d"), b"abc", None, 12),
+        (lz4_legacy(b"abc") + SKIPPABLE, b"abc", None, 12),
+        (lz4_legacy(b"abc") + b"\0\0\0\7", b"abc", None, 12),  # a size, as the kernel of Linux has it
+        (lz4_legacy(b"abc") + b"\0\0\0\7\0", b"abc", "above what 8 MiB can take", 12),
+        (lz4_legacy(b"abc", b"d"), b"abc", "behind one of fewer than 8 MiB", 12),
+        (lz4_legacy(b"abc")[:-1], b"ab", "cut short", 11),
+        (lz4_legacy(b"abc") + b"\1\0", b"abc", "cut short", 12),
+    ],
+)
+def test_lz4_legacy_frames_end_with_their_input_or_where_another_begins(data, content, error, taken):
+    for chunk in (1, 7, 1 << 20) if len(content) < 100 else (1 << 20,):
+        whole, failure, decoder = stream("lz4", data, chunk)
+        assert whole == content
+        assert error in str(failure) if error else failure is None
+        assert taken in (None, decoder.consumed)
 
 
 def test_lz4_skippable_frames_are_empty_ones():

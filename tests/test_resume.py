@@ -209,23 +209,26 @@ CUT_AT = 16_000
 THIRDS = [MODEL[at : at + 8_000] for at in range(0, len(MODEL), 8_000)]
 # What lies in the folder, the file that is asked about (the first), and what is said; what is never said behind "!".
 BESIDE = {
-    "split(1)": ({f"m.safetensors.parta{'abc'[n]}": part for n, part in enumerate(THIRDS)}, "is the first of 3 parts"),
-    "numbers": (
-        {f"m.safetensors.{n}": part for n, part in enumerate(THIRDS)},
+    "numbers of no known format": (
+        {f"m.weights.{n}": part for n, part in enumerate(THIRDS)},
         "the first of 3 parts that lie beside it: join",
     ),
-    "part1": (
-        {f"my m.safetensors.part{n + 1}": part for n, part in enumerate(THIRDS)},
-        "(cat 'my m.safetensors.part1' 'my m.safetensors.part2' 'my m.safetensors.part3' > 'my m.safetensors')",
+    "parts of several sizes": (
+        {f"my m.safetensors.{n + 1}": THIRDS[n] + b"?" * (n == 1) for n in range(3)},
+        "(cat 'my m.safetensors.1' 'my m.safetensors.2' 'my m.safetensors.3' > 'my m.safetensors')",
+    ),
+    "one of them is missing": (
+        {"m.weights.0": THIRDS[0], "m.weights.2": THIRDS[2]},
+        "and m.weights.1 is missing: get it",
     ),
     "a part is missing": (
         {"m.safetensors.partaa": THIRDS[0], "m.safetensors.partac": THIRDS[2]},
-        "and m.safetensors.partab is missing: get it",
+        "fetch IN/m.safetensors.partab",
     ),
     "a later part": ({"m.bin.partab": b"\xfe" * 64, "m.bin.partaa": b"x"}, "the first part, m.bin.partaa, lies beside"),
     "steps of a training": ({"step.1": MODEL[:CUT_AT], "step.2": MODEL}, "resume the download at byte 16000"),
-    "zip -s": ({"m.z01": in_zip(MODEL)[:9_000], "m.z02": b"?" * 99, "m.zip": b"?"}, "(zip -s 0 m.zip --out whole.zip)"),
-    "the last part of zip -s": ({"m.zip": in_zip(MODEL)}, "a zip split into 4 parts"),
+    "zip -s": ({"m.z01": in_zip(MODEL)[:9_000], "m.z02": in_zip(MODEL)[9_000:18_000]}, "fetch IN/m.zip"),
+    "the last part of zip -s": ({"m.zip": b"?" * 99 + in_zip(MODEL)}, "a zip split into 4 parts"),
     "aria2": ({NAME: MODEL[:CUT_AT], f"{NAME}.aria2": b""}, "model.safetensors.aria2 has not finished"),
     "another program": ({NAME: MODEL[:CUT_AT], f"{NAME}.dl-meta": b""}, "model.safetensors.dl-meta has not finished"),
     "a browser": ({NAME: MODEL[:CUT_AT], f"{NAME}.crdownload": b""}, "model.safetensors.crdownload beside it may be"),

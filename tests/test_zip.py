@@ -14,12 +14,13 @@ import pytest
 import pparse
 from pparse.data.base import BytesData, IoStats
 from pparse.data.reader import Range
-from pparse.errors import LimitError, MalformedError, PathError, UnsupportedError
+from pparse.errors import LimitError, MalformedError, OptionError, PathError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.parser import Confidence
 from tests import zstd
 from tests.recognising import confidence
+from tests.rows import rows
 from tests.zip_samples import Archive, Made, Sink, add, noise, torch_like
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class TestMembers:
                 ("stored", Status.COMPLETE),
             ]
             assert members[0].finding is not None
-            assert "deflate64" in members[0].finding.reason
+            assert "deflate64, is not supported; 7-Zip reads it" in members[0].finding.reason
 
     @pytest.mark.parametrize("number", [20, 93])
     def test_members_compressed_with_zstd_are_read(self, number: int) -> None:
@@ -358,3 +359,35 @@ class TestMatch:
     def test_no(self) -> None:
         for source in (b"", b"PK", b"PK\3\4" + bytes([255] * 200), b"hello world " * 50, bytes(1000), noise(70_000)):
             assert self.match(source) is Confidence.NO, source[:20]
+
+
+@rows(
+    "raw, option, name, guessed",
+    [
+        ("モデル".encode("cp932"), None, "âéâfâï", True),  # no guess is made among the code pages
+        ("モデル".encode("cp932"), "cp932", "モデル", False),
+        ("ソ表".encode("cp932"), "cp932", "ソ表", False),  # their second bytes are those of a backslash
+        ("联通".encode("gbk"), None, "┴¬═¿", True),
+        ("联通".encode("gbk"), "gbk", "联通", False),
+        ("модель".encode("cp1251"), "cp1251", "модель", False),
+        ("ü".encode(), None, "ü", False),
+        (b"\x81\xff", "euc-kr", "ü\xa0", True),  # not in that encoding
+    ],
+)
+def test_names_are_read_in_the_encoding_that_is_given(raw, option, name, guessed):
+    place = b"n" * len(raw)
+    made = Archive(Made(place.decode(), b"content", method=8), Made("plain", b"x"))
+    options = {"encoding": option} if option else {}
+    for source in (made.whole, made.body):  # by the directory, and without one
+        with opened(source.replace(place, raw), options=options) as extraction:
+            parser = parser_of(extraction)
+            assert [member.name for member in parser.members()] == [name, "plain"]
+            assert extraction.get(name) == b"content"
+            told = [found for found in extraction.result.findings if found.code == "encoding"]
+            assert [found.severity for found in told] == [Severity.NOTE] * guessed
+
+
+def test_an_encoding_of_names_must_exist_and_hold_ascii():
+    for option in ("klingon", "utf-16", "hex", "cp932\0"):
+        with pytest.raises(OptionError, match="no encoding"):
+            opened(Archive(Made("a", b"x")).whole, options={"encoding": option})

@@ -128,16 +128,16 @@ class TestZip64Field:
 
 class TestNames:
     def test_names_are_decoded_as_utf_8_or_in_code_page_437(self) -> None:
-        assert attributes.decode_name("ü".encode(), attributes.UTF8) == "ü"
-        assert attributes.decode_name(b"\x81", 0) == "ü"
-        assert attributes.decode_name(b"\x81\xff", attributes.UTF8) == "ü\xa0"
+        assert attributes.decode_name("ü".encode(), attributes.UTF8) == ("ü", False)
+        assert attributes.decode_name(b"\x81", 0) == ("ü", True)
+        assert attributes.decode_name(b"\x81\xff", attributes.UTF8) == ("ü\xa0", True)
 
     def test_a_unicode_path_counts_if_its_checksum_fits_the_name(self) -> None:
         raw = b"?.txt"
         good = field(0x7075, b"\1" + struct.pack("<I", zlib.crc32(raw)) + "日.txt".encode())
         stale = field(0x7075, b"\1" + struct.pack("<I", 1) + "日.txt".encode())
-        assert attributes.decode_name(raw, 0, good) == "日.txt"
-        assert attributes.decode_name(raw, 0, stale) == "?.txt"
+        assert attributes.decode_name(raw, 0, good) == ("日.txt", False)
+        assert attributes.decode_name(raw, 0, stale) == ("?.txt", False)
 
     def test_the_kind_is_told_from_mode_and_system(self) -> None:
         kinds = {0o120777: "symlink", 0o100644: "file", 0o010644: "fifo", 0o020644: "device", 0o060644: "device"}

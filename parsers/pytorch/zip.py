@@ -164,7 +164,7 @@ def _fits(extra: bytes) -> bool:
 
 def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> Iterator[tuple[str, StorageRecord]]:
     """Yield names and records by a trusted directory, at a microsecond each."""
-    data, at = parser.result.extraction.data, directory.begin
+    data, at, whole = parser.result.extraction.data, directory.begin, directory.places is None
     while at < directory.end:
         parser.result.extraction.session.check_cancelled()
         block = data.pread(at, min(BLOCK, directory.end - at))
@@ -176,7 +176,9 @@ def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> I
                 break
             raw = block[pos + CENTRAL_SIZE : pos + CENTRAL_SIZE + names]
             name = raw.decode("utf-8", "replace")
-            plain = method == STORED and not flags & _ENCRYPTED and packed == size and FULL not in (size, offset)
+            plain = (
+                method == STORED and not flags & _ENCRYPTED and packed == size and FULL not in (size, offset) and whole
+            )
             if plain:
                 yield name, StorageRecord(parser, size, offset + directory.shift, at + pos, name=raw)
             else:
@@ -195,6 +197,7 @@ class LastDirectory:
     """The directory that torch uses: that of the last end record, whatever lies around it."""
 
     __slots__ = ("begin", "end", "shift")
+    places = None
 
     def __init__(self, begin: int, end: int, shift: int) -> None:
         self.begin = begin

@@ -9,6 +9,8 @@ from functools import lru_cache
 from struct import Struct
 from zlib import crc32
 
+from pparse.errors import OptionError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +24,8 @@ UTF8: Final = 0x800
 MASKED: Final = 0x2000  # header values are masked: the directory is encrypted
 RESERVED: Final = 0xD780
 
+FINDER: Final = 0x0315  # what Archive Utility and ditto of macOS write as "made by": version 2.1, Unix
+WRAP: Final = 1 << 32  # writers without zip64 keep sizes and offsets modulo this
 FULL: Final = 0xFFFFFFFF  # the value is in the zip64 field
 FULL16: Final = 0xFFFF
 
@@ -122,11 +126,27 @@ def is_name(raw: bytes, flags: int) -> bool:
     return True
 
 
-def decode_name(raw: bytes, flags: int, extra: bytes = b"") -> str:
-    """Return a member's name. A unicode path field takes precedence; else it is UTF-8 if valid, else code page 437.
+def check_encoding(encoding: str) -> str:
+    """Return ``encoding``, which names are to be read in; empty: none is given.
 
-    The field (0x7075) counts only if its CRC is that of ``raw``. Flag 11 should say which encoding it is, but common
-    writers (Info-ZIP in a UTF-8 locale, macOS) do not set it, and code page 437 is hardly ever valid UTF-8 by chance.
+    Raises `OptionError` if there is none of this name, or ASCII is no part of it.
+    """
+    try:
+        if encoding and b"a/b".decode(encoding) != "a/b":
+            raise LookupError
+    except (LookupError, ValueError, TypeError):  # not known, not of text, or of wider units
+        reason = f"there is no encoding {encoding!r} of names; some are cp932, gbk, euc-kr, cp1251, cp866, cp437"
+        raise OptionError(reason, path="encoding") from None
+    return encoding
+
+
+def decode_name(raw: bytes, flags: int, extra: bytes = b"", encoding: str = "") -> tuple[str, bool]:
+    """Return a member's name, and whether its encoding is only guessed, as code page 437.
+
+    A unicode path field (0x7075) takes precedence if its CRC is that of ``raw``. Then flag 11 says that it is UTF-8;
+    without it the name is in ``encoding``, if that is given and can be; else in UTF-8 if it is valid, else in code page
+    437 (APPNOTE.TXT, appendix D). Common writers (Info-ZIP in a UTF-8 locale, macOS) do not set the flag, and code page
+    437 is hardly ever valid UTF-8 by chance.
     """
     if extra and (field := extra_field(extra, 0x7075)) is not None and len(field) > 5 and field[0] == 1:
         try:
@@ -134,13 +154,14 @@ def decode_name(raw: bytes, flags: int, extra: bytes = b"") -> str:
         except UnicodeDecodeError:
             text = ""
         if text and crc32(raw) == int.from_bytes(field[1:5], "little"):
-            return text
-    if raw.isascii():
-        return raw.decode("ascii")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw.decode("cp437")
+            return text, False
+    for form in ("ascii", "" if flags & UTF8 else encoding, "utf-8"):
+        try:
+            if form:
+                return raw.decode(form), False
+        except UnicodeDecodeError:
+            pass
+    return raw.decode("cp437"), True
 
 
 def kind_of(declared: str, size: int) -> str:

@@ -42,6 +42,8 @@ END: Final = b"PK\x05\x06"
 END64: Final = b"PK\x06\x06"
 LOCATOR: Final = b"PK\x06\x07"
 DESCRIPTOR: Final = b"PK\x07\x08"
+# In front of the first member of an archive that is split, or was meant to be (APPNOTE.TXT 8.5.3, 8.5.4).
+SPLIT_MARKS: Final = (DESCRIPTOR, b"PK00")
 EXTRA_DATA: Final = b"PK\x06\x08"
 SIGNATURE: Final = b"PK\x05\x05"  # the digital signature after a directory
 
@@ -149,14 +151,16 @@ def read_end_at(data: Bytes, at: int, start: int, end: int) -> tuple[EndRecord, 
 
 
 class CentralEntry:
-    """An entry of the central directory. ``offset`` is as stored; ``length`` is that of the entry itself."""
+    """An entry of the central directory. ``offset`` is as stored, in the part ``disk``; ``length`` is that of the entry
+    itself."""
 
     def __init__(self, fields: tuple[int, ...], raw_name: bytes, extra: bytes) -> None:
-        made, _, self.flags, self.method, self.time, self.date, self.crc, compressed_size, size = fields[1:10]
+        self.made, _, self.flags, self.method, self.time, self.date, self.crc, compressed_size, size = fields[1:10]
         comment, disk, _, self.external, offset = fields[12:]
-        if FULL in (compressed_size, size, offset):
-            size, compressed_size, offset, _ = with_zip64(extra, size, compressed_size, offset, disk)
-        self.creator = made >> 8
+        if FULL in (compressed_size, size, offset) or disk == FULL16:
+            size, compressed_size, offset, disk = with_zip64(extra, size, compressed_size, offset, disk)
+        self.disk = disk
+        self.creator = self.made >> 8
         self.compressed_size = compressed_size
         self.size = size
         self.offset = offset

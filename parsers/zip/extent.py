@@ -16,6 +16,7 @@ from pparse.codecs.base import decompressor
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
+from pparse.parsers.zip import attributes
 from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, LZMA_END
 from pparse.parsers.zip.directory import DESCRIPTOR
 
@@ -163,6 +164,7 @@ LAYOUTS: Final = (
     (16, True, Struct("<4xIII")),
     (12, False, Struct("<III")),
 )
+_SHORT: Final = (12, 16)  # the lengths of those with sizes of 4 bytes
 # How many descriptors are remembered; beyond that the oldest are searched again.
 _MOST: Final = 20_000
 # No member is larger: a larger size is really the next record.
@@ -183,18 +185,23 @@ def _readings(block: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
 def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: int, size: int | None) -> int:
     """Return the length of the data descriptor at ``at`` with exactly these values; 0 if none of the four layouts fits.
 
-    ``crc`` or ``size`` None means any value.
+    ``crc`` or ``size`` None means any value. What 4 bytes are too few for is there modulo 2^32.
     """
-    for length, *said in _readings(block, at):
-        if said[1] == compressed_size and crc in (None, said[0]) and size in (None, said[2]):
+    for length, crc_there, *there in _readings(block, at):
+        if crc in (None, crc_there) and _is_there((compressed_size, size), there, length):
             return length
     return 0
 
 
+def _is_there(sizes: tuple[int, int | None], there: list[int], length: int) -> bool:
+    wrap = attributes.WRAP if length in _SHORT else 1 << 64
+    return all(size is None or size % wrap == said for size, said in zip(sizes, there, strict=True))
+
+
 def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:
     """Return the CRC-32 in a data descriptor with these sizes at the beginning of ``block``; None if there is none."""
-    for _, crc, *sizes in _readings(block, 0):
-        if sizes[0] == compressed_size and size in (None, sizes[1]):
+    for length, crc, *there in _readings(block, 0):
+        if _is_there((compressed_size, size), there, length):
             return crc
     return None
 

@@ -11,10 +11,12 @@ from pparse.containers.archive import ArchiveMember
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
+from pparse.parsers.zip import attributes
 from pparse.parsers.zip.attributes import (
     CODEC_OF_METHOD,
     DEFLATE,
     ENCRYPTED,
+    FINDER,
     MASKED,
     STORED,
     STREAMED,
@@ -43,15 +45,18 @@ if TYPE_CHECKING:
 
 # Methods that can be read.
 READABLE: Final = frozenset((STORED, *CODEC_OF_METHOD))
+_READ_BY_7ZIP: Final = frozenset(("deflate64", "implode", "ppmd", "shrink"))
 # The most bytes that one compressed byte can decode to.
 _MOST_INFLATED: Final = {DEFLATE: 1_100}
 _MOST_RATIO: Final = 1 << 15
+# From so many stored bytes on a member may hold 2^32 bytes.
+LARGE: Final = attributes.WRAP // _MOST_INFLATED[DEFLATE]
 
 
 class ZipNote:
     """The data that the parser keeps of a member."""
 
-    __slots__ = ("broken", "declared", "flags", "listed", "listed_crc", "method", "rival", "sure")
+    __slots__ = ("broken", "declared", "flags", "guessed", "listed", "listed_crc", "method", "rival", "sure", "wraps")
 
     def __init__(
         self,
@@ -64,6 +69,8 @@ class ZipNote:
         listed_crc: int | None = None,
         rival: int | None = None,
         broken: bool = False,
+        guessed: bool = False,
+        wraps: bool = False,
     ) -> None:
         self.flags = flags
         """Flags of the member."""
@@ -81,28 +88,46 @@ class ZipNote:
         """A differing CRC-32 in the local header or the descriptor."""
         self.broken = broken
         """Whether the local header is damaged."""
+        self.wraps = wraps
+        """Whether the size is known modulo 2^32 only."""
+        self.guessed = guessed
+        """Whether the encoding of the name is only guessed."""
 
 
-def listed_member(extraction: Extraction, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
-    """Return the member that an entry of a trusted directory says."""
-    start = entry.offset + directory.shift
-    end = start + LOCAL_SIZE + len(entry.raw_name) + entry.compressed_size
-    name = decode_name(entry.raw_name, entry.flags, entry.extra)
+def listed_member(
+    extraction: Extraction, entry: CentralEntry, at: int, directory: Directory, encoding: str
+) -> ArchiveMember:
+    """Return the member that an entry of a trusted directory says; its name may be in ``encoding``."""
+    start = entry.offset + directory.shift_of(at)
+    compressed_size, size = entry.compressed_size, entry.size
+    if directory.places is not None and (more := directory.places.more.get(at, 0)):
+        compressed_size += more
+        size += more if entry.method == STORED else 0
+    end = start + LOCAL_SIZE + len(entry.raw_name) + compressed_size
+    name, guessed = decode_name(entry.raw_name, entry.flags, entry.extra, encoding)
     declared = declared_kind(name, entry.creator, entry.external)
     member = ArchiveMember(
         name,
         entry.raw_name,
-        kind_of(declared, entry.compressed_size and entry.size),
+        kind_of(declared, compressed_size and size),
         at,
         start,
         end,
-        entry.size,
-        compressed_size=entry.compressed_size,
+        size,
+        compressed_size=compressed_size,
         mtime=modified(entry.date, entry.time, entry.extra),
         mode=mode_of(entry.creator, entry.external),
         method=method_name(entry.method, entry.flags),
         checksum=("crc32", entry.crc),
-        extra=ZipNote(entry.flags, entry.method, declared, listed=True, listed_crc=entry.crc),
+        extra=ZipNote(
+            entry.flags,
+            entry.method,
+            declared,
+            listed=True,
+            listed_crc=entry.crc,
+            guessed=guessed,
+            wraps=may_wrap(entry, compressed_size),
+        ),
     )
     source = extraction.name
     if directory.has_overlaps and directory.overlaps(at):
@@ -116,6 +141,15 @@ def listed_member(extraction: Extraction, entry: CentralEntry, at: int, director
     return member
 
 
+def may_wrap(entry: CentralEntry, compressed_size: int) -> bool:
+    """Say whether a member may hold 2^32 bytes more than its entry says, or several times that.
+
+    Archive Utility and ``ditto`` of macOS keep sizes modulo 2^32, and write no zip64 fields.
+    """
+    plain = entry.made == FINDER and entry.method == DEFLATE and entry.flags & STREAMED
+    return bool(plain) and entry.size + attributes.WRAP <= _MOST_INFLATED[DEFLATE] * compressed_size
+
+
 def is_refused(member: ArchiveMember, source: str, extra: bytes) -> bool:
     """Say whether the member cannot be read, and add the reason."""
     note: ZipNote = member.extra
@@ -123,7 +157,9 @@ def is_refused(member: ArchiveMember, source: str, extra: bytes) -> bool:
         member.checksum = None
         blame(member, source, Status.UNSUPPORTED, "encrypted", f"it is {describe_encryption(note.method, extra)}")
     elif note.method not in READABLE:
-        blame(member, source, Status.UNSUPPORTED, "unsupported", f"its method, {member.method}, is not supported")
+        reason = f"its method, {member.method}, is not supported"
+        reason += "; 7-Zip reads it" if member.method in _READ_BY_7ZIP else ""
+        blame(member, source, Status.UNSUPPORTED, "unsupported", reason)
     else:
         return False
     return True

@@ -11,7 +11,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
 from pparse.parsers.zip.attributes import declared_kind, decode_name, kind_of, method_name, mode_of, modified
 from pparse.parsers.zip.directory import CENTRAL, DESCRIPTOR, END, END64, END_SIZE, LocalHeader, cut_header
-from pparse.parsers.zip.members import ZipNote, blame, has_wrong_size, is_refused
+from pparse.parsers.zip.members import ZipNote, blame, has_wrong_size, is_refused, may_wrap
 from pparse.parsers.zip.walk import why_scanned
 from pparse.tree.context import DONE
 
@@ -52,8 +52,9 @@ def add_scanned(parser: ZipParser, ctx: NodeContext) -> tuple[int, Any, int]:
             if ctx.collected is None:
                 _close(parser, ctx, whole=found.closed)
             return pos, DONE, 0
-        make = _gap if found.kind == "gap" else scanned_member
-        ctx.emit(parser.entry_of(make(parser.extraction, found)))
+        is_gap = found.kind == "gap"
+        member = _gap(parser.extraction, found) if is_gap else parser.scanned(found)
+        ctx.emit(parser.entry_of(member))
         if pos - begin > _NEAR or ctx.answer is not None or (ctx.collected is not None and ctx.satisfied):
             break
     return pos, parser.expect_member, 0
@@ -92,12 +93,13 @@ def _gap(extraction: Extraction, found: ScanStep) -> ArchiveMember:
     return member
 
 
-def scanned_member(extraction: Extraction, found: ScanStep) -> ArchiveMember:
-    """Return the member that was found by scanning."""
+def scanned_member(extraction: Extraction, found: ScanStep, encoding: str) -> ArchiveMember:
+    """Return the member that was found by scanning; its name may be in ``encoding``."""
     header, entry, extent = found.header, found.entry, found.extent
     assert header is not None  # noqa: S101 -- it is a member
     assert extent is not None  # noqa: S101
-    name = decode_name(header.raw_name, header.flags, entry.extra if entry is not None else header.extra)
+    extra = entry.extra if entry is not None else header.extra
+    name, guessed = decode_name(header.raw_name, header.flags, extra, encoding)
     creator, external = (entry.creator, entry.external) if entry is not None else (0, 0)
     declared = declared_kind(name, creator, external)
     times = header if entry is None else entry
@@ -124,6 +126,8 @@ def scanned_member(extraction: Extraction, found: ScanStep) -> ArchiveMember:
             listed_crc=None if entry is None else entry.crc,
             rival=extent.rival,
             broken=any(code == "local-header" for code, *_ in found.notes),
+            guessed=guessed,
+            wraps=entry is not None and may_wrap(entry, extent.compressed_size),
         ),
     )
     if extent.missing is not None:

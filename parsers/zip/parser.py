@@ -26,11 +26,13 @@ from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
-from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, STORED, STREAMED, decode_name
+from pparse.parsers.zip import attributes
+from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, STORED, STREAMED, check_encoding, decode_name
 from pparse.parsers.zip.directory import (
     BLOCK,
     CENTRAL_SIZE,
     END_SIZE,
+    SPLIT_MARKS,
     CentralEntry,
     LocalHeader,
     central_length,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from pparse.containers.content import ContentSink, Skip
     from pparse.data.base import Data
     from pparse.data.reader import Range
+    from pparse.parsers.zip.scan import ScanStep
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.parser import Excerpt
@@ -64,6 +67,8 @@ if TYPE_CHECKING:
 
 # Bytes at the end of a far archive that are read at once.
 _TAIL: Final = 256 * KIB
+# Of how many members the size is remembered that only reading them showed.
+_MOST_SIZES: Final = 4096
 # Entries added at a time, if their members are asked for.
 _GROUP: Final = 64
 
@@ -82,11 +87,14 @@ class ZipParser(ArchiveParser):
     is_generic = True
     named_is_enough = False
     media_type = "application/zip"
+    options: ClassVar[dict[str, str]] = {
+        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, else cp437",
+    }
     root_at = "back"
     references: ClassVar[tuple[str, ...]] = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
     limitations: ClassVar[tuple[str, ...]] = (
         "encrypted members, deflate64 and other rare methods are listed, not read",
-        "of archives spread over several disks, only the parts given are read",
+        "of a split archive without all of its parts beside it, only the members in those that are there are read",
         "DOS times have no time zone and are taken as UTC",
         "only the directory distinguishes symbolic links from files",
     )
@@ -99,6 +107,10 @@ class ZipParser(ArchiveParser):
         self._scanner: Scanner | None = None
         self._shown = False  # whether findings on the whole archive were added
         self._ahead: Window | None = None  # of a check that is going on
+        self._encoding = check_encoding(str(result.extraction.session.options.get("encoding", "")))
+        self._unsure = False  # whether it was told that the size of a member may be a wrong one
+        self._sizes: dict[int, int] = {}  # of such members that were read, by the offset of their entry
+        self._guessed = False  # whether it was told that the encoding of names is guessed
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -138,7 +150,8 @@ class ZipParser(ArchiveParser):
             if data.distance is Distance.FAR:  # end record and directory in one request, of some 2,000 members
                 low = max(self._start, end - _TAIL)
                 data.prefetch([(low, end - low)])
-            self._directory = find_directory(data, self._start, end, extraction.session.budget)
+            parts = [part.size for part in extraction.file_parts]
+            self._directory = find_directory(data, self._start, end, extraction.session.budget, parts)
             self._looked = True
         return self._directory
 
@@ -205,7 +218,22 @@ class ZipParser(ArchiveParser):
 
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
         """Return the member that an entry of a trusted directory describes."""
-        return listed_member(self.extraction, entry, at, directory)
+        return self._known(listed_member(self.extraction, entry, at, directory, self._encoding))
+
+    def scanned(self, found: ScanStep) -> ArchiveMember:
+        """Return the member that was found by scanning."""
+        return self._known(scanned_member(self.extraction, found, self._encoding))
+
+    def _known(self, member: ArchiveMember) -> ArchiveMember:
+        """Return ``member`` with the size that reading showed; add a finding, once, if its name is only guessed."""
+        if member.at in self._sizes:
+            member.size, member.extra.wraps = self._sizes[member.at], False
+        if member.extra.guessed and not self._guessed:
+            self._guessed = True
+            reason = "its name is not UTF-8, and read as code page 437; if it looks wrong, -O encoding=NAME reads such "
+            reason += "names in another encoding: cp932, gbk, euc-kr, cp1251 ..."
+            self._note_member(member, "encoding", reason, severity=Severity.NOTE)
+        return member
 
     def listed_member(self, at: int) -> ArchiveMember | None:
         """Return the member whose directory entry is at ``at``."""
@@ -219,7 +247,8 @@ class ZipParser(ArchiveParser):
             return
         self._shown = True
         start, end = self._start, self.extraction.find_end()
-        if directory.first > start:
+        marked = directory.first - start == 4 and self.extraction.data.known(start, 4) in (*SPLIT_MARKS, b"")
+        if directory.first > start and not marked:
             reason = STALE if directory.stale else "other bytes precede the archive"
             code = "stale" if directory.stale else "prefix"
             self.note(code, reason, start, directory.first - start, severity=Severity.NOTE)
@@ -256,12 +285,28 @@ class ZipParser(ArchiveParser):
     def members(self) -> Iterator[Member]:
         """Yield the rows of `pparse ls`; with a trusted directory, without making nodes."""
         directory = self.directory
-        odd = directory is None or directory.has_overlaps or directory.torn
+        odd = directory is None or directory.has_overlaps or directory.torn or directory.places is not None
         if directory is None or odd or self.spoilt or self.extraction.data.flawed:
-            return super().members()
+            return self._rows()
         self.result.check_open()
         self._note_archive(directory)
         return listing(self, directory)
+
+    def _rows(self) -> Iterator[Member]:
+        for row in super().members():
+            self.note_size(row.note)
+            yield row
+
+    def note_size(self, member: ArchiveMember) -> None:
+        """Add a finding, once, if the size of a member that is listed may be a wrong one."""
+        note = member.extra
+        if isinstance(note, ZipNote) and note.wraps and not self._unsure and member.size is not None:
+            self._unsure = True
+            reason = (
+                f"it may hold more than {member.size:,} bytes, by a multiple of 4 GiB: macOS wrote the archive without "
+            )
+            reason += "zip64; 'pparse check' finds out"
+            self._note_member(member, "modulo", reason, severity=Severity.NOTE)
 
     # -- what a member holds -----------------------------------------------------------------------------------------
 
@@ -319,7 +364,7 @@ class ZipParser(ArchiveParser):
         from pparse.compressed.resumed import ResumedData
 
         session = self.extraction.session
-        size = member.size if note.sure else None
+        size = member.size if note.sure and not note.wraps else None
         if note.method == LZMA:
             source = lzma_source(source, note.flags, size, member.name)
         return ResumedData(
@@ -359,6 +404,8 @@ class ZipParser(ArchiveParser):
         note: ZipNote | None = member.extra
         if note is None:
             return super().examine(member, sink, skip)
+        if note.wraps and member.size is not None:
+            return self._examine_unsure(member, sink, skip)
         if note.declared not in (member.kind, "file"):
             said = "socket" if note.declared == "other" else note.declared
             self._note_member(
@@ -384,6 +431,21 @@ class ZipParser(ArchiveParser):
             verdict.verified = verdict.verified and None
             verdict.worsen(Status.DAMAGED, "name", "its local header has a different name: one of them is wrong")
             verdict.suspect = ((0, verdict.size),)
+        return verdict
+
+    def _examine_unsure(self, member: ArchiveMember, sink: ContentSink | None, skip: Skip | None) -> Verdict:
+        """Read all of the content of a member whose size is known modulo 2^32; then it is known."""
+        said, member.size = member.size or 0, None
+        try:
+            verdict = self.examine(member, sink, skip)
+        finally:
+            member.size = said
+        if verdict.verified and (verdict.size - said) % attributes.WRAP:
+            reason = f"it holds {verdict.size:,} bytes; the directory says {said:,}, or a multiple of 4 GiB more"
+            self._note_member(member, "contradiction", reason)
+        if verdict.verified and len(self._sizes) < _MOST_SIZES:
+            self._sizes[member.at] = member.size = verdict.size
+            member.extra.wraps = False
         return verdict
 
     def _verify_small(self, member: ArchiveMember, note: ZipNote, sink: ContentSink | None) -> Verdict | None:
@@ -425,7 +487,7 @@ class ZipParser(ArchiveParser):
         """
         if header.raw_name == member.raw_name:
             return True
-        shown = decode_name(header.raw_name, header.flags, header.extra)
+        shown, _ = decode_name(header.raw_name, header.flags, header.extra, self._encoding)
         self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
         alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
         return alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names
@@ -452,7 +514,7 @@ class ZipParser(ArchiveParser):
         found = self.scanner.alone(member.start)
         if found is None:
             return member
-        other = scanned_member(self.extraction, found)
+        other = self.scanned(found)
         return other if super().examine(other, None, None).verified else member
 
     def _note_member(self, member: ArchiveMember, code: str, reason: str, **more: Any) -> None:

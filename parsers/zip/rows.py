@@ -10,7 +10,7 @@ from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.parsers.zip.attributes import FULL, STREAMED, UTF8
 from pparse.parsers.zip.directory import BLOCK, CENTRAL_SIZE, read_central
-from pparse.parsers.zip.members import READABLE
+from pparse.parsers.zip.members import LARGE, READABLE
 from pparse.tree.visit import Member
 
 TYPE_CHECKING = False
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 # How many hashes of names are kept in a set; more are kept in a compact table.
 _MOST_NAMES: Final = 100_000
-# flags and method in one, size, lengths of name, extra field and comment, the upper byte of the unix mode, offset
-_LISTED: Final = Struct("<8xI12xIHHH7xBI").unpack_from
+# flags and method in one, compressed size, size, lengths of name, extra field and comment, the upper byte of the unix
+# mode, offset
+_LISTED: Final = Struct("<8xI8xIIHHH7xBI").unpack_from
 # Flags and methods of members that need no second look.
 _PLAIN: Final = frozenset(
     flags | method << 16 for flags in (0, 2, 4, 6, STREAMED, UTF8, STREAMED | UTF8) for method in READABLE
@@ -107,11 +108,11 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
     rows: list[Member] = []
     # Locals save a tenth of the time.
     append, row, folder, listed, modes = rows.append, ZipRow, _ZipFolder, _LISTED, _MODES
-    head, end = CENTRAL_SIZE, len(block)
+    head, end, large = CENTRAL_SIZE, len(block), LARGE
     text = block.decode("latin-1")
     pos, last = 0, end - head
     while pos <= last:
-        how, size, name_length, extra_length, comment_length, mode, offset = listed(block, pos)
+        how, packed, size, name_length, extra_length, comment_length, mode, offset = listed(block, pos)
         name_at = pos + head
         name_end = name_at + name_length
         following = name_end + extra_length + comment_length
@@ -123,12 +124,14 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
             and not (size and name[-1:] == "/")
             and how in plain
             and not (zip64 and FULL in (size, offset))
+            and packed < large
             and name.isascii()
             and not (extra_length and b"up" in block[name_end : name_end + extra_length])
         ):
             append((folder if name[-1:] == "/" else row)(name, offset + shift, size, base + pos, parser))
         elif (entry := read_central(block, pos)) is not None:
             member = parser.listed(entry, base + pos, directory)
+            parser.note_size(member)
             rows.append(Member(member.name, member.kind, member.start, member.size or 0, member.status, member))
         pos = following
     if not pos:

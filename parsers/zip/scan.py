@@ -14,8 +14,18 @@ one member is never read as the header of another, so archives that overlap them
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
+from pparse.parsers.zip import attributes
 from pparse.parsers.zip.attributes import CODEC_OF_METHOD, ENCRYPTED, MASKED, STORED, STREAMED, UTF8
-from pparse.parsers.zip.directory import DESCRIPTOR, END, LOCAL, LOCAL_SIZE, CentralEntry, LocalHeader, read_end
+from pparse.parsers.zip.directory import (
+    DESCRIPTOR,
+    END,
+    LOCAL,
+    LOCAL_SIZE,
+    SPLIT_MARKS,
+    CentralEntry,
+    LocalHeader,
+    read_end,
+)
 from pparse.parsers.zip.extent import (
     LAYOUTS,
     Descriptors,
@@ -203,7 +213,8 @@ class Scanner(Walker):
                     if following >= self.end:
                         found = ScanStep("gap", at, following)
                     else:
-                        notes.append(("prefix", at, following - at, "other bytes precede the archive"))
+                        if self.read(at, following - at if following - at == 4 else 0)[0] not in SPLIT_MARKS:
+                            notes.append(("prefix", at, following - at, "other bytes precede the archive"))
                 elif records:
                     notes.append(
                         ("trailing", at, following - at, "bytes between or after the records of the directory")
@@ -392,8 +403,11 @@ class Scanner(Walker):
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
                 extent.end = extent.next = following
                 return extent.blame("malformed", followed(following - start, compressed_size))
-            if compressed_size != claim.compressed_size or found.size != claim.size:
+            wrap = attributes.WRAP  # a descriptor, and the directory, may have sizes modulo that
+            if found.size != claim.size:
                 extent.size = found.size
+            alike = compressed_size % wrap, found.size % wrap
+            if alike != (claim.compressed_size % wrap, None if claim.size is None else claim.size % wrap):
                 extent.blame(
                     "contradiction",
                     f"it ends after {compressed_size:,} compressed bytes, not {claim.compressed_size:,}",

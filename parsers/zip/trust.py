@@ -35,14 +35,17 @@ from pparse.parsers.zip.directory import (
     read_central,
     read_end_at,
 )
+from pparse.parsers.zip.places import find_places
 from pparse.tree.key_table import ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
+    from pparse.parsers.zip.places import Places
 
 # So many end records are tried, each with the directory that it tells of: bytes that repeat may hold thousands.
 _MOST_ENDS: Final = 16
@@ -61,16 +64,18 @@ _SURVEY: Final = Struct("<4s4xH6xII4xHHH8xI").unpack_from
 class Directory:
     """A directory that accounts for the archive.
 
-    Its entries are in ``[begin, end)``. A member's local header is at its offset plus ``shift``.
+    Its entries are in ``[begin, end)``. A member's local header is at its offset plus what `shift_of` says.
     """
 
-    def __init__(self, begin: int, shift: int, survey: _Survey) -> None:
+    def __init__(self, begin: int, shift: int, survey: _Survey, places: Places | None = None) -> None:
         self.begin = begin
         """Offset of the first entry."""
         self.end = survey.end
         """Offset after the last entry."""
         self.shift = shift
-        """What to add to a stored offset to get a position."""
+        """What to add to a stored offset to get a position, if it is the same for all of them."""
+        self.places = places
+        """What else there is to add to offsets, and to sizes; None: nothing."""
         self.count = survey.count
         """Number of entries."""
         self.first = survey.lowest + shift if survey.count else begin
@@ -90,6 +95,10 @@ class Directory:
         self._overlaps = array("q")
         self._charge: Charge | None = None
 
+    def shift_of(self, place: int) -> int:
+        """Return what to add to the offset in the entry at ``place`` to get a position."""
+        return self.shift if self.places is None else self.places.base(place)
+
     @property
     def has_overlaps(self) -> bool:
         """Whether members share bytes."""
@@ -107,9 +116,12 @@ class Directory:
         self._overlaps = places
 
 
-def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Directory | None:
+def find_directory(
+    data: Data, start: int, end: int, budget: MemoryBudget, parts: Sequence[int] = ()
+) -> Directory | None:
     """Return the directory of the archive ``data[start:end]``; None if there is none that accounts for it.
 
+    ``parts`` are the sizes of the files that the data are joined from.
     Raise `LimitError` if a list of overlapping members exceeds the budget.
     """
     if data.loose_gap() is not None:
@@ -117,21 +129,26 @@ def find_directory(data: Data, start: int, end: int, budget: MemoryBudget) -> Di
     stale = None
     window = Window(data, end)
     for at in islice(end_records(window, start, end), _MOST_ENDS):
-        found = _check_end(window, at, start, end, budget)
+        found = _check_end(window, at, start, end, budget, parts)
         if found is not None and not found.stale:
             return found  # before one that leaves members out: of a zip in a comment, say
         stale = stale or found
     return stale
 
 
-def _check_end(window: Window, at: int, start: int, end: int, budget: MemoryBudget) -> Directory | None:
+def _check_end(
+    window: Window, at: int, start: int, end: int, budget: MemoryBudget, parts: Sequence[int]
+) -> Directory | None:
     found = read_end_at(window, at, start, end)
-    if found is None or found[0].disks_differ:
+    if found is None:
         return None
     record, stop = found
-    for begin, shift in dict.fromkeys(
-        ((stop - record.size, stop - record.size - record.offset), (start + record.offset, start))
-    ):
+    near = stop - record.size
+    found_places = find_places(window, record, near, stop, start, parts) if start <= near < stop else []
+    ways: list[tuple[int, int, Places | None]] = [(near, each.base(near), each) for each in found_places]
+    if not record.disks_differ:
+        ways += [(near, near - record.offset, None), (start + record.offset, start, None)]
+    for begin, shift, places in dict.fromkeys(ways):
         if begin < start or begin > stop or shift < 0:
             continue
         if begin < stop and window.known(begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):
@@ -140,12 +157,12 @@ def _check_end(window: Window, at: int, start: int, end: int, budget: MemoryBudg
         survey = _survey(window, begin, stop)
         if survey is None:
             continue
-        directory = Directory(begin, shift, survey)
+        directory = Directory(begin, shift, survey, places)
         directory.declared, directory.finish = record.entries, at + record.length
         directory.fits = record.size == stop - begin
         if not _accounts_for(window, directory, survey, start, end):
             continue
-        overlaps = array("q") if survey.ordered else _find_overlaps(window, directory, budget)
+        overlaps = array("q") if survey.ordered or places is not None else _find_overlaps(window, directory, budget)
         if 0 < len(overlaps) <= max(2, min(survey.count // 4, _FEW)):
             continue  # more likely a wrong size or offset than a bomb
         directory.set_overlaps(overlaps, budget)
@@ -228,7 +245,8 @@ def _accounts_for(window: Window, directory: Directory, survey: _Survey, start: 
             return False
         firsts = islice(entries(window, directory.begin, directory.end), 8)
         samples = sorted((*survey.samples, *(place for place, _ in firsts)))
-        right, directory.torn = _compare_headers(window, directory, [survey.lowest_at, *samples], start)
+        lowest_at = survey.lowest_at if directory.places is None else directory.begin
+        right, directory.torn = _compare_headers(window, directory, [lowest_at, *samples], start)
         if not right or any(_denies(window, directory, place) for place in survey.odd):
             return False
     before, behind = directory.first, directory.finish
@@ -239,7 +257,7 @@ def _accounts_for(window: Window, directory: Directory, survey: _Survey, start: 
         if not directory.stale:
             return False
     reach = directory.begin - directory.shift + TOLERANCE
-    return not (survey.count and survey.ordered and survey.reached > reach)
+    return directory.places is not None or not (survey.count and survey.ordered and survey.reached > reach)
 
 
 def _compare_headers(window: Window, directory: Directory, places: list[int], start: int) -> tuple[bool, bool]:
@@ -251,7 +269,7 @@ def _compare_headers(window: Window, directory: Directory, places: list[int], st
         entry = read_central(block)
         if entry is None:
             continue
-        pos = entry.offset + directory.shift
+        pos = entry.offset + directory.shift_of(place)
         if not start <= pos < directory.begin:
             wrong += 1
             continue
@@ -286,7 +304,7 @@ def _denies(window: Window, directory: Directory, place: int) -> bool:
     entry = entry_at(window, place, directory.end)
     if entry is None:
         return True
-    pos = entry.offset + directory.shift
+    pos = entry.offset + directory.shift_of(place)
     header = local_at(window, pos, directory.begin)
     if entry.flags & RESERVED:
         return header is None or header.flags != entry.flags

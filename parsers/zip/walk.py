@@ -268,8 +268,9 @@ def why_scanned(data: Data, start: int, end: int, *, whole: bool) -> tuple[str, 
         return "truncated", "its directory, at the end, is missing or truncated"
     last = next(end_records(data, start, end), None)
     found = None if last is None else read_end_at(data, last, start, end)
-    if found is not None and 0 < found[0].disk < _MOST_DISKS and found[0].disks_differ:
-        return "split", f"its directory is that of a zip split into {found[0].disk + 1} parts ('zip -s 0' joins them)"
+    if found is not None and 0 < found[0].disk < _MOST_DISKS:
+        parts = f"{found[0].disk + 1} parts, which are read as one if all lie beside it (.z01, .z02 ..., .zip)"
+        return "split", f"its directory is that of a zip split into {parts}"
     return "directory", "its directory does not match its content"
 
 

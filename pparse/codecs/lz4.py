@@ -1,4 +1,4 @@
-"""LZ4 frames.
+"""LZ4 frames, those of the legacy format too (``lz4 -l``).
 
 The frame is cut into its blocks here (at most 4 MiB each) and the blocks are decoded by ``cramjam``, so output is
 bounded. Checksums (xxHash-32) are computed by a compressor of the same library, which ends what it writes with one.
@@ -10,7 +10,7 @@ from pparse.codecs.base import drain, package
 from pparse.codecs.frames import FrameDecompressor, skips
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.kernels.lz4 import HISTORY, salvage, short_xxh32, with_history
-from pparse.limits import KIB
+from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"\x04\x22\x4d\x18"
 _LEGACY: Final = b"\x02\x21\x4c\x18"
+# A block of a legacy frame holds 8 MiB, only the last one less (LZ4 Frame Format Description 1.6.4, "Legacy frame").
+_LEGACY_MOST: Final = 8 * MIB
 _ROOM: Final = 64 * KIB
 
 
@@ -75,7 +77,11 @@ class _Lz4(FrameDecompressor):
 
     def _header(self, head: bytes) -> bytes:
         if head[:4] == _LEGACY:
-            raise UnsupportedError("an lz4 stream of the legacy format", offset=0)
+            self._most = _LEGACY_MOST
+            self._reserve(3 * (_LEGACY_MOST if self._size is None else min(_LEGACY_MOST, self._size)))
+            del self._input[:4]
+            self._step = _Lz4._legacy_block
+            return b""
         if _LEGACY.startswith(head):
             return b""
         if head[:4] != MAGIC[: len(head)]:
@@ -129,6 +135,39 @@ class _Lz4(FrameDecompressor):
         out = data if word != size else self._decode(data)
         del self._input[: 4 + size + trailer]
         return out
+
+    def _legacy_block(self) -> bytes:
+        """Take a block of a legacy frame, which ends where its input does, or where another frame begins.
+
+        There is no end mark, and no checksum. The kernel of Linux appends the size of the content.
+        """
+        head = bytes(self._input[:4])
+        size = self._word(0)
+        if len(head) < 4:
+            if self._ended and not head:
+                self._end()
+            return b""
+        if size > _LEGACY_MOST + _LEGACY_MOST // 255 + 16:  # than which no block of 8 MiB is longer
+            if head in (MAGIC, _LEGACY) or skips(head) or (len(self._input) == 4 and self._ended):
+                self._end()
+            elif len(self._input) > 4 or self._ended:
+                reason = f"a block of {size} bytes, above what 8 MiB can take in a legacy lz4 frame"
+                raise MalformedError(reason, offset=self.consumed, fault=Fault.BLOCK_SIZE)
+            return b""
+        if self._decoded % _LEGACY_MOST:
+            reason = "a block behind one of fewer than 8 MiB, which is the last one of a legacy lz4 frame"
+            raise MalformedError(reason, offset=self.consumed, fault=Fault.BLOCK)
+        if len(self._input) - 4 < size:
+            if not self._ended:
+                return b""
+            self._step = _Lz4._cut_short
+            return self._part_of_block(size, stored=False)
+        out = self._decode(bytes(self._input[4 : 4 + size]))
+        del self._input[: 4 + size]
+        return out
+
+    def _cut_short(self) -> bytes:
+        return b""
 
     def _stored(self) -> bytes:
         count = min(self._left, len(self._input), _ROOM)

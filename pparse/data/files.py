@@ -634,25 +634,3 @@ def folder_of(path: str) -> str:
 def name_of(path: str) -> str:
     """Return the last name of ``path``."""
     return os.path.basename(path)
-
-
-def numbered_parts(path: str) -> list[str | None] | None:
-    """Return the files of one split into ``.001``, ``.002`` …, None for each missing one.
-
-    None if ``path`` is not the first of several parts.
-    """
-    base, _, number = path.rpartition(".")
-    if not base or len(number) < 3 or not number.isdecimal() or int(number) != 1:
-        return None
-    folder, name = split(base)
-    found = {
-        int(other[len(name) + 1 :]): other
-        for other in names_in(folder)
-        if other.startswith(f"{name}.")
-        and len(other) == len(name) + 1 + len(number)
-        and other[len(name) + 1 :].isdecimal()
-    }
-    if len(found) < 2:
-        return None
-    parts = [found.get(place) for place in range(1, max(found) + 1)]
-    return [None if part is None else inside(folder, part) for part in parts]

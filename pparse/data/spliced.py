@@ -356,21 +356,17 @@ def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
 class FilePart:
     """One of several files that are read as one (``x.zip.001`` …)."""
 
-    __slots__ = ("file", "size", "there")
+    __slots__ = ("file", "next_name", "size", "there")
 
-    def __init__(self, file: str, there: int, size: int) -> None:
+    def __init__(self, file: str, there: int, size: int, next_name: str = "") -> None:
         self.file = file
         """Name of the file."""
         self.there = there
         """Bytes that exist."""
         self.size = size
         """Bytes that the file should have."""
-
-    @property
-    def next_name(self) -> str:
-        """Name of the part that follows."""
-        base, _, number = self.file.rpartition(".")
-        return f"{base}.{int(number) + 1:0{len(number)}}"
+        self.next_name = next_name
+        """Name of the part that follows; empty if none can."""
 
 
 # -- `HiddenData`: data with some stretches hidden ---------------------------------------------------------------------

@@ -15,7 +15,8 @@ from itertools import islice
 from shlex import quote
 
 from pparse.data.base import Distance
-from pparse.data.files import folder_of, inside, name_of, open_file, real_path
+from pparse.data.files import folder_of, inside, is_there, name_of, open_file, real_path, split
+from pparse.data.files import names_in as names_of
 from pparse.errors import (
     CancelledError,
     ClosedError,
@@ -44,11 +45,13 @@ STOPPED: Final = (CancelledError, ClosedError)
 UNREADABLE: Final = (PparseError, OSError, ValueError)
 # How many names of a folder are looked at, and numbers of parts.
 _MOST_NAMES: Final = 20_000
-_MOST_PARTS: Final = 1_000
+_MOST_PARTS: Final = 20_000
 # How many parts that follow each other may be missing before others.
 _MOST_ABSENT: Final = 20
 # How many names a message has.
 _MOST_SHOWN: Final = 6
+# Those that are read as one by this name alone; others are compared first (`pparse.document.opening`).
+_NUMBERED: Final = re.compile(r".+\.0{2,}1")
 # The names of parts: those of split(1), of 7-Zip and of download managers; of Info-ZIP (``zip -s``).
 _PART: Final = re.compile(
     r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>[0-9]{1,5}|[a-z]{2,3})", re.IGNORECASE
@@ -62,7 +65,7 @@ def which_part(path: str, folder: Folder | None) -> str | None:
     names = names_in(folder)
     for first in first_names(name):
         if first in names and first != name:
-            return f"its name is that of a part of a file; the first part, {first}, lies beside it: join them in order"
+            return f"its name is that of a part of a file; the first part, {first}, lies beside it: open that"
     return None
 
 
@@ -130,7 +133,7 @@ def following_names(name: str) -> Iterator[str]:
     if number.isdecimal():
         yield from (f"{head}{later:0{len(number)}}" for later in range(int(number) + 1, _MOST_PARTS))
     else:
-        for later in range(1, _MOST_PARTS):
+        for later in range(1, min(_MOST_PARTS, 26 ** len(number))):
             letters = ""
             for _ in number:
                 later, digit = divmod(later, 26)
@@ -165,6 +168,59 @@ def parts_in(names: Collection[str], name: str) -> list[str]:
     if zipped is not None and f"{zipped['whole']}.zip" in names:
         found.append(f"{zipped['whole']}.zip")
     return found if len(found) > 1 else []
+
+
+class SplitSet:
+    """The parts of a file that was split, found by their names."""
+
+    __slots__ = ("marked", "next_name", "parts", "sure", "there", "whole")
+
+    def __init__(self, whole: str, parts: list[str], there: list[bool], next_name: str, *, sure: bool, marked: bool):
+        self.whole = whole
+        """The path of the file that was split."""
+        self.parts = parts
+        """Those of its parts, in order …"""
+        self.there = there
+        """… and whether each of them exists."""
+        self.next_name = next_name
+        """What one more part would be called; empty if none can follow."""
+        self.sure = sure
+        """Whether the names leave no doubt; else the files may be of one kind, each a whole one."""
+        self.marked = marked
+        """Whether the names say that they are those of parts."""
+
+
+def split_set(path: str) -> SplitSet | None:
+    """Return the parts of a split file if ``path`` is the first of several, or the last of a zip's (``.zip``)."""
+    folder, name = split(path)
+    zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
+    first = name
+    if zipped is not None:
+        first = f"{zipped['whole']}.z01"
+        if not name.endswith((".z01", ".zip")) or not any(is_there(inside(folder, first[:-1] + one)) for one in "12"):
+            return None
+    elif part is None or name not in first_names(name):
+        return None
+    names = frozenset(names_of(folder))
+    found = parts_in(names, first)
+    if not found or (zipped is None and (name not in names or next(first_names(name)) in names - {name})):
+        return None  # it is not there, or the one before it is the first
+    whole = part["whole"] if zipped is None and part is not None else f"{first[:-4]}.zip"
+    last = next(one for one in reversed(found) if one != whole)
+    later, parts = following_names(first), [first]
+    while parts[-1] != last:
+        parts.append(next(later))
+    if zipped is not None:
+        parts.append(whole)
+    sure = zipped is not None or _NUMBERED.fullmatch(name) is not None
+    return SplitSet(
+        inside(folder, whole),
+        [inside(folder, one) for one in parts],
+        [one in names for one in parts],
+        "" if zipped is not None else inside(folder, next(later, "")),
+        sure=sure,
+        marked=sure or (part is not None and "part" in part["mark"].lower()),
+    )
 
 
 FILE: Final = "file"

@@ -10,8 +10,8 @@ from operator import itemgetter
 from pparse.data import files
 from pparse.data.zero_runs import first_unwritten
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of, snapshot_of
-from pparse.document.folder import Folder, LocalFolder
-from pparse.document.registry import check_options, default_registry
+from pparse.document.folder import Folder, LocalFolder, split_set
+from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.document.session import Session
 from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
     from pparse.data.files import FileIdentity
+    from pparse.document.folder import SplitSet
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
     from pparse.limits import Limits
@@ -67,9 +68,10 @@ def open(
     """Open ``source`` and return its extraction: ``root``, ``node(path)``, ``get(path)``, ``check()``, ``close()``.
 
     ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, a `Folder`,
-    or a list of parts read as one. The first of numbered parts (``file.zip.001``) stands for all of them. ``format``
-    names the parser; otherwise the best match is found. ``parsers`` adds parsers to ``registry``. ``folder``, a path or
-    a `Folder`, holds the files that belong to the source (shards of an index, say) if they do not lie beside it.
+    or a list of parts read as one. The first part of a split file (``file.zip.001``, ``file.tar.partaa``; of a zip also
+    the last one) stands for all of them. ``format`` names the parser; otherwise the best match is found. ``parsers``
+    adds parsers to ``registry``. ``folder``, a path or a `Folder`, holds the files that belong to the source (shards of
+    an index, say) if they do not lie beside it.
     ``budget`` bounds what is kept and buffered; ``retain`` is how many bytes of nodes that nobody holds stay alive (0,
     a number, or infinity), with path patterns ``include`` and ``exclude``. Long work calls
     ``progress(done, total, what)``, and asks ``cancel()`` between blocks. ``block_size`` fixes the scan block, for
@@ -259,9 +261,9 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         folder = FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
         snapshot = snapshot_of(folder)
         return folder if snapshot is None else _open_path(session, files.inside(path, snapshot), format)
-    numbered = files.numbered_parts(path)
-    if numbered is not None:
-        return _open_numbered(session, path, numbered, format)
+    parts = split_set(path)
+    if parts is not None and (joined := _open_split(session, parts, format)) is not None:
+        return joined
     if not files.is_there(path):
         path = _behind_prefix(path)
     try:
@@ -299,46 +301,84 @@ def _prefixes_near(path: str) -> list[str]:
     return [files.inside(folder, prefix) for prefix in dict.fromkeys((*near, *others))][:3]
 
 
-def _open_numbered(session: Session, path: str, parts: list[str | None], format: str | None) -> Extraction:
-    """Return numbered parts as one file. A missing part becomes a gap as large as the first part. One that is shorter,
-    and not the last, was cut: a gap follows it."""
+def _open_split(session: Session, found: SplitSet, format: str | None) -> Extraction | None:
+    """Return the parts of a file as one; None if they are no parts, by their sizes and first bytes.
+
+    A missing part becomes a gap as large as the first one. One that is shorter, and not the last, was cut: a gap
+    follows it. If parts have more bytes than the first, nobody knows how large a missing one is: it ends what is read.
+    Those of a zip end where no record would be cut, so they differ a little; and its offsets count from each of them.
+    """
     from pparse.data.spliced import FilePart, MissingData, SplicedData
 
-    session.limits.check("entries", len(parts), "the number of parts")
-    name = path.rpartition(".")[0]
-    width = len(path.rpartition(".")[2])
+    session.limits.check("entries", len(found.parts), "the number of parts")
+    files_there: dict[str, Data] = {}
+    for part, is_there in zip(found.parts, found.there, strict=True):
+        if is_there:
+            files_there[part] = session.adopt(files.open_file(part, session.pool, session.stats))
+    if not _are_parts(found, files_there):
+        for data in files_there.values():
+            data.close()
+        return None
+    sizes = [data.size or 0 for part, data in files_there.items() if part != found.parts[-1]]
+    each = sizes[0] if sizes else 0
+    of_zip = found.parts[-1] == found.whole
     sources: list[Data] = []
-    found: list[FilePart] = []
+    parts: list[FilePart] = []
     notes: list[Finding] = []
     place = 0
-    for number, part in enumerate(parts, 1):
-        there = 0
-        if part is not None:
-            sources.append(files.open_file(part, session.pool, session.stats))
-            session.adopt(sources[-1])
-            there = sources[-1].size or 0
-        each = found[0].size if found else there
-        lacks = max(0, each - there) if number < len(parts) else 0
+    for number, (part, following) in enumerate(zip(found.parts, [*found.parts[1:], found.next_name], strict=True)):
+        source = files_there.get(part)
+        there = 0 if source is None else source.size or 0
+        if source is not None:
+            sources.append(source)
+        may_lack = number < len(found.parts) - 1 and not of_zip
+        lacks = max(0, each - there) if may_lack or source is None else 0
+        known = source is not None or (number < len(found.parts) - 1 and (of_zip or max(sizes) <= each))
         if lacks:
-            sources.append(session.adopt(MissingData(lacks)))
-            what = f"has {there:,} of" if part is not None else "is missing; the first one has"
+            if known:
+                sources.append(session.adopt(MissingData(lacks)))
+            what = f"has {there:,} of" if source is not None else "is missing; the first one has"
+            rest = (
+                ""
+                if known or number == len(found.parts) - 1
+                else "; what is behind it is not read: parts differ in size"
+            )
             notes.append(
                 Finding(
-                    "part-missing" if part is None else "part-cut",
-                    f"part .{number:0{width}} {what} {each:,} bytes",
-                    source=name,
+                    "part-missing" if source is None else "part-cut",
+                    f"part {files.name_of(part.removeprefix(found.whole) or part)} {what} {each:,} bytes{rest}",
+                    source=found.whole,
                     offset=place + there,
-                    length=lacks,
+                    length=lacks if known else None,
                 )
             )
-        found.append(FilePart(f"{name}.{number:0{width}}", there, there + lacks))
+        parts.append(FilePart(part, there, there + lacks, following))
         place += there + lacks
-    spliced = SplicedData([source.range(0, source.size or 0) for source in sources], name, session.stats)
+        if not known:
+            break
+    spliced = SplicedData([source.range(0, source.size or 0) for source in sources], found.whole, session.stats)
     session.adopt(spliced)
-    extraction = Extraction(session, name, spliced, format=format)
-    extraction.file_parts = found
+    extraction = Extraction(session, found.whole, spliced, format=format)
+    extraction.file_parts = parts
     extraction.notes += tuple(notes)
     return extraction
+
+
+def _are_parts(found: SplitSet, there: Mapping[str, Data]) -> bool:
+    """Say whether files that are called so are parts of one: the second one does not begin as a file of its kind.
+
+    A zip's last part says of how many it is one (APPNOTE.TXT 4.3.16). If the names do not say that they are parts, they
+    must be those of a known format, and all but the last of one size.
+    """
+    first, second = list(there.values())[:2]
+    if found.sure:
+        last = there.get(found.whole)
+        return last is None or last.known(max(0, (last.size or 0) - 22), 6) != b"PK\5\6\0\0"
+    if first.known(0, 4) == second.known(0, 4) or second.known(257, 5) == b"ustar":
+        return False
+    *equal, last_size = [data.size or 0 for data in there.values()]
+    alike = len(set(equal)) == 1 and last_size <= equal[0]
+    return found.marked or (alike and found.whole.lower().endswith(EXTENSIONS))
 
 
 def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:
@@ -438,8 +478,8 @@ def downloads(outer: Extraction, at: int, *, cut: bool = True) -> list[Resume]:
         return [Resume(outer.name, at)] if cut else []
     found = [Resume(part.file, part.there) for part in parts if part.there < part.size]
     last = parts[-1]
-    if cut and at >= outer.find_end() - outer.start:
-        whole = last.there >= parts[0].size
+    if cut and last.there == last.size and at >= outer.find_end() - outer.start:
+        whole = last.next_name and last.there >= parts[0].size
         found.append(Resume(last.next_name, 0) if whole else Resume(last.file, last.there))
     return found
 

@@ -103,7 +103,7 @@ ARCHIVE_EXTENSIONS: Final = (
     ".tar",
     *(extension for codec in CODECS.values() for extension in codec.extensions),
 )
-_EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
+EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
 
 
 class Registry:
@@ -272,7 +272,7 @@ def detect(extraction: Extraction) -> type[Parser]:
     if not best:
         if (reason := nothing_there(extraction)) is not None:
             raise NothingThereError(reason, source=extraction.name)
-        raise FormatError(what_it_is(extraction, _EXTENSIONS), source=extraction.name)
+        raise FormatError(what_it_is(extraction, EXTENSIONS), source=extraction.name)
     chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
     if extraction.is_folder:
         models = [model for parser, _, _ in best for model in parser.models_in(extraction)]
