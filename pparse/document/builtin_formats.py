@@ -20,7 +20,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('graph-def', 'pparse.parsers.tensorflow:GraphDefParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', (), ('.pb',), False, False, False, False, False),  # noqa: E501
     ('meta-graph', 'pparse.parsers.tensorflow:MetaGraphParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', (), ('.meta',), False, False, False, False, False),  # noqa: E501
     ('saved-model-folder', 'pparse.parsers.tensorflow:SavedModelFolderParser', 'pparse.viewers.tensorflow.saved_model:SavedModelViewer', (), (), False, True, True, False, False),  # noqa: E501
-    ('tensorflow-text', 'pparse.parsers.tensorflow_text:TensorflowTextParser', None, (), ('.pbtxt', '.pbtxt.txt'), False, False, False, False, False),  # noqa: E501
+    ('tensorflow-text', 'pparse.parsers.tensorflow_text:TensorflowTextParser', None, (), ('.pbtxt', '.pbtxt.txt', '.pb'), False, False, False, False, False),  # noqa: E501
     ('onnx', 'pparse.parsers.onnx.parser:OnnxParser', 'pparse.viewers.onnx.viewer:OnnxViewer', ((0, b'\x08'),), ('.onnx',), False, False, False, False, False),  # noqa: E501
     ('onnx-json', 'pparse.parsers.onnx.json_model:OnnxJsonParser', None, ((0, b'{'), (0, b' '), (0, b'\t'), (0, b'\n'), (0, b'\r'), (0, b'\xef\xbb\xbf')), ('.onnx.json', '.onnxjson', '.json'), False, False, False, False, False),  # noqa: E501
     ('tf-checkpoint', 'pparse.parsers.checkpoint.parser:CheckpointParser', 'pparse.viewers.checkpoint.viewer:viewer_of_version', ((0, b'\x00\x00'),), ('.index', '.ckpt'), False, False, False, False, False),  # noqa: E501
