@@ -6,6 +6,7 @@ states are those of a message (`pparse.parsers.protobuf.parser`).
 
 from __future__ import annotations
 
+from pparse.document.registry import excerpt_of
 from pparse.errors import MalformedError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
@@ -13,6 +14,7 @@ from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.fits import is_text
 from pparse.parsers.protobuf.parser import HEAD, MessageParser, ProtobufParser
+from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.tree.container import Container
 from pparse.tree.parser import Confidence, signatures
 
@@ -128,15 +130,25 @@ class SavedModelFolderParser(CpbParser, Container):
         name = next(name for name in MEMBERS if name in folder.members)
         self.file: Extraction = folder.sibling(name)
         """The file with the message …"""
-        self.member: Extraction = self.file.parsed if name.endswith(".pbtxt") else self.file
+        is_text = TensorflowTextParser.match(excerpt_of(self.file)) is not Confidence.NO
+        self.member: Extraction = self.file.parsed if is_text else self.file
         """… and the message: of a text, what it says."""
         self.plain = not name.endswith(".cpb")
         super().__init__(result)
 
     @classmethod
     def match_folder(cls, folder: FolderExtraction) -> Confidence:
-        """LIKELY for a folder with one of the files."""
-        return Confidence.LIKELY if any(name in folder.members for name in MEMBERS) else Confidence.NO
+        """LIKELY for a folder with one of the files, unless that is surely another model, which then stands for it."""
+        name = next((name for name in MEMBERS if name in folder.members), "")
+        if not name:
+            return Confidence.NO
+        excerpt = excerpt_of(folder.sibling(name))
+        others = (GraphDefParser, MetaGraphParser) if name.endswith(".pb") else ()
+        if TensorflowTextParser.match(excerpt):
+            known = TensorflowTextParser.kind(excerpt) == SavedModelParser.name
+        else:
+            known = bool(SavedModelParser.match(excerpt)) or not any(other.match(excerpt) for other in others)
+        return Confidence.LIKELY if known else Confidence.NO
 
     def model_file(self) -> Extraction:
         """Return the file with the message."""
@@ -169,6 +181,8 @@ class SavedModelFolderParser(CpbParser, Container):
             entry = ProtobufParser.root_entry(self)
             if self.member is not self.file:
                 text = self.file.own_result
+                for note in self.file.notes:
+                    self.result.findings.add(note)
                 status = text.root.known_status
                 if status not in (None, Status.COMPLETE):  # the text is not whole
                     entry.status, entry.finding = status, text.root.finding

@@ -14,6 +14,7 @@ one. States of the root::
 from __future__ import annotations
 
 from pparse.data.base import BytesData
+from pparse.document.appearance import is_text
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.findings import Finding, Status
@@ -63,7 +64,8 @@ class TensorflowTextParser(Parser, Container):
 
     name = "tensorflow-text"
     description = "TensorFlow SavedModel, GraphDef or MetaGraphDef as text"
-    extensions: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt")
+    extensions: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt", ".pb")
+    usual_names: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt")
     is_generic = False
     named_is_enough = False
     root_shape = MAP
@@ -78,10 +80,16 @@ class TensorflowTextParser(Parser, Container):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """LIKELY by the name and the first field."""
-        if not excerpt.ends_with(cls.extensions) or kind_of(excerpt.head(_PROBED)) is None:
-            return Confidence.NO
-        return Confidence.LIKELY
+        """LIKELY by the name and the first field; called as a message in binary form, by all that is seen."""
+        head = excerpt.head(_PROBED)
+        is_named = excerpt.ends_with(cls.usual_names) or (excerpt.ends_with(cls.extensions) and is_text(head))
+        return Confidence.LIKELY if is_named and kind_of(head) is not None else Confidence.NO
+
+    @staticmethod
+    def kind(excerpt: Excerpt) -> str | None:
+        """Return the format of the message that a text says; None if it says none of these."""
+        found = kind_of(excerpt.head(_PROBED))
+        return None if found is None else found[0]
 
     def unwrapped(self) -> Extraction | None:
         """Return the message. Raises `LimitError` if the text is too long for the budget."""
@@ -117,7 +125,7 @@ class TensorflowTextParser(Parser, Container):
     def content_name(self) -> str:
         """Return the name of the message: that of the file, with ``.pb``."""
         name = extraction_of(self.result).name.replace("\\", "/").rpartition("/")[2]
-        return f"{name.removesuffix('.pbtxt')}.pb"
+        return f"{name.removesuffix('.pbtxt').removesuffix('.pb')}.pb"
 
     def enter(self, name: str) -> Extraction | None:
         """Return the message, by its name."""

@@ -17,6 +17,7 @@ from pparse.parsers.msgpack.parser import Timestamp
 from pparse.tree import engine
 from tests import sweep
 from tests.msgpack_samples import EVERYTHING, Raw, encode, ext, pairs
+from tests.rows import rows
 
 
 def opened(content: object, **more: object):
@@ -104,6 +105,25 @@ def test_a_text_that_is_not_utf8_is_damaged_and_read_as_bytes() -> None:
         assert document.node("[1]").open().read() == b"\xc3("
     with opened(encode(pairs((Raw(b"\xa2\xc3("), 1)))) as document:
         assert list(document.root.keys()) == [b"\xc3("]
+
+
+@rows(
+    "content, is_old",
+    [
+        ({"w": Raw(b"\xda\0\x28" + b"\x80" * 40), "s": Raw(b"\xa1\xff")}, True),  # a length that str8 is for
+        ({"w": Raw(b"\xdb\0\1\0\0" + b"\x80?\0\xfe" * (1 << 14)), "k": "text"}, True),  # no text at all
+        ({"w": Raw(b"\xda\0\x28" + b"\x80" * 40), "s": b"bin"}, False),
+        ({"w": Raw(b"\xda\1\1" + b"a" * 256 + b"\xff")}, False),  # a changed byte
+        ([*([0] * 10_000), Raw(b"\xda\0\x28" + b"\x80" * 40)], False),  # farther than is looked
+    ],
+)
+def test_a_raw_of_before_2013_is_bytes_and_told_once(content: object, is_old: bool) -> None:
+    with opened(encode(content), block_size=64) as document:
+        assert [finding.code for finding in document.check()] == ["old-raw" if is_old else "malformed"]
+        if is_old:
+            assert type(document.get("w")) is bytes
+            assert document.get(list(content)[1]) in (b"\xff", "text")  # type: ignore[call-overload]
+            assert document.status is Status.COMPLETE
 
 
 def test_a_text_across_blocks_is_checked_once() -> None:

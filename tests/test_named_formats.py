@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import pickle
 import re
 import struct
 import zipfile
@@ -232,3 +234,73 @@ def test_any_other_zip_says_nothing_of_models(run, tmp_path):
     path = tmp_path / "texts.zip"
     path.write_bytes(zipped("readme.txt", "a.npy"))
     assert "holds" not in run("info", path).out + run("ls", path).out
+
+
+def saved(array: bytes, name: str = "hello.txt") -> bytes:
+    """Return a zip archive with one member."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(name, array)
+    return out.getvalue()
+
+
+NPY = b"\x93NUMPY\1\0v\0" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n\0\0\x80?"
+SAFETENSORS = struct.pack("<Q", 56) + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'.ljust(56) + bytes(4)
+GRAPH_TEXT = b'node {\n  name: "x"\n  op: "NoOp"\n}\n'
+GRAPH = b"\n\x09\n\1x\x12\x04NoOp"
+SAVED_MODEL = b"\x08\1\x12" + bytes((len(GRAPH) + 2,)) + b"\x12" + bytes((len(GRAPH),)) + GRAPH
+
+
+@rows(
+    "name, content, format, told",
+    [
+        ("m.safetensors", pickle.dumps({"a": 1}), "pickle", "it is named like safetensors, but is pickle ("),
+        ("m.safetensors", NPY, "npy", "it is named like safetensors, but is npy (numpy array), and read as that"),
+        ("m.bin", saved(b"hi"), "zip", "it is named like pytorch, but is zip ("),
+        ("m.bin", SAFETENSORS, "safetensors", "it is named like pytorch, but is safetensors ("),
+        ("m.safetensors.gz", gzip.compress(NPY), "gzip", "it is named like safetensors, but is npy ("),
+        ("m.pth.tar", saved(b"", "archive/data.pkl"), "pytorch", None),
+        ("m.joblib", gzip.compress(pickle.dumps({"a": 1})), "gzip", None),  # compressed by joblib
+        ("m.zip", saved(NPY, "a.npy"), "npz", None),  # a zip all the same
+        ("m.safetensors.part", SAFETENSORS, "safetensors", None),
+        ("m.of_nobody", NPY, "npy", None),
+        ("m.pb", SAVED_MODEL, "saved-model", "and such a file is called saved_model.pb"),
+        ("m.meta", SAVED_MODEL, "saved-model", "it is named like meta-graph, but is saved-model ("),
+        ("saved_model.pb", SAVED_MODEL, "saved-model", None),
+        ("saved_model.pb", GRAPH, "graph-def", "it is named like saved-model, but is graph-def ("),
+        ("saved_model.pb", GRAPH_TEXT, "tensorflow-text", "it is named like saved-model, but is tensorflow-text ("),
+        ("graph.pb", GRAPH_TEXT, "tensorflow-text", "and such a file is called *.pbtxt"),
+        ("graph.pb", GRAPH, "graph-def", None),
+    ],
+)
+def test_a_name_that_belies_the_content_is_told_once(tmp_path, name, content, format, told):
+    path = tmp_path / name
+    path.write_bytes(content)
+    for source in (path, [saved(content, name)]):
+        with pparse.open(source) as outer:
+            document = outer if source == path else outer.result.container.enter(name)
+            result = document.own_result
+            found = [finding for finding in document.parsed.result.findings if finding.code == "misnamed"]
+            assert result.format == format
+            assert [str(finding.severity) for finding in found] == ["note"] * (told is not None)
+            assert told is None or told in found[0].reason
+    with pparse.open(path, format=format) as document:
+        assert not [finding for finding in document.findings if finding.code == "misnamed"]
+
+
+@rows("content, format", [(GRAPH, "graph-def"), (GRAPH_TEXT, "graph-def"), (SAVED_MODEL, "saved-model-folder")])
+def test_a_folder_whose_saved_model_is_something_else_is_opened_as_that(tmp_path, run, content, format):
+    (tmp_path / "saved_model.pb").write_bytes(content)
+    with pparse.open(tmp_path) as document:
+        assert document.result.format == format
+    for words in (("ls",), ("info",), ("check",)):
+        ran = run(*words, tmp_path)
+        assert (ran.code, (ran.out + ran.err).count("misnamed")) == (0, content is not SAVED_MODEL), words
+
+
+def test_a_folder_with_a_saved_model_as_text_under_the_name_of_a_message_is_read(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"saved_model_schema_version: 1\nmeta_graphs {\n  graph_def {\n  }\n}\n")
+    with pparse.open(tmp_path) as document:
+        assert document.result.format == "saved-model-folder"
+        assert document.get("meta_graphs[0].graph_def") is not None
+        assert [finding.code for finding in document.findings] == ["misnamed"]

@@ -71,10 +71,40 @@ def test_a_structure_is_named_by_its_description_and_made_from_that():
     assert pickle.loads(pickle.dumps(tensor.dtype)).numpy == dtype
 
 
-def test_types_of_ml_dtypes_are_bytes_of_their_width():
-    for scalar, name in ((ml_dtypes.bfloat16, "|V2"), (ml_dtypes.float8_e4m3fn, "|V1"), (ml_dtypes.int4, "|V1")):
-        tensor = only(npy(np.ones(3, scalar)))
-        assert (str(tensor.dtype), tensor.numpy().view(scalar).tolist()) == (name, [1, 1, 1])
+@rows(
+    "name, shown",
+    [
+        ("bfloat16", "bfloat16"),
+        ("float8_e5m2", "float8_e5m2"),
+        ("float8_e4m3fn", "|V1"),
+        ("int4", "|V1"),
+        ("uint2", "|V1"),
+    ],
+)
+def test_types_of_ml_dtypes_are_read_if_only_one_is_described_so_else_bytes_or_what_the_option_says(name, shown):
+    array = np.array([1, 0, 1]).astype(getattr(ml_dtypes, name))
+    archive = io.BytesIO()
+    np.savez(archive, x=array)
+    for content in (npy(array), archive.getvalue()):
+        tensor = only(content)
+        assert (str(tensor.dtype), tensor.numpy().view(array.dtype).tolist()) == (shown, [1, 0, 1])
+        with pparse.view(content, options={"dtype": name}) as named:
+            (tensor,) = named.values()
+            assert (str(tensor.dtype), tensor.numpy().tolist()) == (name, [1, 0, 1])
+            assert not list(named.extraction.check())
+        with pparse.open(content) as document:
+            assert [found.code for found in document.check()] == ["unnamed-type"] * (shown == "|V1")
+
+
+def test_numpys_own_bytes_are_a_type_of_ml_dtypes_only_if_the_option_says_so():
+    content = npy(np.ones(3, ml_dtypes.bfloat16).view("V2"))
+    assert str(only(content).dtype) == "|V2"
+    with pparse.view(content, options={"dtype": "bfloat16"}) as named:
+        assert named["array"].numpy().tolist() == [1, 1, 1]
+    with pparse.view(content, options={"dtype": "int4"}) as other:
+        assert str(other["array"].dtype) == "|V2"
+    with pytest.raises(pparse.OptionError):
+        pparse.view(content, options={"dtype": "int3"})
 
 
 def test_fortran_order_is_told_by_strides_and_slices_read_their_bytes():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -223,3 +224,41 @@ def test_a_type_that_names_itself_often_is_not_gone_through_to_its_end():
         (tensor,) = model.values()
         assert tensor.status is Status.UNSUPPORTED
         assert "more than 10,000 fields" in tensor.finding.reason
+
+
+def _create_array(*args: Any) -> None:
+    """Stand for dill's function, by name only: nothing calls it."""
+
+
+class Dill(pickle.Pickler):
+    """Pickles arrays as dill does (dill/_dill.py, ``save_numpy_array``)."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return NotImplemented
+        maker, args, state = value.__reduce__()
+        return _create_array, (maker, args, state, {"note": 1}) if value.size % 2 else (maker, args, state)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 5])
+def test_arrays_of_dill_are_those_of_pickle(protocol: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_create_array, "__module__", "dill._dill")
+    for name in ("dill", "dill._dill"):
+        monkeypatch.setitem(sys.modules, name, sys.modules[__name__])
+    shared = np.arange(3.0)
+    value: dict[str, Any] = {
+        "w": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "below": [shared, shared],
+        "large": np.arange(50_001),
+        "objects": np.array([np.arange(40_000), "x"], dtype=object),
+        "dates": np.array(["2026-05-01"], "M8[D]"),
+        "function": len,
+    }
+    out, plain = io.BytesIO(), pickle.dumps(value, protocol)
+    Dill(out, protocol).dump(value)
+    with pparse.view(out.getvalue()) as found, pparse.view(plain) as wanted:
+        assert list(found) == list(wanted)
+        assert [tensor.numpy().tolist() for tensor in found.values()] == [t.numpy().tolist() for t in wanted.values()]
+        assert [tensor.status for tensor in found.values()] == [Status.COMPLETE] * 6
+        assert found["large"][-1:].tolist() == [50_000]
+        assert found.metadata == wanted.metadata

@@ -20,13 +20,14 @@ the root is a ``stream``, the list of the file's values.
 from __future__ import annotations
 
 from array import array
+from codecs import getincrementaldecoder
 from contextlib import suppress
 from struct import Struct, error
 
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.utf8 import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip, sound
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any, ClassVar, Final
 
+    from pparse.data.base import Data
     from pparse.tree.context import Done, NodeContext, State, Step
     from pparse.tree.entry import Key
     from pparse.tree.node import Node
@@ -330,10 +332,54 @@ def _look_at(root: Node, block: bytes, base: int, pending: int) -> tuple[int, in
             pos = decode(block, pos)[1]
         else:
             count, start = head(block, pos)
-            if find_not_utf8(root.extraction.data, base + start, base + start + count) is not None:
+            fault = find_not_utf8(root.extraction.data, base + start, base + start + count)
+            if fault is not None and not root.result.parser.holds_old_raw():  # type: ignore[attr-defined]
                 raise MalformedError("the text is not UTF-8", offset=base + start)
             pos = start + count
         pending -= 1
+
+
+# -- Before 2013: a raw, which str is now, had any bytes, and there were no bin, str8 and extensions -------------------
+
+_MOST_LOOKED_AT: Final = 10_000
+_RAW16: Final = 0xDA
+_NEW: Final = (*range(0xC4, 0xCA), *range(0xD4, 0xDA))
+# So many characters of a text a changed byte spoils.
+_SPOILT: Final = 4
+_LOOKED_INTO: Final = 4 << 10
+_SHORTEST_STR8: Final = 32
+
+
+def is_old_raw(data: Data, start: int, end: int) -> bool:
+    """Say whether a file is as the specification was before it had str8, bin and extensions: a raw has any bytes then.
+
+    That is so if no value has one of these, and one is what only the old form has: a raw16 of less than 256 bytes, or
+    a raw of which more is no text than one changed byte spoils. Looks at the first 10,000 values (the texts among them:
+    4 KiB of each), up to the first gap.
+    """
+    at, base, block = start, start, b""
+    is_old = False
+    for _ in range(_MOST_LOOKED_AT):
+        if at + _LOOKED_INTO > base + len(block) and base + len(block) < end:
+            base, wanted = at, max(0, min(_PIECE, end - at))
+            block = data.known(at, wanted)
+            end = end if len(block) == wanted else at + len(block)
+        pos = at - base
+        if pos >= len(block):
+            break
+        code = block[pos]
+        if code in _NEW:
+            return False
+        behind = skip(block, pos, 1, pos + 1)[0]
+        if behind == pos:
+            break
+        at = base + behind
+        if is_text(code):
+            count, first = head(block, pos)
+            text = block[first : min(behind, first + _LOOKED_INTO)]
+            spoilt = 0 if text.isascii() else getincrementaldecoder("utf-8")("replace").decode(text).count("\ufffd")
+            is_old |= (code == _RAW16 and _SHORTEST_STR8 <= count < 256) or spoilt > _SPOILT
+    return is_old
 
 
 # Larger containers are read by themselves, and their indexes kept.
@@ -376,6 +422,7 @@ class MsgpackParser(Parser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
+        self._old_raw: bool | None = None
         self._documents = str(result.extraction.session.options.get("documents", self.documents))
         if self._documents not in ("auto", "one", "many"):
             raise OptionError(f"option documents must be auto, one or many, not {self._documents!r}")
@@ -384,6 +431,21 @@ class MsgpackParser(Parser):
     def match(cls, excerpt: Excerpt) -> Confidence:
         """LIKELY for a map whose keys are texts, and an array of such maps."""
         return confidence(excerpt)
+
+    def holds_old_raw(self) -> bool:
+        """Say whether texts that are not UTF-8 are bytes (see `is_old_raw`), which is told once; else they are damaged.
+
+        Asked when the first such text is met; reads up to 10,000 values then.
+        """
+        if self._old_raw is None:
+            extraction = self.result.extraction
+            end = 1 << 62 if extraction.end is None else extraction.end
+            self._old_raw = is_old_raw(extraction.data, extraction.start, end)
+            if self._old_raw:
+                reason = "it is written by the specification of before 2013: a str that is not UTF-8 is read as bytes"
+                finding = Finding("old-raw", reason, severity=Severity.NOTE, source=extraction.name)
+                self.result.findings.add(finding)
+        return self._old_raw
 
     # -- the root ----------------------------------------------------------------------------------------------------
 
@@ -457,7 +519,7 @@ class MsgpackParser(Parser):
                 key, ctx.pos = self._key(ctx, block, at - base, base)
             except EndOfDataError:
                 return at, self.expect_key_end, 1
-            if type(key) is bytes and is_text(block[at - base]):
+            if type(key) is bytes and is_text(block[at - base]) and not self.holds_old_raw():
                 reason = "a key is a text that is not UTF-8: it is shown as bytes"
                 where = {"source": self.result.extraction.name, "offset": at, "length": ctx.pos - at}
                 self.result.findings.add(Finding("malformed", reason, **where))  # type: ignore[arg-type]
@@ -544,7 +606,7 @@ class MsgpackParser(Parser):
             if around is not None:
                 return self._emit_container(ctx, block, base, Entry(key, around, start, None, at=at), count)
             if is_text(code):
-                ctx.emit_text(key, count, at=at, kind="str", most=_INLINE)
+                ctx.emit_text(key, count, at=at, kind="str", most=_INLINE, is_bytes=self.holds_old_raw)
             elif code <= 0xC6:
                 ctx.emit_next(key, "bin", count, at=at)
             else:
@@ -589,6 +651,8 @@ class MsgpackParser(Parser):
         try:
             return decode_text(value, node.start)
         except MalformedError as error:
+            if self.holds_old_raw():
+                return value
             self.note_damage(node, error)
             raise
 
@@ -629,7 +693,7 @@ class MsgpackParser(Parser):
                 fault = None
                 with suppress(EndOfDataError, GapError):  # what is lost is told of what lies around it
                     fault = find_not_utf8(root.extraction.data, visit.start, visit.end or visit.start)
-                if fault is not None:
+                if fault is not None and not self.holds_old_raw():
                     visit.status = Status.DAMAGED
                     visit.finding = Finding("malformed", "the text is not UTF-8", offset=fault)
             yield visit

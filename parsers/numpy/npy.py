@@ -23,12 +23,13 @@ from pparse.data.base import Access
 from pparse.data.trailing_bytes import has_odd_tail, trailing_severity
 from pparse.display.text import shape_words, shorten
 from pparse.document.extraction import extraction_of
-from pparse.errors import MalformedError
+from pparse.errors import MalformedError, OptionError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
-from pparse.tensors.descr import ObjectsError, described
+from pparse.tensors.descr import ObjectsError, described, retyped
+from pparse.tensors.dtype import DTYPES, in_bytes
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
@@ -43,11 +44,13 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.document.session import Session
     from pparse.limits import Limits
     from pparse.tensors.dtype import DType
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
+    from pparse.tree.result import Result
 
 # What is read at once: the header of most arrays.
 _FIRST: Final = 256
@@ -78,6 +81,7 @@ class ArrayHeader:
         "dtype",
         "end",
         "fortran",
+        "is_nameless",
         "length",
         "places",
         "reason",
@@ -105,6 +109,8 @@ class ArrayHeader:
         """Their byte order; structures have it in their fields."""
         self.descr = ""
         """The type as the file writes it."""
+        self.is_nameless = False
+        """Whether it is a type of ml_dtypes that the file does not name, and nobody else: elements are bytes."""
         self.fortran = False
         """Whether the first dimension runs fastest."""
         self.shape: tuple[int, ...] = ()
@@ -150,7 +156,17 @@ class ArrayHeader:
         self.status, self.code, self.reason, self.at = status, code, reason, at
 
 
-def read_header(data: Data, start: int, end: int | None, limits: Limits) -> ArrayHeader:
+def named_type(session: Session) -> DType | None:
+    """Return the type that the option ``dtype`` names; None if it is not given. Raises `OptionError` for no type."""
+    name = session.options.get("dtype")
+    if name is None:
+        return None
+    if name not in DTYPES:
+        raise OptionError(f"option dtype must be one of {', '.join(DTYPES)}, not {shorten(str(name))!r}")
+    return in_bytes(str(name))
+
+
+def read_header(data: Data, start: int, end: int | None, session: Session) -> ArrayHeader:
     """Return the header of the array at ``start``; ``end``: where its bytes end, None while unknown.
 
     The bytes that a gap takes the place of are lost: the header is DAMAGED. Nothing is read that ``end`` excludes.
@@ -174,7 +190,7 @@ def read_header(data: Data, start: int, end: int | None, limits: Limits) -> Arra
         else:
             header.length = int.from_bytes(known[8 : 8 + width], "little")
             header.end = header.text_at + header.length
-            _read_text(header, data, end, limits, known[8 + width :])
+            _read_text(header, data, end, session, known[8 + width :])
             _look_for_lost_returns(header, data, end)
     return header
 
@@ -209,9 +225,9 @@ def _cut(header: ArrayHeader, at: int, lost: bool) -> None:
         header.blame(Status.TRUNCATED, "truncated", "the array ends inside its header", at)
 
 
-def _read_text(header: ArrayHeader, data: Data, end: int | None, limits: Limits, known: bytes) -> None:
+def _read_text(header: ArrayHeader, data: Data, end: int | None, session: Session, known: bytes) -> None:
     """Read the text, of which ``known`` is there already, and what it says."""
-    length, at = header.length, header.text_at
+    limits, length, at = session.limits, header.length, header.text_at
     if length > limits.leaf_bytes:
         option = limits.option("leaf_bytes") or ""
         reason = (
@@ -246,7 +262,7 @@ def _read_text(header: ArrayHeader, data: Data, end: int | None, limits: Limits,
         place = _in_bytes(header, text, wrong[1], wrong[1])[0]
         header.blame(Status.DAMAGED, "malformed", f"its header is not as numpy writes it: {wrong[0]}", place)
     if "descr" in found:
-        _take_type(header, found["descr"][0])
+        _take_type(header, found["descr"][0], named_type(session))
 
 
 def _decoded(header: ArrayHeader, raw: bytes) -> tuple[str, tuple[str, int] | None]:
@@ -300,10 +316,14 @@ def _in_bytes(header: ArrayHeader, text: str, begin: int, end: int) -> tuple[int
     return header.text_at + begin, header.text_at + end
 
 
-def _take_type(header: ArrayHeader, descr: Any) -> None:
+def _take_type(header: ArrayHeader, descr: Any, wanted: DType | None) -> None:
     at = header.places["descr"][0]
     try:
         header.dtype, header.byteorder = described(descr)
+        if wanted is not None and isinstance(descr, str):
+            header.dtype = retyped(descr, wanted) or header.dtype
+        elif descr == "<V1":
+            header.is_nameless = True
         if prod(max(1, length) for length in header.shape) * header.dtype.itemsize > _MOST:
             header.blame(Status.DAMAGED, "shape", _TOO_LARGE, header.places.get("shape", (at, at))[0])
     except ObjectsError:
@@ -327,6 +347,11 @@ def _judge_shape(header: ArrayHeader, limits: Limits) -> None:
 
 
 PICKLE: Final = "pickle"
+OPTIONS: Final = {"dtype": "type of elements that a file calls V1 or V2: float8_e4m3fn, int4, bfloat16 …"}
+NAMELESS: Final = (
+    "the elements are of a type of ml_dtypes that takes a byte (float8_e4m3fn, int4 …), which numpy does not name in "
+    "files: they are shown as bytes; -O dtype=float8_e4m3fn says which type"
+)
 # Longer values are read when they are asked for.
 _KEPT: Final = 256
 # Letters of the type's description in `details`.
@@ -359,16 +384,21 @@ class NpyParser(Parser, Container, Listing):
     limitations = (
         "of several arrays saved into one file, the first is shown",
         "arrays of Python objects are pickles: they are shown as trees (FILE::pickle), not as arrays",
-        "bfloat16, float8 and the like are saved as bytes of their width (V2, V1): the file does not name them",
+        "float8_e4m3fn, int4 and the like are saved as bytes (V1): the file does not name them, -O dtype= does",
         "the format has no checksums: a changed element cannot be noticed",
     )
+    options = OPTIONS
     shapes = {"npy": MAP, "shape": LIST}
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        named_type(result.extraction.session)  # an option that is wrong is told first
 
     @cached_property
     def header(self) -> ArrayHeader:
         """The header of the array."""
         extraction = self.result.extraction
-        return read_header(extraction.data, extraction.start, extraction.end, extraction.session.limits)
+        return read_header(extraction.data, extraction.start, extraction.end, extraction.session)
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -392,6 +422,8 @@ class NpyParser(Parser, Container, Listing):
         if header.length > NUMPY_MOST and header.status is not Status.TRUNCATED:
             reason = f"its header has more than {NUMPY_MOST:,} bytes: numpy.load needs max_header_size={header.length}"
             self._note("long-header", reason, header.text_at, Severity.WARNING)
+        if header.is_nameless:
+            self._note("unnamed-type", NAMELESS, header.places["descr"][0], Severity.NOTE)
         if header.is_of_objects:
             self._note(header.code, header.reason, header.at, Severity.NOTE)
         elif header.status is not Status.COMPLETE:

@@ -11,7 +11,7 @@ from pparse.errors import DataChangedError, DataError
 from pparse.findings import Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
-from pparse.parsers.numpy.npy import read_header
+from pparse.parsers.numpy.npy import OPTIONS, named_type, read_header
 from pparse.parsers.zip.members import ZipNote, first_content
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tree.listing import global_lines
@@ -52,11 +52,14 @@ class NpzParser(ZipParser):
     references = ("numpy/lib/npyio.py", "https://numpy.org/neps/nep-0001-npy-format.html", "PKWARE APPNOTE.TXT 6.3.10")
     limitations = (
         "arrays of Python objects are pickles: they are shown as trees (FILE::NAME.npy::pickle), not as arrays",
-        "bfloat16, float8 and the like are saved as bytes of their width (V2, V1): the file does not name them",
+        "float8_e4m3fn, int4 and the like are saved as bytes (V1): the file does not name them, -O dtype= does",
     )
+
+    options = OPTIONS
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
+        named_type(result.extraction.session)
         self._proofs = Stretches()  # of members whose checksum agrees, by their ``at``; 16 bytes each
         self._revision = self.extraction.data.revision  # of the archive when they were read
 
@@ -213,7 +216,7 @@ class NpzParser(ZipParser):
         for _, member in self.arrays():
             try:
                 opened = self.opened(member)
-                if not read_header(opened.data, opened.start, opened.end, opened.session.limits).is_of_objects:
+                if not read_header(opened.data, opened.start, opened.end, opened.session).is_of_objects:
                     continue
                 for use in opened.parse("npy").listing.globals():
                     use.pickle = f"{member.name}::{use.pickle}"

@@ -265,6 +265,8 @@ _MODULES: Final = ("numpy.core.", "numpy._core.")
 _RECONSTRUCT: Final = frozenset(f"{module}multiarray._reconstruct" for module in _MODULES)
 _FROM_BUFFER: Final = frozenset(f"{module}numeric._frombuffer" for module in _MODULES)
 SCALARS: Final = frozenset(f"{module}multiarray.scalar" for module in _MODULES)
+# dill calls ``_create_array(_reconstruct, args, state[, attributes])`` (dill/_dill.py; ``dill.dill`` before 0.2.6).
+OF_DILL: Final = frozenset(("dill._dill._create_array", "dill.dill._create_array"))
 _MASKED: Final = "numpy.ma.core._mareconstruct"
 # Where the bytes of a masked array stand in its state, and those of its mask (numpy/ma/core.py, ``__getstate__``).
 MASKED_CONTENT: Final = 4
@@ -295,10 +297,12 @@ class Array:
 
 def array_of(call: Call) -> Array | None:
     """Return the array that ``call`` would make; None if it would make none, or one that is not described."""
-    name = call.name
+    name, state = call.name, call.state
+    if name in OF_DILL and isinstance(call.args, tuple) and len(call.args) in (3, 4):
+        name, state = str(call.args[0]), call.args[2]
     if name in _RECONSTRUCT:
-        if isinstance(call.state, tuple) and len(call.state) in (4, 5):  # without a version, or with one
-            shape, dtype, fortran, content = call.state[-4:]
+        if isinstance(state, tuple) and len(state) in (4, 5):  # without a version, or with one
+            shape, dtype, fortran, content = state[-4:]
             return _array(shape, dtype, bool(fortran), content)
     elif name in _FROM_BUFFER and isinstance(call.args, tuple) and len(call.args) == 4:
         content, dtype, shape, order = call.args

@@ -166,7 +166,7 @@ class PickleParser(Parser, Listing):
 
     name = "pickle"
     description = "Python pickle, protocols 0 to 5"
-    extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p", ".joblib")
+    extensions: ClassVar[tuple[str, ...]] = (".pkl", ".pickle", ".pck", ".p", ".joblib", ".dill")
     empty_is_nothing = True
     signatures = signatures(
         *(b"\x80" + bytes([protocol]) for protocol in range(6)),

@@ -507,8 +507,6 @@ class MessageParser(ProtobufParser):
     named_is_enough = False
     refines: ClassVar[tuple[str, ...]] = ("protobuf",)
     options: ClassVar[dict[str, str]] = {}
-    usual_names: ClassVar[tuple[str, ...]] = ()
-    """How files are named that may be damaged at their beginning; empty: by any of the extensions."""
     others: ClassVar[tuple[str, ...]] = ()
     """How files of other formats are named whose messages have messages of this type in them."""
 
@@ -519,7 +517,8 @@ class MessageParser(ProtobufParser):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """LIKELY if all fields at the beginning belong to the type; with the usual name, if some of them do."""
+        """LIKELY if all fields at the beginning belong to the type; with the usual name (or, if any will do, one of the
+        extensions), if some of them do: it may be damaged there."""
         from pparse.protos import schema
 
         head = excerpt.head(HEAD)

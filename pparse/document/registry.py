@@ -26,6 +26,7 @@ from pparse.errors import (
     OptionError,
     PparseError,
 )
+from pparse.findings import Finding, Severity
 from pparse.tree.parser import Confidence, Excerpt, Parser, confidence_of
 
 TYPE_CHECKING = False
@@ -283,7 +284,40 @@ def detect(extraction: Extraction) -> type[Parser]:
     if no_bytes and not extraction.data.flawed:  # else its content is lost, and it is not empty
         raise NothingThereError("the file is empty", source=extraction.name)
     _refuse_stand_in(extraction, excerpt, chosen)
+    _note_name(extraction, excerpt, chosen)
     return chosen
+
+
+def _note_name(extraction: Extraction, excerpt: Excerpt, chosen: type[Parser]) -> None:
+    """Note that the name of a file says another format than its content."""
+    reason = _misnamed(excerpt, chosen)
+    if reason is not None:
+        extraction.notes += (Finding("misnamed", reason, severity=Severity.NOTE, source=extraction.name),)
+
+
+def _misnamed(excerpt: Excerpt, chosen: type[Parser]) -> str | None:
+    """Return what data are whose name says another format than their content, in words; None if it does not.
+
+    Nothing is said of an extension that no format has, and of a compressed stream: many
+    programs write one under the name of its content.
+    """
+    if excerpt.ends_with(chosen.usual_names) or chosen.name in CODECS:
+        return None
+    owners = [known for known in BUILTINS if excerpt.ends_with(known.extensions)]
+    named = [import_dotted(known.parser) for known in owners if not known.named_is_enough]
+    what = f"{chosen.name} ({chosen.description})"
+    other = next((parser for parser in named if excerpt.ends_with(parser.usual_names)), None)
+    if other is None and any(known.name == chosen.name for known in owners):
+        if not chosen.usual_names:
+            return None
+        usual = chosen.usual_names[0]
+        return f"it is {what}, and such a file is called {'*' if usual[0] == '.' else ''}{usual}"
+    for known in owners if other is None else ():
+        of_one_kind = chosen.name.partition("-")[0] == known.name.partition("-")[0]
+        if of_one_kind or known.name in chosen.refines:
+            return None
+    names = [known.name for known in owners] if other is None else [other.name]
+    return f"it is named like {min(names, key=len)}, but is {what}, and read as that" if names else None
 
 
 def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Parser]) -> None:

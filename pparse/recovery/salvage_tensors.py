@@ -41,7 +41,20 @@ if TYPE_CHECKING:
 # Bytes kept of each tensor whose bytes do not come in the order of the list, sorting included.
 _COST: Final = 60
 # Endings of names that the new name does not keep, beside the extensions of the format.
-_ENDINGS: Final = (".pth.tar", ".pt.tar", ".pt", ".pth", ".ckpt", ".bin", ".ptl", ".pkl", ".pickle", ".joblib", ".pck")
+_ENDINGS: Final = (
+    ".pth.tar",
+    ".pt.tar",
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".bin",
+    ".ptl",
+    ".pkl",
+    ".pickle",
+    ".joblib",
+    ".dill",
+    ".pck",
+)
 _STEP: Final = "1MiB"
 _EVERYWHERE: Final = [(0, 1 << 62)]
 TOO_LONG: Final = f"with it, the header would be longer than the {REFERENCE_HEADER_LIMIT:,} bytes that readers accept"

@@ -3,6 +3,10 @@
 They are read without numpy, and without evaluating anything (numpy/lib/format.py, `descr_to_dtype`). A structure is a
 list of ``(name, type)`` or ``(name, type, shape)``; a name may be ``(title, name)``, an empty one is padding, and a
 type may be a structure again. Its fields follow each other without a gap.
+
+Types that numpy does not have are those of ml_dtypes, and written as their kind and width: ``<V2`` is bfloat16 and
+``<f1`` float8_e5m2, as there is one of each; ``<V1`` is any other of one byte, those below 8 bits too (ml_dtypes,
+custom_float.h, intn_numpy.h). Bytes of numpy itself are ``|V1``, and so is what `numpy.load` makes of these.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ _NUMBERS: Final = {
 }
 # Formats of long double, of which each machine knows one at most: numpy's names, and bytes.
 _LONG: Final = {"f12": ("float96", 12), "f16": ("float128", 16), "c24": ("complex192", 24), "c32": ("complex256", 32)}
+# Types that numpy does not have, of which ml_dtypes has one with this description.
+_FOREIGN: Final = {"<V2": "bfloat16", ">V2": "bfloat16", "<f1": "float8_e5m2", ">f1": "float8_e5m2"}
 _UNITS: Final = frozenset(("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "generic"))
 _TIMES: Final = {"M8": "datetime64", "m8": "timedelta64"}
 _SWAPPED: Final = frozenset("iufcMmU")
@@ -44,7 +50,8 @@ def described(descr: Any) -> tuple[DType, str]:
     `ObjectsError` for Python objects, and ValueError with the reason for what is no type, or has no bytes.
     """
     if isinstance(descr, str):
-        return _simple(descr)
+        foreign = _FOREIGN.get(descr)
+        return (DTYPES[foreign], "big" if descr == ">V2" else "little") if foreign else _simple(descr)
     if not isinstance(descr, list):
         raise ValueError("it is neither a text nor a list")
     size = _structure_size(descr)
@@ -66,6 +73,11 @@ def numpy_structure(name: str) -> Any:
         return np.lib.format.descr_to_dtype(read_literal(name))
     except (TypeError, ValueError, SyntaxError, OverflowError) as error:
         raise ValueError(f"numpy refuses this structure: {error}") from error
+
+
+def retyped(descr: str, wanted: DType) -> DType | None:
+    """Return the type ``wanted`` for elements that are described as bytes of its width only; None for any other."""
+    return wanted if descr[1:] == f"V{wanted.itemsize}" and descr not in _FOREIGN else None
 
 
 def _simple(text: str) -> tuple[DType, str]:

@@ -232,6 +232,15 @@ DTYPES: Final = {
 }
 
 
+def in_bytes(name: str) -> DType:
+    """Return the type with that name as it is stored in whole bytes, by TensorFlow and numpy: a byte each below 8 bits.
+
+    Raises KeyError if there is none.
+    """
+    known = DTYPES[name]
+    return DType(name, 8, known.kind) if known.packed else known
+
+
 # -- Arrays to fill, and what the missing elements of a truncated tensor are filled up with ----------------------------
 
 

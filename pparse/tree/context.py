@@ -356,10 +356,19 @@ class NodeContext:
         self.pos += count
         return at
 
-    def emit_text(self, key: Key, count: int, at: int | None = None, kind: str = "text", most: int = 256) -> None:
+    def emit_text(
+        self,
+        key: Key,
+        count: int,
+        at: int | None = None,
+        kind: str = "text",
+        most: int = 256,
+        is_bytes: Callable[[], bool] | None = None,
+    ) -> None:
         """Emit a text, the next ``count`` bytes: decoded if there are at most ``most``, else passed over.
 
-        A text that is not UTF-8 is DAMAGED, and nothing around it.
+        A text that is not UTF-8 is DAMAGED, and nothing around it; unless ``is_bytes``, asked then, says that it is
+        bytes.
         """
         if count > most or self.there(count) < count:
             self.emit_next(key, kind, count, at=at)
@@ -370,7 +379,10 @@ class NodeContext:
         try:
             entry.value = decode_text(raw, start)
         except MalformedError as error:
-            entry.status, entry.finding = Status.DAMAGED, Finding("malformed", error.reason, offset=error.offset)
+            if is_bytes is not None and is_bytes():
+                entry.value = raw
+            else:
+                entry.status, entry.finding = Status.DAMAGED, Finding("malformed", error.reason, offset=error.offset)
         self.emit(entry)
 
     def _goes_on_behind(self) -> bool:

@@ -198,6 +198,8 @@ class Parser(Doored):
     """Whether other formats are made of it, as of JSON or zip."""
     named_is_enough: ClassVar[bool] = True
     """Whether the extension tells it if the content tells nothing; False where formats share an extension."""
+    usual_names: ClassVar[tuple[str, ...]] = ()
+    """How its files are called, if the extension says less, or other formats share it; empty: any name will do."""
     needs_folder: ClassVar[bool] = False
     """Whether it says little without the files beside it: `pparse recover` judges it with them, in archives, too."""
     empty_is_nothing: ClassVar[bool] = False

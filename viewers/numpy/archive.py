@@ -10,7 +10,7 @@ from pparse.containers.member import ArchiveMember, NameCounter
 from pparse.data.base import BytesData
 from pparse.errors import PASSING, DataError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.numpy.npy import read_header
+from pparse.parsers.numpy.npy import NAMELESS, read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
@@ -197,6 +197,7 @@ class NpzViewer(Viewer):
         super().__init__(extraction)
         self.parser = extraction.parse().parser  # type: ignore[assignment]
         self._resolved = False
+        self._told_nameless = False
         self._latest: deque[Extraction] = deque(maxlen=ENTERED)  # arrays that were opened last
 
     @property
@@ -303,7 +304,12 @@ class NpzViewer(Viewer):
             return tensor
         try:
             opened = self.parser.opened(member)
-            header = read_header(opened.data, opened.start, opened.end, opened.session.limits)
+            header = read_header(opened.data, opened.start, opened.end, opened.session)
+            if header.is_nameless and not self._told_nameless:
+                self._told_nameless = True
+                source, at = opened.name, header.places["descr"][0]
+                finding = Finding("unnamed-type", NAMELESS, severity=Severity.NOTE, source=source, offset=at)
+                self.parser.result.findings.add(finding)
             tensor = tensor_of(header, name, opened, self)
             tensor.spans = tuple(self._span(member, opened, tensor, span) for span in tensor.spans)
         except DataError as error:
@@ -331,8 +337,13 @@ class NpzViewer(Viewer):
         first = self.parser.first_bytes(member, _HEAD)
         if not first:
             return None
-        header = read_header(BytesData(first), 0, len(first), self.extraction.session.limits)
-        if header.nbytes is None or header.status is not Status.COMPLETE or header.end + header.nbytes != member.size:
+        header = read_header(BytesData(first), 0, len(first), self.extraction.session)
+        if (
+            header.nbytes is None
+            or header.is_nameless
+            or header.status is not Status.COMPLETE
+            or header.end + header.nbytes != member.size
+        ):
             return None
         return Tensor(
             name,

@@ -53,7 +53,7 @@ class NpyViewer(Viewer):
         """The header of the array."""
         if self._header is None:
             inner = self.extraction.parsed
-            self._header = read_header(inner.data, inner.start, inner.end, inner.session.limits)
+            self._header = read_header(inner.data, inner.start, inner.end, inner.session)
         return self._header
 
     @property

@@ -13,7 +13,7 @@ from pparse.data.spliced import DerivedData
 from pparse.display.text import shorten
 from pparse.errors import DataError, EndOfDataError, GapError, MalformedError, UnsupportedError
 from pparse.findings import Status
-from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, SCALARS, Array, array_of, masked_of
+from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, OF_DILL, SCALARS, Array, array_of, masked_of
 from pparse.parsers.pickle.contents import payload
 from pparse.parsers.pickle.joblib import file_beside
 from pparse.parsers.pickle.values import Call, Ordered, Persistent, as_latin1
@@ -34,7 +34,7 @@ from pparse.tree.node import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -97,8 +97,18 @@ def large_array(node: Node) -> Array | MaskedArray | None:
         return None
 
 
+def _parts_of_maker(kids: Iterable[Node]) -> dict[Any, Node]:
+    """Return the parts of a call by name; if it is dill's for numpy's, those of that one."""
+    found = {kid.key: kid for kid in kids}
+    called, args = found.get("callable"), found.get("args")
+    is_dill = called is not None and args is not None and args.kind == "tuple" and str(called.load()) in OF_DILL
+    if is_dill and len(args) in (3, 4):
+        return {name: args.child(number) for number, name in enumerate(("callable", "args", "state"))}
+    return found
+
+
 def _large_array(node: Node) -> Array | MaskedArray | None:
-    parts = {kid.key: kid for kid in node.children()}
+    parts = _parts_of_maker(node.children())
     name = parts["callable"].load() if "callable" in parts else None
     part, places = _CONTENTS.get(getattr(name, "name", "").rpartition(".")[2], ("", ()))
     if part not in parts or "args" not in parts or parts[part].kind != "tuple":
@@ -136,7 +146,7 @@ def _value_of(node: Node) -> Any:
 
 def large_objects(parts: list[Node]) -> Node | None:
     """Return the list of the elements of a large array of objects; None if the call with these parts makes none."""
-    found = {part.key: part for part in parts}
+    found = _parts_of_maker(parts)
     name = str(found["callable"].load()) if "callable" in found and found["callable"].kind == "global" else ""
     state = found.get("state")
     if not name.endswith(".multiarray._reconstruct") or state is None or state.kind != "tuple" or len(state) < 4:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.dtype import DTYPES, in_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
+
+    from pparse.tensors.dtype import DType
 
 REFERENCE: Final = 100  # added to the number of a type, for a reference to one
 TEXT_TYPES: Final = (7, 7 + REFERENCE)
 # Fields of a TensorProto, and of the messages of its shape.
 STRING_FIELD: Final = 8
 _FLOAT8: Final = 18
-
-
-def _byte(name: str) -> DType:
-    """Return a type below 8 bits as TensorFlow stores it: one byte per element."""
-    return DType(name, 8, DTYPES[name].kind)
 
 
 # Per number of the enum DataType: the type, the field that lists its elements, the numpy type of one listed number in
@@ -48,11 +45,11 @@ ELEMENT_TYPES: Final[dict[int, tuple[DType, int, str, int]]] = {
     26: (DTYPES["float8_e4m3fnuz"], _FLOAT8, "u1", 1),
     27: (DTYPES["float8_e4m3b11fnuz"], _FLOAT8, "u1", 1),
     28: (DTYPES["float8_e5m2fnuz"], _FLOAT8, "u1", 1),
-    29: (_byte("int4"), 7, "i1", 1),
-    30: (_byte("uint4"), 7, "u1", 1),
-    31: (_byte("int2"), 7, "i1", 1),
-    32: (_byte("uint2"), 7, "u1", 1),
-    33: (_byte("float4_e2m1fn"), _FLOAT8, "u1", 1),
+    29: (in_bytes("int4"), 7, "i1", 1),
+    30: (in_bytes("uint4"), 7, "u1", 1),
+    31: (in_bytes("int2"), 7, "i1", 1),
+    32: (in_bytes("uint2"), 7, "u1", 1),
+    33: (in_bytes("float4_e2m1fn"), _FLOAT8, "u1", 1),
 }
 
 
