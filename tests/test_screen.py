@@ -152,3 +152,20 @@ def test_info_fits_the_screen_and_counts_what_it_leaves_out(screen, run, model):
     made = screen(80)
     assert run("info", "-l", path).code == 0
     assert sum(" = " in line for line in made.getvalue().splitlines()) == 60
+
+
+# -- tree --------------------------------------------------------------------------------------------------------------
+
+
+def test_lines_of_a_tree_fit_the_terminal(screen, run, tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": "' + "模型" * 90 + '", "' + "k" * 200 + '": {"b": "' + "x" * 200 + '"}}')
+    made = screen(60)
+    assert run("tree", path).code == 0
+    lines = made.getvalue().splitlines()
+    assert len(lines) == 4
+    assert max(map(columns_of, lines)) <= 60
+    assert all(line.endswith(")") for line in lines)  # where it is stays
+    made = screen(60)
+    assert run("tree", "-l", path).code == 0
+    assert f"{'k' * 200}: object" in made.getvalue()

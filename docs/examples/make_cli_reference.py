@@ -74,6 +74,7 @@ In a terminal, rows of tables and the facts of `info` take one line each (`COLUM
 where the middle of a name or the end of a text was left out. Rows of `ls` do not repeat a `complete` status that the
 summary, or the line `listed without a status`, tells; `info` fits on the screen (`LINES`), and says how many lines it
 leaves out. `-l` (of `extract` and `recover` `-v`) shows all. In a pipe or a file nothing is shortened or left out.
+`tree` shows type and shape of the tensor that a node describes (not with `-d all`, which reads in one pass).
 
 The text output may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
 stable; `"schema"` is incremented when a key changes its meaning or is removed. Keys may be added. For several files,
