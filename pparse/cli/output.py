@@ -159,11 +159,12 @@ class Output:
         if len(found) > limit:
             self.line(f"… and {len(found) - limit} more; 'pparse check' shows all")
 
-    def finding(self, finding: Finding) -> None:
-        """Write one finding."""
+    def finding(self, finding: Finding, path: str | None = None) -> None:
+        """Write one finding; ``path``: what to call its place, if not by its path."""
         color = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "dim")
         source = f"{safe(finding.source)}: " if finding.source else ""
-        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{shorten(safe(str(finding)))}")
+        text = shorten(safe(finding.words(finding.path if path is None else path)))
+        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{text}")
 
 
 class JsonRows:
