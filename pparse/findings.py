@@ -141,15 +141,17 @@ class Finding(ByValue, by=("code", "path", "source", "offset", "length", "reason
         return f"<Finding {self.severity} {self}>"
 
     def __str__(self) -> str:
+        return self.words(self.path)
+
+    def words(self, path: str) -> str:
+        """Return the finding as a line of text; ``path`` is what to call its place."""
         where = f" @0x{self.offset:x}" if self.offset is not None else ""
         if self.offset is not None and self.length:
             where += f"+{self.length}"
         numbers = ", ".join(
             f"{word} {value}" for word, value in (("wanted", self.wanted), ("got", self.got)) if value is not None
         )
-        return f"{self.code}{' ' + self.path if self.path else ''}{where}: {self.reason}" + (
-            f" ({numbers})" if numbers else ""
-        )
+        return f"{self.code}{' ' + path if path else ''}{where}: {self.reason}" + (f" ({numbers})" if numbers else "")
 
 
 class FindingList:

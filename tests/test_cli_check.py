@@ -7,6 +7,7 @@ import io
 import json
 import os
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -348,3 +349,19 @@ def test_why_torch_refuses_is_told_as_often_as_it_is_asked(tmp_path):
     with pparse.view(path) as model:
         told = [[str(finding) for finding in model.check(strict=strict)] for strict in (True, True, False, True)]
     assert told[0] == told[1] == told[3] != told[2] == []
+
+
+def test_damage_in_a_storage_names_the_tensor_that_it_hits(run, samples, tmp_path):
+    content = bytearray(Path(samples, "tiny-gpt.pt").read_bytes())
+    with pparse.view(bytes(content)) as model:
+        span = model["model.h.0.ln_1.weight"].spans[0]
+    content[span.offset] ^= 1
+    path = tmp_path / "damaged.pt"
+    path.write_bytes(content)
+    ran = run("check", path)
+    assert ran.code == 4
+    assert ran.out.startswith(f"error   {path}: checksum model.h.0.ln_1.weight (tiny-gpt/data/0) @")
+    (finding,) = run("check", path, "--json").json["findings"]
+    assert finding["path"] == "tiny-gpt/data/0"
+    path.write_bytes(content[:300] + bytes(300) + content[600:])  # the pickle that has the names is lost, too
+    assert "tiny-gpt/data/0" in run("check", path).out

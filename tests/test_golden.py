@@ -3,12 +3,15 @@
 A transcript begins with the command line; then come what it wrote on standard output, what it wrote on standard error
 (behind ``--- stderr``), and its exit code. To make one, write the command line into a new file; to bring all up to
 date, run ``PPARSE_UPDATE_GOLDEN=1 pytest tests/test_golden.py`` and look at the difference. ``$TMP`` stands for an
-empty folder.
+empty folder. Variables of the environment may stand before the command, as in a shell: ``COLUMNS=80`` makes standard
+output a terminal of that width. Several commands may stand in one file.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -16,29 +19,51 @@ import pytest
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 UPDATE = bool(os.environ.get("PPARSE_UPDATE_GOLDEN"))
+COMMAND = re.compile(r"\$ (?:[A-Z_]+=\S+ )*pparse (\S+)")
 TRANSCRIPTS = sorted(GOLDEN.glob("*.txt"))
 
 
+class Screen(io.StringIO):
+    """A terminal; COLUMNS and LINES say its size."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=[path.stem for path in TRANSCRIPTS])
-def test_a_command_prints_what_its_golden_file_says(path, run, samples, tmp_path):
+def test_a_command_prints_what_its_golden_file_says(path, run, samples, tmp_path, monkeypatch):
     wanted = path.read_text(encoding="utf-8")
-    line = wanted.split("\n", 1)[0]
-    assert line.startswith("$ pparse ")
-    ran = run(*(word.replace("$TMP", str(tmp_path)) for word in shlex.split(line)[2:]))
-    parts = [line + "\n", ran.out]
-    if ran.err:
-        parts += ["--- stderr\n", ran.err]
-    parts.append(f"--- exit {ran.code}\n")
-    got = "".join(part if part.endswith("\n") or not part else part + "\n" for part in parts)
-    got = got.replace(str(tmp_path), "$TMP")
+    got = "".join(
+        _transcript(line, run, tmp_path, monkeypatch) for line in wanted.split("\n") if COMMAND.match(line)
+    ).replace(str(tmp_path), "$TMP")
     if UPDATE:
         path.write_text(got, encoding="utf-8")
     assert got == path.read_text(encoding="utf-8")
 
 
+def _transcript(line, run, tmp_path, monkeypatch) -> str:
+    """Run a command line; return it and what it gave."""
+    words = [word.replace("$TMP", str(tmp_path)) for word in shlex.split(line)[1:]]
+    at = words.index("pparse")
+    with monkeypatch.context() as patch:
+        patch.delenv("LINES", raising=False)
+        for name, value in (word.split("=") for word in words[:at]):
+            patch.setenv(name, value)
+        screen = Screen() if any(word.startswith("COLUMNS=") for word in words[:at]) else None
+        if screen is not None:
+            patch.setattr("sys.stdout", screen)
+        ran = run(*words[at + 1 :])
+        out = ran.out if screen is None else screen.getvalue()
+    parts = [line + "\n", out]
+    if ran.err:
+        parts += ["--- stderr\n", ran.err]
+    parts.append(f"--- exit {ran.code}\n")
+    return "".join(part if part.endswith("\n") or not part else part + "\n" for part in parts)
+
+
 def test_there_are_transcripts_of_every_command():
     from pparse.cli import COMMANDS
 
-    used = {path.read_text(encoding="utf-8").split()[2] for path in TRANSCRIPTS}
+    used = {match[1] for path in TRANSCRIPTS if (match := COMMAND.match(path.read_text(encoding="utf-8")))}
     assert used >= set(COMMANDS)
     assert not UPDATE, "the transcripts were brought up to date: look at 'git diff tests/golden', and run this again"

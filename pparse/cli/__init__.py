@@ -42,11 +42,11 @@ Look into files that are too big, too broken or too dangerous to load.
 examples:
   pparse ls model.safetensors               every tensor with its status
   pparse ls model.safetensors '*.weight'    those that match
-  pparse info half-a-download.safetensors   what is there, what is missing, where to resume
+  pparse info half-a-download.safetensors   what is there, and where to resume
   pparse get model.safetensors 'h.0.attn.weight[0:2]'
 
-'pparse COMMAND --help' describes a command. Exit code 4 means that something in the file is truncated, damaged or
-missing; what could be read was still delivered.
+'pparse COMMAND --help' describes a command. Exit code 4 means that something in the
+file is truncated, damaged or missing; what could be read was still delivered.
 """
 
 

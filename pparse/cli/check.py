@@ -151,7 +151,7 @@ def _check(options: Any, out: Output) -> int:
 
                 out.line(dumps(row_of(options, finding.to_dict())))
             elif not options.quiet:
-                out.finding(finding)
+                out.finding(finding, _called(document, finding))
         viewer = viewer_for(document)
         extent = viewer.extent() if viewer is not None else None
         odd = options.strict and tally.of(Severity.WARNING) > 0
@@ -184,6 +184,19 @@ def _check(options: Any, out: Output) -> int:
             verdict = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
             out.line(f"{safe(document.path)}: {_painted(out, verdict, rules, words)}{tally.words()}")
         return DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
+
+
+def _called(document: Extraction, finding: Finding) -> str:
+    """Return what to call the place of a finding: of a member that holds tensors, with the name of the first."""
+    viewer = viewer_for(document) if finding.path and finding.source == document.name else None
+    try:
+        first = viewer.first_in(finding.path) if viewer is not None else None
+    except PparseError:  # the pickle that has the names cannot be read, or they take too much room
+        first = None
+    if first is None:
+        return finding.path
+    name, count = first
+    return f"{name}{f' and {count - 1:,} more' if count > 1 else ''} ({finding.path})"
 
 
 def _painted(out: Output, verdict: str, rules: str, words: str | None) -> str:

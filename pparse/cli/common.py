@@ -62,7 +62,18 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formatter with a known width: argparse makes one per argument, and would import shutil (2 ms) for the width."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_terminal_width())
+        super().__init__(prog, width=min(screen(sys.stdout)[0], 120) - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Return a text with its paragraphs wrapped; of examples, which are indented, each line as in a shell."""
+        fill = argparse.HelpFormatter._fill_text
+        parts = text.strip().split("\n\n")
+        return "\n\n".join(
+            "\n".join(_as_shell(line, width + 2) for line in part.split("\n"))
+            if "\n  " in part
+            else fill(self, part, width, indent)
+            for part in parts
+        )
 
     # From 3.14 on: the theme imports dataclasses and inspect, for every argument that is added. Only help needs it.
 
@@ -77,14 +88,27 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         return self.__dict__[name]
 
 
-def _terminal_width() -> int:
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns) > 20:
-        return min(int(columns), 120) - 2
+def _as_shell(line: str, width: int) -> str:
+    """Return a command line in lines of at most ``width`` columns, as far as its words allow that."""
+    from textwrap import wrap
+
+    if len(line) <= width:
+        return line
+    return " \\\n".join(
+        wrap(line, width - 2, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
+    )
+
+
+def screen(stream: Any) -> tuple[int, int]:
+    """Return columns and lines of the terminal that ``stream`` writes to: what COLUMNS and LINES say, or it; 80 and 24
+    if none does."""
+    said = [int(value) if (value := os.environ.get(name, "")).isdigit() else 0 for name in ("COLUMNS", "LINES")]
     try:
-        return min(os.get_terminal_size(sys.stdout.fileno()).columns, 120) - 2
-    except (OSError, ValueError):
-        return 98
+        known: tuple[int, int] = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # it is no terminal
+        known = (0, 0)
+    columns, lines = (one or other or default for one, other, default in zip(said, known, (80, 24), strict=True))
+    return max(columns, 20), max(lines, 10)
 
 
 def _key_value(text: str) -> tuple[str, str]:

@@ -27,6 +27,7 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add("NAME", "show everything about one format (name or extension)", nargs="?")
+    parser.add("-l --long", "in a terminal, nothing shortened")
     parser.add("-q --quiet", "names only")
     parser.add("--color", "colours", choices=("auto", "always", "never"), default="auto")
     parser.add_json()
@@ -48,21 +49,21 @@ def run(options: Any, out: Output) -> int:
         for row in shown:
             out.line(str(row["name"]))
     elif options.name is None:
-        _show_all(rows, registry, out)
+        _show_all(rows, registry, out, full=options.long)
     else:
         _show_one(shown[0], out)
     return OK
 
 
-def _show_all(rows: list[dict[str, Any]], registry: Registry, out: Output) -> None:
-    table = Table(out, ("NAME", "FILES", "FROM", "WHAT"), "<<<<")
+def _show_all(rows: list[dict[str, Any]], registry: Registry, out: Output, *, full: bool) -> None:
+    table = Table(out, ("NAME", "FILES", "FROM", "WHAT"), "<<<<", full=full)
     for row in rows:
         table.row(str(row["name"]), " ".join(row["extensions"]) or "-", str(row["from"]), safe(str(row["description"])))
     table.close()
     for name, reason in registry.failed.items():
         out.error(f"the plug-in {name!r} could not be loaded: {reason}")
     out.line("Recognised and named, but not read yet:")
-    table = Table(out, ("NAME", "FILES", "TOLD BY", "WHAT"), "<<<<")
+    table = Table(out, ("NAME", "FILES", "TOLD BY", "WHAT"), "<<<<", full=full)
     for known in NAMED:
         table.row(known.name, " ".join(known.extensions), known.told_by, known.what)
     table.close()

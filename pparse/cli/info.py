@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from collections import Counter
+from itertools import groupby, islice
 
 from pparse.cli.common import OK, each_file, exit_code_for, open_file
 from pparse.cli.graph import graph_facts, graph_words
-from pparse.cli.inventory import describe_folder, is_inventory, spread, tell_taken
+from pparse.cli.inventory import describe_folder, is_inventory, spread, taken_fields
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
@@ -25,11 +26,20 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.tensors.viewer import Viewer
 
+    Field = tuple[str, str]  # label and value
+
 # How many lines of metadata are shown, and from what length on a value comes behind the others.
 _SHOWN: Final = 20
 _LONG: Final = 200
 # Lines on how a model is called.
 _CALLS: Final = 60
+# What those lines are called together.
+_CALL: Final = dict.fromkeys(("signature", "  input", "  output", "function", "  callable"), "signature")
+# Lines of a screen for the prompt, and for what is said of a file that is not whole.
+_REST: Final = 1
+_REST_BROKEN: Final = 7
+# The fewest lines that are shown of a subject, with the one that says how many there are.
+_LEAST: Final = 3
 EXAMPLES: Final = """examples:
   pparse info model.safetensors
   pparse info *.safetensors -q
@@ -41,6 +51,7 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add_files()
+    parser.add("-l --long", "all of it: otherwise at most 20 facts, and in a terminal no more than fit its screen")
     parser.add("-q --quiet", "format and status only")
     parser.add("-R --recursive", "of a folder, describe each model in it and below")
     parser.add_strict()
@@ -69,19 +80,38 @@ def _in_short(options: Any, text: str) -> str:
     return f"{safe(options.file)}: {text}" if options.several else text
 
 
-def _head(document: Extraction, out: Output) -> None:
+def _head(document: Extraction) -> list[Field]:
     parser = document.parse().parser
-    out.field("file", safe(document.path))
-    out.field("format", f"{parser.name}: {parser.description}")
+    fields = [("file", safe(document.path)), ("format", f"{parser.name}: {parser.description}")]
     around = document.parsed
     wrappings = []
     while around.implicit and around.parent is not None:
         around = around.parent
         wrappings += [name for name, result in around.results.items() if result.extraction is around]
     if wrappings:
-        out.field("inside", ", in ".join(wrappings))
+        fields.append(("inside", ", in ".join(wrappings)))
     if not document.is_folder and document.size is not None:
-        out.field("size", f"{document.size:,} bytes ({format_size(document.size)})")
+        fields.append(("size", f"{document.size:,} bytes ({format_size(document.size)})"))
+    return fields
+
+
+def _show(fields: list[Field], options: Any, out: Output, *, sound: bool) -> None:
+    """Print fields; in a terminal as many as its screen takes, with what is said of a file that is not ``sound``.
+
+    The longest runs of one subject (globals, signatures, metadata) are cut, and their number told.
+    """
+    runs = [list(run) for _, run in groupby(fields, lambda field: _CALL.get(field[0], field[0]))]
+    room = out.height - (_REST if sound else _REST_BROKEN)
+    most = max(map(len, runs))
+    while most > _LEAST and sum(min(len(run), most) for run in runs) > room:
+        most -= 1
+    full = options.long or not out.columns
+    for run in runs:
+        cut = 0 if full or len(run) <= most else len(run) - most + 1
+        for label, value in run[: len(run) - cut]:
+            out.field(label, value, full=full)
+        if cut:
+            out.field(_CALL.get(run[0][0], run[0][0]), f"… {count_words(cut, 'more line')}; -l shows all")
 
 
 def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> int:
@@ -107,37 +137,52 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     if options.quiet:
         out.line(_in_short(options, f"{viewer.format} {extent.status}"))
         return code
-    _head(document, out)
-    for label, value in _details(viewer):
-        out.field(label, value)
-    tell_taken(document, out, label=True)
-    out.field("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}")
-    out.field("parameters", parameters_words(extent.parameters, noun=False))
-    calls = list(islice(viewer.interface_lines(), _CALLS + 1))
-    for label, value in graph_words(viewer):
-        if not calls or label == "graph":  # signatures say more than the ends of the graph
-            out.field(label, value)
-    for label, value in calls[:_CALLS]:
-        out.field(label, safe(value))
-    if len(calls) > _CALLS:
-        out.field("…", "'pparse info FILE --json' shows all signatures and functions")
-    facts = sorted(_facts(metadata), key=_rank)
-    for name, value in facts[:_SHOWN]:
-        text = safe(value)
-        out.field("metadata", f"{safe(str(name))} = {text[:200]}{'…' if len(text) > 200 else ''}")
-    if len(facts) > _SHOWN:
-        is_node = len(facts) == len(metadata) and viewer.root.find("metadata") is not None
-        how = "get FILE metadata" if is_node else "info FILE --json"
-        more = f"{len(facts) - _SHOWN:,}"
-        if viewer.most_facts is not None and len(metadata) >= viewer.most_facts:
-            out.field("metadata", f"… at least {more} more; 'pparse {how}' shows those")
-        else:
-            out.field("metadata", f"… {more} more; 'pparse {how}' shows all")
-    out.field("status", out.status(extent.status, extent.all_verified))
+    fields = [*_head(document), *_details(viewer), *taken_fields(document)]
+    fields.append(("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}"))
+    fields.append(("parameters", parameters_words(extent.parameters, noun=False)))
+    most = None if options.long else _CALLS
+    calls = list(islice(viewer.interface_lines(), None if most is None else most + 1))
+    # Signatures say more than the ends of the graph.
+    fields += [field for field in graph_words(viewer) if not calls or field[0] == "graph"]
+    fields += [(label, safe(value)) for label, value in calls[:most]]
+    if most is not None and len(calls) > most:
+        fields.append(("…", "'pparse info FILE --json' shows all signatures and functions"))
+    fields += _metadata_fields(viewer, metadata, options, brief=bool(out.columns))
+    fields.append(("status", out.status(extent.status, extent.all_verified)))
+    _show(fields, options, out, sound=extent.is_sound)
     hit = viewer.find(extent.first_hit) if extent.first_hit is not None else None
     report_cut(out, extent, document, hit if hit is not None and hit.status is Status.TRUNCATED else None)
     report_findings(out, viewer, extent)
     return code
+
+
+def _metadata_fields(viewer: Viewer, metadata: dict[str, Any], options: Any, *, brief: bool) -> list[Field]:
+    """Return the first facts of the metadata, or all; in ``brief``, those of one name and value are counted."""
+    facts = [(safe(str(name)), safe(value)) for name, value in sorted(_facts(metadata), key=_rank)]
+    if options.long:
+        return [("metadata", f"{name} = {value}") for name, value in facts]
+    counts = Counter((name.rpartition(".")[2], value) for name, value in facts)
+    found: dict[object, tuple[str, str, int]] = {}
+    for number, (name, value) in enumerate(facts):
+        same = (name.rpartition(".")[2], value)
+        count = counts[same] if brief and counts[same] > 2 else 1
+        found.setdefault(same if count > 1 else number, (name, value, count))
+    shown = list(found.values())
+    fields = []
+    is_cut = viewer.most_facts is not None and len(metadata) >= viewer.most_facts
+    most = len(shown) if brief and not is_cut else _SHOWN  # `_show` cuts more
+    for name, value, count in shown[:most]:
+        more = f" (and in {count - 1:,} other places)" if count > 1 else ""
+        fields.append(("metadata", f"{name} = {value[:200]}{'…' if len(value) > 200 else ''}{more}"))
+    if len(shown) > most:
+        is_node = len(facts) == len(metadata) and viewer.root.find("metadata") is not None
+        how = "get FILE metadata" if is_node else "info FILE --json"
+        more = f"{len(shown) - most:,}"
+        if is_cut:
+            fields.append(("metadata", f"… at least {more} more; 'pparse {how}' shows those"))
+        else:
+            fields.append(("metadata", f"… {more} more; 'pparse {how}' shows all"))
+    return fields
 
 
 def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -218,12 +263,11 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
     if options.quiet:
         out.line(_in_short(options, f"{document.format} {status}"))
         return code
-    _head(document, out)
+    fields = _head(document)
     if not details:
-        out.field("root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else ""))
-    for label, value in details:
-        out.field(label, safe(value))
-    out.field("status", out.status(status))
+        fields.append(("root", root.kind + (f" of {count_words(count, 'member')}" if count is not None else "")))
+    fields += [(label, safe(value)) for label, value in details]
+    _show([*fields, ("status", out.status(status))], options, out, sound=not damaged)
     report_document_cut(out, document, status)
     out.findings(all_findings(document, status))
     return code

@@ -218,7 +218,8 @@ def describe_folder(document: FolderExtraction, options: Any, out: Output) -> in
         return worst(rows.codes)
     out.field("file", safe(document.path))
     out.field("format", "folder: not one model, but several files and folders")
-    _tell_config(document, out)
+    for name, words in _config_fields(document):
+        out.field(name, words)
     out.field("holds", rows.words())
     for format, count in rows.formats.most_common():
         out.field("", f"{count:,} × {format}")
@@ -255,23 +256,21 @@ def _names(names: Iterable[str], count: int) -> str:
 # -- a folder that is one model ----------------------------------------------------------------------------------------
 
 
-def tell_taken(document: Extraction, out: Output, *, label: bool = False) -> None:
-    """Print which file of a folder was taken for it, and what else lies there; nothing if all of it is the model.
-
-    ``label``: as fields of ``info``, with what the configuration beside a model says of it.
-    """
-    if not document.is_folder or is_one_thing(document):
-        return
-    for name, words in taken(document):  # type: ignore[arg-type]
-        if label:
-            out.field(name, words)
-        else:
+def tell_taken(document: Extraction, out: Output) -> None:
+    """Print which file of a folder was taken for it, and what else lies there; nothing if all of it is the model."""
+    if document.is_folder and not is_one_thing(document):
+        for name, words in _taken(document):  # type: ignore[arg-type]
             out.line(f"{name}: {words}")
-    if label:
-        _tell_config(document, out)
 
 
-def taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
+def taken_fields(document: Extraction) -> list[tuple[str, str]]:
+    """Return the same as fields of ``info``, and what the configuration beside a model says of it."""
+    if not document.is_folder or is_one_thing(document):
+        return []
+    return [*_taken(document), *_config_fields(document)]  # type: ignore[arg-type]
+
+
+def _taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
     """Yield what was taken for a folder, the models beside it, and other files, each under its label."""
     used = sorted(files_of(document), key=lambda name: (not name.endswith((".index.json", ".index")), name))
     first, *more = [name for name in used if name in document.members] or used or ["nothing"]
@@ -287,13 +286,11 @@ def taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
         yield "beside it", _names(inventory.others, inventory.other_count)
 
 
-def _tell_config(document: Extraction, out: Output) -> None:
-    """Print what the configuration files say that libraries keep beside models."""
+def _config_fields(document: FolderExtraction) -> Iterator[tuple[str, str]]:
+    """Yield what the configuration files say that libraries keep beside models, each under its name."""
     for name, keys in _CONFIGS.items():
-        if name not in document.members:  # type: ignore[attr-defined]
-            continue
         said = []
-        for key in keys:
+        for key in keys if name in document.members else ():
             try:
                 value = document.sibling(name).get(key)
             except (PparseError, OSError):
@@ -301,4 +298,4 @@ def _tell_config(document: Extraction, out: Output) -> None:
             if isinstance(value, str):
                 said.append(safe(value)[:_REASON])
         if said:
-            out.field(name.removesuffix(".json"), ", ".join(said))
+            yield name.removesuffix(".json"), ", ".join(said)

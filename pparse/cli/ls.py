@@ -49,6 +49,8 @@ EXAMPLES: Final = """examples:
 
 # Up to this number rows are held and sorted; more are streamed in file order.
 SORT_UP_TO: Final = 20_000
+# The status of rows that need not show it, if all have it.
+_WHOLE: Final = frozenset(COMPLETE_WORDS.values())
 # The most letters of a reason beside a status.
 _REASON: Final = 160
 # Memory of a group without its name; groups are charged in steps.
@@ -67,7 +69,10 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--sort", order, choices=("name", "size", "offset", "none"))
     parser.add("--group", "collapse names that differ only in numbers")
     parser.add("-R --recursive", "also list archives inside an archive; of a folder, the models in all folders below")
-    long = "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables"
+    long = (
+        "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables; "
+        "in a terminal, nothing shortened or left out"
+    )
     parser.add("-l --long", long)
     parser.add("-q --quiet", "names only")
     parser.add("--bytes", "sizes in bytes")
@@ -150,6 +155,7 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
     if how != "none":  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
     size: Callable[[int], str] = str if options.bytes else format_size
+    usual = ""
     if options.json or options.jsonl:
         shown = JsonRows(out, options, {"format": viewer.format}, "tensors")
         for tensor, _, _ in rows:
@@ -158,21 +164,22 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
         for tensor, _, _ in rows:
             out.line(safe(tensor.name))
     elif options.group:
-        _show_groups(rows, size, budget.charge(0, "groups of names"), out)
+        usual = _show_groups(rows, size, budget.charge(0, "groups of names"), options, out)
     else:
-        _show_tensors(rows, size, out, keys=options.long and viewer.has_keys)
+        usual = _show_tensors(rows, size, options, out, keys=options.long and viewer.has_keys)
     extent = listing.close()
     if options.json:
         found = [finding.to_dict() for finding in findings_of(viewer, extent)]
         shown.end({"members": [], "status": extent.status.value, "extent": extent.to_dict(), "findings": found})
     elif not (options.jsonl or options.quiet):
-        _sum_up(listing, extent, size, out)
+        _sum_up(listing, extent, size, usual, out)
     return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
 
 
-def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, *, keys: bool) -> None:
-    heads = ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS")
-    table = Table(out, (*heads, "KEY"), "<<<><<") if keys else Table(out, heads, "<<<><")
+def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any, out: Output, *, keys: bool) -> str:
+    """Print tensors; return the status of those that are shown without one."""
+    heads = ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS", *(("KEY",) if keys else ()))
+    table = Table(out, heads, "<<<><<"[: len(heads)], full=options.long, usual=_WHOLE)
     cells: dict[object, tuple[str, str, str]] = {}  # of types, shapes and sizes: models have few
     for tensor, known, verified in rows:
         if known is Status.COMPLETE:
@@ -195,6 +202,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], out: Output, 
         else:
             table.row(safe(tensor.name), *same, status)
     table.close()
+    return table.usual
 
 
 def _with_reason(out: Output, status: Status, reason: str) -> str:
@@ -202,8 +210,15 @@ def _with_reason(out: Output, status: Status, reason: str) -> str:
     return out.status(status) + (f": {shorten(safe(reason), _REASON)}" if reason else "")
 
 
-def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: Output) -> None:
+def _tell_usual(usual: str, summary: str, out: Output) -> None:
+    """Print the status of rows that are shown without one, if the ``summary`` does not say the same."""
+    if usual and usual != summary:
+        out.line(f"listed without a status: {usual}")
+
+
+def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], usual: str, out: Output) -> None:
     """Print what is known of all tensors, listed or not, and what is wrong with them."""
+    _tell_usual(usual, status_words(extent.status, extent.all_verified), out)
     viewer = listing.viewer
     if listing.shown != extent.count:
         out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
@@ -216,7 +231,8 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], out: 
     report_findings(out, viewer, extent)
 
 
-def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge, out: Output) -> None:
+def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge, options: Any, out: Output) -> str:
+    """Print names that differ only in numbers; return the status of those that are shown without one."""
     groups: dict[tuple[str, str, str, Status], list[Any]] = {}
     taken = 0
     for tensor, status, verified in rows:
@@ -234,13 +250,16 @@ def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge
             group[1] += tensor.listed_nbytes
             group[2] = [(min(low, n), max(high, n)) for (low, high), n in zip(group[2], numbers, strict=False)]
             group[3] = group[3] if group[3] is verified else None
-    table = Table(out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><")
+    table = Table(
+        out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><", full=options.long, usual=_WHOLE
+    )
     for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
         shown = _fill_in(name, ranges)
         words = out.status(status) if status is not Status.COMPLETE else status_words(status, verified)
         table.row(safe(shown), str(count), safe(dtype), shape, size(total), words)
     table.close()
     charge.release()
+    return table.usual
 
 
 def _fill_in(name: str, ranges: list[tuple[int, int]]) -> str:
@@ -296,7 +315,9 @@ def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counte
     shown = 0
     reasons: dict[str, None] = {}  # why members are unsupported
     long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
-    table = Table(out, ("NAME", "KIND", *long, "SIZE", "STATUS"), "<<<<<>><" if long else "<<><")
+    table = Table(
+        out, ("NAME", "KIND", *long, "SIZE", "STATUS"), "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE
+    )
     for member in rows:
         status = member.status
         shown += 1
@@ -317,6 +338,7 @@ def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counte
         table.close()
         if shown != counted.rows:
             out.line(f"{shown:,} of {count_words(counted.rows, 'member')} match")
+        _tell_usual(table.usual, status_words(_status_of(document, counted), None), out)
         _close_members(document, counted, size, out)
         for reason in reasons:
             out.line(f"unsupported: {safe(reason)}")

@@ -6,10 +6,10 @@ import os
 import sys
 import time
 
-from pparse.cli.common import USAGE, row_of
+from pparse.cli.common import USAGE, row_of, screen
 from pparse.cli.streams import tell
 from pparse.data.files import same_file
-from pparse.display.text import safe, shorten
+from pparse.display.text import columns_of, fitted, safe, shorten
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import DataError, OptionError, PathError
@@ -20,7 +20,7 @@ from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any, BinaryIO, Final
 
     from pparse.data.base import IoStats
@@ -59,7 +59,8 @@ class Progress:
         self._next = now + _EVERY
         share = f"{100 * done // total:3d}% " if total else ""
         amount = f" ({format_size(done)} of {format_size(total)})" if total and total > 1 << 20 else ""
-        sys.stderr.write(f"\r\x1b[K{share}{what}{amount}"[:200])
+        # One column less than there are: a full line would wrap, and what wrapped cannot be wiped.
+        sys.stderr.write("\r\x1b[K" + fitted(f"{share}{safe(what)}{amount}", screen(sys.stderr)[0] - 1))
         sys.stderr.flush()
         self._drawn = True
 
@@ -80,6 +81,8 @@ class Output:
     def __init__(self, *, color: str = "auto") -> None:
         self._out = sys.stdout
         self.terminal = self._out.isatty()
+        self.columns, self.height = screen(self._out) if self.terminal else (0, 0)
+        """Columns and lines of the terminal; 0 for anything else, where nothing is shortened."""
         no_color = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         self.color = color == "always" or (color == "auto" and self.terminal and not no_color)
         self.stats: IoStats | None = None
@@ -103,9 +106,10 @@ class Output:
 
         self.line(dumps({"schema": 1, **found}, indent=indent, default=str))  # what a plug-in's metadata may hold
 
-    def field(self, name: str, value: str) -> None:
-        """Write a name and a value."""
-        self.line(f"{self.paint(f'{name:11}', 'dim')} {value}")
+    def field(self, name: str, value: str, *, full: bool = True) -> None:
+        """Write a name and a value; if not in ``full``, on one line of the terminal."""
+        line = f"{self.paint(f'{name:11}', 'dim')} {value}"
+        self.line(line if full or not self.columns else fitted(line, self.columns, head=1))
 
     def notes(self, notes: Iterable[str]) -> None:
         """Write notes, a line each."""
@@ -155,11 +159,12 @@ class Output:
         if len(found) > limit:
             self.line(f"… and {len(found) - limit} more; 'pparse check' shows all")
 
-    def finding(self, finding: Finding) -> None:
-        """Write one finding."""
+    def finding(self, finding: Finding, path: str | None = None) -> None:
+        """Write one finding; ``path``: what to call its place, if not by its path."""
         color = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "dim")
         source = f"{safe(finding.source)}: " if finding.source else ""
-        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{shorten(safe(str(finding)))}")
+        text = shorten(safe(finding.words(finding.path if path is None else path)))
+        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{text}")
 
 
 class JsonRows:
@@ -191,13 +196,19 @@ class JsonRows:
 class Table:
     """Rows with aligned columns, not kept in memory: widths come from the first rows and grow when needed.
 
-    ``align`` has ``<`` or ``>`` per column; the last column is not padded.
+    ``align`` has ``<`` or ``>`` per column; the last column is not padded. In a terminal, and not in ``full``, a row
+    takes one line: the longest cells on the left are shortened, the last at its end, others in the middle. If all of
+    the first rows end with words in ``usual``, those that most of them have are left out: `usual` says which.
     """
 
     WINDOW = 100
     LETTERS = 1 << 18  #: most characters of text that wait for the widths
+    LEAST = 10  #: columns of a terminal that a shortened cell takes at least
+    LAST = 20  #: and the last one of a row
 
-    def __init__(self, out: Output, header: Sequence[str], align: str) -> None:
+    def __init__(
+        self, out: Output, header: Sequence[str], align: str, *, full: bool = False, usual: Collection[str] = ()
+    ) -> None:
         self._out = out
         self._align = align
         self._header = header
@@ -206,28 +217,53 @@ class Table:
         self.has_written = False
         """Whether any row was written."""
         self._pattern = ""
+        self._columns = 0 if full else out.columns
+        self._words = usual if self._columns else ()
+        self.usual = ""
+        """What rows end with that show nothing at their end; empty: all rows show it."""
+        self._widths: list[int] = []
+        self._most = self._columns
 
     def row(self, *cells: str) -> None:
         """Add a row of safe text."""
         if self.has_written:
-            self._out.write(self._pattern % cells)
+            self._write(cells)
             return
         self._waiting.append(cells)
         self._letters += sum(map(len, cells))
         if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
-            self.close()
+            self._begin()
 
     def close(self) -> None:
         """Write the waiting rows."""
-        if self.has_written:
-            return
+        if not self.has_written:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Write the first rows, now that the widths are known."""
         self.has_written = True
-        self._pattern = self._make_pattern()
+        ends = [cells[-1] for cells in self._waiting]
+        if ends and self._words and set(ends) <= set(self._words):
+            self.usual = max(self._words, key=ends.count)
+            self._header = (*self._header[:-1], "")
+        if self._columns:
+            rows = [self._header, *((*cells[:-1], "" if self.usual else cells[-1]) for cells in self._waiting)]
+            natural = [max(map(columns_of, cells)) for cells in zip(*rows, strict=True)]
+            self._widths, self._most = self._fit(natural)
+        else:
+            self._pattern = self._make_pattern()
         if self._waiting:
-            self._out.line(self._out.paint(self._pattern[:-1] % tuple(self._header), "dim"))
+            head = self._line(self._header) if self._columns else self._pattern[:-1] % tuple(self._header)
+            self._out.line(self._out.paint(head, "dim"))
         for cells in self._waiting:
-            self._out.write(self._pattern % cells)
+            self._write(cells)
         self._waiting = []
+
+    def _write(self, cells: tuple[str, ...]) -> None:
+        if self._columns:
+            self._out.line(self._line((*cells[:-1], "") if cells[-1] == self.usual else cells))
+        else:
+            self._out.write(self._pattern % cells)
 
     def _make_pattern(self) -> str:
         """Return a line as a %-pattern: half the time of padding cell by cell."""
@@ -239,6 +275,36 @@ class Table:
         if self._align[-1] == "<":
             columns[-1] = "%s"
         return "  ".join(columns) + "\n"
+
+    def _fit(self, widths: list[int]) -> tuple[list[int], int]:
+        """Return the widths that a row can have in the terminal, and the most that one on the left can have.
+
+        The last column gives way first: it has reasons, which are told below, and others names.
+        """
+        *left, last = widths
+        room = self._columns - 2 * sum(map(bool, widths[1:]))
+        last = min(last, max(room - sum(left), self.LAST))
+        most = self._most
+        while (
+            sum(capped := [min(w, most) if side == "<" else w for side, w in zip(self._align, left, strict=False)])
+            > room - last
+        ):
+            if most <= self.LEAST:
+                break
+            most -= 1
+        return [*capped, last], most
+
+    def _line(self, cells: Sequence[str]) -> str:
+        """Return a row for a terminal; a cell that is wider than its column takes what is free."""
+        taken = [columns_of(cell) for cell in cells]
+        widths, _ = self._fit([max(pair) for pair in zip(self._widths, taken, strict=True)])
+        line = ""
+        for at, (side, width, cell) in enumerate(zip(self._align, widths, cells, strict=True)):
+            if taken[at] > width:
+                cell = fitted(cell, width, head=1 if at == len(cells) - 1 else 0.5)
+            pad = " " * (width - columns_of(cell))
+            line += (cell + pad if side == "<" else pad + cell) + "  "
+        return line.rstrip()
 
 
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:

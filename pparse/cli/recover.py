@@ -212,7 +212,7 @@ class FileTable:
 
     def _begin(self) -> None:
         self.kept: list[dict[str, object]] = []  # all files, for JSON
-        self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<")
+        self._table = Table(self._out, ("STATUS", "SIZE", "FILE", "WHY"), "<><<", full=self._every)
         self._held: list[RecoveredFile] = []  # of a complete file, the end of a stream may tell that it is right
         self._lost = self._more = self._rows = 0  # files in a row of which nothing was written; not shown; not whole
 

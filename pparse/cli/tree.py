@@ -9,7 +9,7 @@ import argparse
 
 from pparse.cli.common import each_file, exit_code_for, open_file, split_files
 from pparse.cli.output import JsonRows
-from pparse.display.text import safe
+from pparse.display.text import columns_of, fitted, safe
 from pparse.document.registry import viewer_for
 from pparse.errors import PathError, PparseError
 from pparse.findings import Finding, Status
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
+    from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
 
 EXAMPLES: Final = """examples:
@@ -32,6 +33,9 @@ EXAMPLES: Final = """examples:
   pparse tree records.riegeli -d 1
   pparse tree config.json -d all --jsonl
 """
+
+# Columns of a terminal that a value takes at least.
+_LEAST: Final = 20
 
 
 def _depth(text: str) -> int:
@@ -50,6 +54,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("-d --depth N", "levels to show, or 'all' (2)", type=_depth, default=2)
     most = "children to show of each node; 0 for all (50; with -d all: all)"
     parser.add("-n --children N", most, type=_count, default=50)
+    parser.add("-l --long", "in a terminal, nothing shortened")
     parser.add("-q --quiet", "paths only")
     parser.add_json(lines="nodes")
 
@@ -66,7 +71,7 @@ def run(options: Any, out: Output) -> int:
 def _show_tree(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         start = _start(document, options.path)
-        show = _Shower(options, out, document.format)
+        show = _Shower(options, out, document.format, viewer_for(start.extraction))
         if options.depth < 0:
             file: Any = start.extraction  # perhaps one beside the document
             for visit in file.parse().parser.walk(start):
@@ -127,13 +132,14 @@ def _descend(start: Node, depth: int, most: int | None, show: _Shower) -> None:
 class _Shower:
     """Shows nodes as indented lines, as paths, or as JSON."""
 
-    def __init__(self, options: Any, out: Output, format_name: str) -> None:
+    def __init__(self, options: Any, out: Output, format_name: str, viewer: Viewer | None) -> None:
         self.options = options
         self.out = out
         self.damaged = False
         as_json = options.json or options.jsonl
         self._rows = JsonRows(out, options, {"format": format_name}, "nodes") if as_json else None
         self._text = not (as_json or options.quiet)
+        self._viewer = viewer if self._text else None
         self._omitted = 0
         self._problems: list[dict[str, object]] = []
 
@@ -158,10 +164,22 @@ class _Shower:
         visit = Visit.of(node, depth, trail)
         if visit.status is Status.COMPLETE:
             visit.status = node.status  # looks for what contradicts it
-        self.visit(visit)
+        self.visit(visit, self._tensor_words(node))
 
-    def visit(self, visit: Visit) -> None:
-        """Show a node of a walk."""
+    def _tensor_words(self, node: Node) -> str:
+        """Return type and shape of the tensor that a node describes, and its name if the node has another; else
+        nothing."""
+        try:
+            tensor = self._viewer.tensor_at(node) if self._viewer is not None else None
+        except PparseError:  # what is wrong is shown with the node
+            return ""
+        if tensor is None:
+            return ""
+        name = "" if tensor.name in (node.key, node.path) else f" {tensor.name}"
+        return safe(f"{name} {tensor.type_name} {tensor.shape_text}")
+
+    def visit(self, visit: Visit, tensor: str = "") -> None:
+        """Show a node of a walk; ``tensor``: what is known of the tensor that it describes."""
         if visit.status not in (None, Status.COMPLETE, Status.UNSUPPORTED):
             self.damaged = True
         if self._rows is not None:
@@ -169,7 +187,7 @@ class _Shower:
         elif self.options.quiet:
             self.out.line(safe(visit.path) or "(root)")
         else:
-            self._show(visit)
+            self._show(visit, tensor)
 
     def more(self, depth: int, count: int) -> None:
         """Report that children are not shown."""
@@ -187,7 +205,7 @@ class _Shower:
         else:
             self.out.error(text)
 
-    def _show(self, visit: Visit) -> None:
+    def _show(self, visit: Visit, tensor: str) -> None:
         is_root = not visit.depth and not visit.path
         label = "(root)" if is_root else f"[{visit.ordinal}]" if visit.key is None else str(visit.key)
         kind, value, start, end = visit.kind, visit.value, visit.start, visit.end
@@ -200,11 +218,20 @@ class _Shower:
         else:
             shown = safe(repr(value) if not isinstance(value, str) else _quoted(value))
             content = f"{kind} {shown[:120]}{'…' if len(shown) > 120 else ''}"
+        content += tensor
         trouble = ""
         if visit.status not in (None, Status.COMPLETE):
             reason = visit.finding.reason if visit.finding is not None else ""
             trouble = "  " + self.out.paint(f"{visit.status}" + (f": {safe(reason)}" if reason else ""), "red")
-        self.out.line(f"{'  ' * min(visit.depth, 200)}{safe(label)}: {content}{self.out.paint(where, 'dim')}{trouble}")
+        indent, label, tail = "  " * min(visit.depth, 200), safe(label), self.out.paint(where, "dim") + trouble
+        columns = 0 if self.options.long else self.out.columns
+        if columns and columns_of(f"{indent}{label}: {content}{tail}") > columns:
+            # A value gives way first, and of a tensor the kind; then a name, but never where it is.
+            room = columns - columns_of(f"{indent}{label}: {tail}")
+            content = tensor.strip() or fitted(content, max(room, _LEAST), head=1)
+            label = fitted(label, max(columns - columns_of(f"{indent}: {content}{tail}"), _LEAST))
+        line = f"{indent}{label}: {content}{tail}"
+        self.out.line(fitted(line, columns, head=1) if columns else line)
 
 
 def _to_dict(visit: Visit) -> dict[str, object]:

@@ -58,6 +58,58 @@ def shorten(text: str, width: int = 400) -> str:
     return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"
 
 
+# A colour, or a character.
+_PIECE: Final = r"\x1b\[[0-9]*m|."
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal ``text`` takes, as wcwidth counts them: colours and combining marks none,
+    wide characters (CJK, emoji) two."""
+    return len(text) if text.isascii() and "\x1b" not in text else sum(columns for _, columns in _pieces(text))
+
+
+def _pieces(text: str) -> list[tuple[str, int]]:
+    """Return the characters and colours of ``text``, with the columns that each takes."""
+    import re
+    from unicodedata import category, east_asian_width
+
+    return [
+        (
+            piece,
+            0
+            if len(piece) > 1 or category(piece) in ("Mn", "Me") or "\u1160" <= piece < "\u1200"
+            else 2
+            if east_asian_width(piece) in "WF"
+            else 1,
+        )
+        for piece in re.findall(_PIECE, text, re.DOTALL)
+    ]
+
+
+def fitted(text: str, columns: int, *, head: float = 0.5) -> str:
+    """Return ``text`` in at most so many ``columns`` of a terminal, ``…`` where something was left out.
+
+    ``head`` is the part of the columns that what stands before the mark gets: 1 leaves out the end, 0.5 the middle.
+    Colours stay, and a mark stays with the character that it combines with.
+    """
+    if columns_of(text) <= columns:
+        return text
+    pieces = _pieces(text)
+    room = max(columns - 1, 0)
+    first, rest = 0, int(room * head)
+    while pieces[first][1] <= rest:
+        rest -= pieces[first][1]
+        first += 1
+    last, rest = len(pieces), room - int(room * head) + rest
+    while pieces[last - 1][1] <= rest:
+        last -= 1
+        rest -= pieces[last][1]
+    while last < len(pieces) and not pieces[last][1]:
+        last += 1
+    colors = "".join(piece for piece, _ in pieces[first:last] if len(piece) > 1)
+    return "".join([*(piece for piece, _ in pieces[:first]), "…", colors, *(piece for piece, _ in pieces[last:])])
+
+
 def shape_words(shape: Sequence[int | str]) -> str:
     """Return a shape for display: ``4096×1024``, ``scalar``."""
     return "×".join(map(str, shape)) if shape else "scalar"

@@ -9,7 +9,7 @@ from pparse.findings import Status
 from pparse.tensors.status import Remark, last_written
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR
-from pparse.tree.key_table import meant_by_name, name_of_repeated
+from pparse.tree.key_table import meant_by_name, name_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,6 +75,13 @@ class NodeViewer(Viewer):
         table = self.table
         return None if table is None else _meant(table, tensor.name)
 
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the tensor that a child of `table` describes."""
+        table = node.parent
+        if table is None or table.parent is not self.root or table is not self.table:  # which may read on
+            return None
+        return self._marked(node, name_in(table, node))
+
     def _marked(self, node: Node, name: str) -> Tensor | None:
         """Return the tensor of ``node``, which says how much of it was never written."""
         tensor = self.tensor_of(node, name)
@@ -108,8 +115,7 @@ def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
         yield from ((str(node.key), node) for node in table.children())
         return
     for node in table.children():
-        number = table.result.occurrence(table, node.ordinal, node.key)
-        yield name_of_repeated(str(node.key), number, table.find), node
+        yield name_in(table, node), node
 
 
 def _meant(table: Node, name: str) -> Node | None:

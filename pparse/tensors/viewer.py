@@ -198,6 +198,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return the node of the document, or of a file beside it, that describes a tensor; None if there is none."""
         return None
 
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the tensor that a node of the document describes; None if it describes none, or none that is found
+        without going through others."""
+        return None
+
+    def first_in(self, member: str) -> tuple[str, int] | None:
+        """Return the name of the first tensor whose bytes lie in a member of the archive that the document is, and how
+        many tensors do; None if the member's own name tells, or none does."""
+        return None
+
     def why_unknown(self) -> str | None:
         """Return why a name that is right may not be found here, in words; None if nothing is known."""
         return None

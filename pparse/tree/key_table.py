@@ -17,7 +17,7 @@ from pparse.errors import LimitError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Final, TypeVar
+    from typing import Any, Final, TypeVar
 
     from pparse.budget import MemoryBudget
 
@@ -267,6 +267,11 @@ def name_of_repeated(key: str, number: int, nth: Callable[[str, int], object | N
             number += 1
         name = f"{name}#{number}"
     return name
+
+
+def name_in(table: Any, node: Any) -> str:
+    """Return the name of ``node``, a child of the node ``table``: its key, unless one before it has the same."""
+    return name_of_repeated(str(node.key), table.result.occurrence(table, node.ordinal, node.key), table.find)
 
 
 def meant_by_name(name: str, nth: Callable[[str, int], T | None]) -> T | None:

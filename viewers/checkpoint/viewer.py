@@ -385,6 +385,10 @@ class CheckpointViewer(Viewer):
         """Return the entry of a tensor in the index."""
         return self.root.find(key_of(bytes_of(tensor.key or tensor.name)))
 
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the tensor of an entry in the index."""
+        return self.find(str(node.key)) if node.parent is self.root and node.key else None
+
     def why_unknown(self) -> str | None:
         """Return why variables are called by their keys, if they should have names."""
         return next((finding.reason for finding in self.findings if finding.code == "names"), None)

@@ -117,6 +117,11 @@ class ArrayTreeViewer(Viewer):
         found = next((tensor for tensor in self.tensors() if tensor.name == name), None)
         return self.find(name.replace("/", ".")) if found is None and "/" in name else found
 
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the array that a node is."""
+        array = self.described(node)
+        return None if array is None else self._tensor(str(node.key), node, array)
+
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The values besides arrays, by name: the first 10,000."""

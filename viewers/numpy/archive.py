@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.npz import NpzParser
     from pparse.tensors.extent import Extent
+    from pparse.tree.node import Node
 
 # The arrays that scipy.sparse.save_npz writes besides ``format`` and ``shape`` (scipy/sparse/_matrix_io.py).
 _SPARSE: Final = {
@@ -233,6 +234,10 @@ class NpzViewer(Viewer):
         """Return the array with that name, or None."""
         member = self._member(name)
         return None if member is None else self.as_of_now(self._made(name, member))
+
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the array in a member."""
+        return self.find(str(node.key).removesuffix(EXTENSION)) if node.parent is self.root else None
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Read every member, then tell what is wrong with arrays in members that are whole."""

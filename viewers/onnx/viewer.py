@@ -56,6 +56,12 @@ class OnnxViewer(ProtoViewer):
             raise PathError(f"{self.extraction.name}: {reason}", path="graph")
         return Graph(OnnxGraph(self.constants, root), max_nodes)
 
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the tensor of an initializer of the main graph."""
+        table = node.parent
+        graph = None if table is None or table.key != "initializer" else table.parent
+        return self.find(value_at(node, "name") or "") if graph is not None and graph.parent is self.root else None
+
     def placed(self) -> Iterator[tuple[OnnxPlace, Tensor]]:
         """Yield every tensor in file order, with its place."""
         found: Any

@@ -42,6 +42,8 @@ _VERSIONS: Final = range(1, 11)
 _METHODS: Final = ("stored", "deflate")
 # Bytes of a small member that are looked at.
 _MOST: Final = 4096
+# Memory for the name of a tensor by the key of its storage.
+_NAMED: Final = 400
 
 
 def refusals(parser: PyTorchZipParser) -> Iterator[tuple[str, str]]:
@@ -116,6 +118,7 @@ class PyTorchViewer(PickleViewer):
 
     parser: StorageReader
     resolves_late = True
+    _first: dict[str, tuple[str, int]] | None = None
     _sound: bool | None = None
     """Whether all checksums were compared, but for those that who reads the storages compares."""
 
@@ -162,6 +165,41 @@ class PyTorchViewer(PickleViewer):
                 reason = f"torch refuses this, because {why}"
                 source = self.extraction.name
                 yield Finding("refused", reason, severity=Severity.WARNING, path=name, source=source)
+
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the first tensor in the storage that a member of a zip is."""
+        first = self.first_in(str(node.key)) if node.parent is self.root else None
+        return None if first is None else self.find(first[0])
+
+    def first_in(self, member: str) -> tuple[str, int] | None:
+        """Return the name of the first tensor in the storage that a member of a zip is, and how many it holds."""
+        parser = self.parser
+        if not isinstance(parser, PyTorchZipParser) or not member.startswith(prefix := f"{parser.prefix}data/"):
+            return None
+        return self._note_storages().get(member[len(prefix) :])
+
+    def _note_storages(self) -> dict[str, tuple[str, int]]:
+        """Return by key of a storage the name of the first tensor in it, and how many there are: no more than there is
+        room for."""
+        known = self._first
+        if known is not None:
+            return known
+        found: dict[str, tuple[str, int]] = {}
+        budget = self.extraction.session.budget
+        for name, what, _ in self.named_tensors():
+            storage = what.storage if isinstance(what, StoredTensor) else None
+            if storage is None or storage.held is not None:
+                continue
+            first, count = found.get(storage.key, (name, 0))
+            found[storage.key] = first, count + 1
+            if len(found) * _NAMED > budget.limit // 4:
+                break
+        self._first_charge = budget.charge(len(found) * _NAMED, "the names of storages", self._forget_storages)
+        self._first = found
+        return found
+
+    def _forget_storages(self) -> None:
+        self._first = None
 
     def is_constant(self, name: str) -> bool:
         """Return whether a tensor is a constant of code, by its name."""

@@ -19,7 +19,7 @@ from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
-from pparse.tree.key_table import meant_by_name, name_of_repeated
+from pparse.tree.key_table import meant_by_name, name_in, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -230,6 +230,11 @@ class SafetensorsViewer(Viewer):
         """Return the node of a tensor's bytes."""
         tensors = self.root.find("tensors")
         return None if tensors is None else meant_by_name(tensor.name, tensors.find)
+
+    def tensor_at(self, node: Node) -> Tensor | None:
+        """Return the tensor whose bytes are a node."""
+        table = node.parent
+        return self.find(name_in(table, node)) if table is not None and table is self.root.find("tensors") else None
 
     @property
     def metadata(self) -> Mapping[str, Any]:
