@@ -187,7 +187,8 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
             out.line(safe(row.name))
             continue
         tensors = "-" if row.tensors is None else f"{row.tensors:,}"
-        table.row(safe(row.name), row.format or "-", tensors, "-" if row.size is None else size(row.size), row.words)
+        format = row.format.removesuffix("-folder").removesuffix("-index") or "-"
+        table.row(safe(row.name), format, tensors, "-" if row.size is None else size(row.size), row.words)
     if not options.quiet:
         table.close()
         if shown != len(rows.codes):
