@@ -78,6 +78,16 @@ def test_members_are_found_and_their_true_sizes_known_once_they_were_read():
         assert parser.checksums()[:2] == (len(CONTENTS), len(CONTENTS))
 
 
+@pytest.mark.usefixtures("wrapped")
+def test_only_what_is_compressed_more_than_its_size_says_is_decoded_for_its_size():
+    with pparse.open(finder(CONTENTS)[0]) as document:
+        parser = document.parse().parser
+        sizes = {member.name: parser.enter(member.name).size for member in parser.files()}
+        assert sizes == {**{name: len(content) for name, content in CONTENTS.items()}, "2-Zeros.bin": None}
+        parser.enter("2-Zeros.bin").find_end()
+        assert parser.enter("2-Zeros.bin").data.size == len(CONTENTS["2-Zeros.bin"])
+
+
 @rows(
     "change, bad",
     [

@@ -266,15 +266,42 @@ def first_content(data: Data, member: ArchiveMember, note: ZipNote, count: int) 
     odd = member.status is not Status.COMPLETE or member.finding is not None or data.flawed
     if odd or not note.listed or note.method != DEFLATE:
         return b""
+    try:
+        return decompressobj(-MAX_WBITS).decompress(_first_stored(data, member, 2 * count), count)
+    except error:
+        return b""
+
+
+def _first_stored(data: Data, member: ArchiveMember, count: int) -> bytes:
+    """Return up to ``count`` stored bytes of a listed member, from the first on; none if its header is not there."""
     room = LOCAL_SIZE + len(member.raw_name) + _EXTRA
     try:
-        block = data.known(member.start, room + min(member.compressed_size, 2 * count))
-        header = read_local(block)
-        if header is None or header.raw_name != member.raw_name:
-            return b""
-        return decompressobj(-MAX_WBITS).decompress(block[header.length :][: member.compressed_size], count)
-    except (EndOfDataError, LimitError, MalformedError, error):
+        block = data.known(member.start, room + min(member.compressed_size, count))
+    except (EndOfDataError, LimitError, MalformedError):
         return b""
+    header = read_local(block)
+    alike = header is not None and header.raw_name == member.raw_name
+    return block[header.length :][: member.compressed_size] if header is not None and alike else b""
+
+
+def likely_size(data: Data, member: ArchiveMember) -> int | None:
+    """Return how much a member holds whose size is known modulo 2^32, if that is likely; else None.
+
+    It is the least size that its stored bytes may have, if all of it is compressed about as much as its beginning:
+    twice as much, where it takes less than 2 GiB. So a model in an archive of macOS need not be decoded to its end.
+    """
+    size, stored = member.size or 0, member.compressed_size
+    least = stored - stored // 1_000 - 64  # deflate adds five bytes to 64 KiB that it cannot compress
+    size += max(0, -((size - least) // attributes.WRAP)) * attributes.WRAP
+    decoder, count = decompressobj(-MAX_WBITS), 0
+    head = rest = _first_stored(data, member, SMALL)
+    try:
+        while rest:
+            count += len(decoder.decompress(rest, SMALL))
+            rest = decoder.unconsumed_tail
+    except error:
+        return None
+    return size if head and count * stored < (size + attributes.WRAP // 2) * len(head) else None
 
 
 def _inflated(stream: bytes, size: int) -> bytes | None:

@@ -42,7 +42,7 @@ from pparse.parsers.zip.directory import (
 )
 from pparse.parsers.zip.extent import descriptor_crc, lzma_source
 from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
-from pparse.parsers.zip.members import AHEAD, ZipNote, agrees, listed_member, verified_content
+from pparse.parsers.zip.members import AHEAD, ZipNote, agrees, likely_size, listed_member, verified_content
 from pparse.parsers.zip.mend import add_scanned, scanned_member, unclaimed
 from pparse.parsers.zip.rows import listing
 from pparse.parsers.zip.scan import STALE, Scanner
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 # Bytes at the end of a far archive that are read at once.
 _TAIL: Final = 256 * KIB
+# At how many members a listing looks for one whose size may be a wrong one.
+_MOST_LOOKS: Final = 16
 # Of how many members the size is remembered that only reading them showed.
 _MOST_SIZES: Final = 4096
 # Entries added at a time, if their members are asked for.
@@ -108,7 +110,7 @@ class ZipParser(ArchiveParser):
         self._shown = False  # whether findings on the whole archive were added
         self._ahead: Window | None = None  # of a check that is going on
         self._encoding = check_encoding(str(result.extraction.session.options.get("encoding", "")))
-        self._unsure = False  # whether it was told that the size of a member may be a wrong one
+        self._looks = _MOST_LOOKS  # at how many members it is to be seen yet whether their sizes may be wrong ones
         self._sizes: dict[int, int] = {}  # of such members that were read, by the offset of their entry
         self._guessed = False  # whether it was told that the encoding of names is guessed
 
@@ -300,8 +302,11 @@ class ZipParser(ArchiveParser):
     def note_size(self, member: ArchiveMember) -> None:
         """Add a finding, once, if the size of a member that is listed may be a wrong one."""
         note = member.extra
-        if isinstance(note, ZipNote) and note.wraps and not self._unsure and member.size is not None:
-            self._unsure = True
+        if isinstance(note, ZipNote) and note.wraps and self._looks and member.size is not None:
+            self._looks -= 1
+            if likely_size(self.extraction.data, member) == member.size:
+                return
+            self._looks = 0
             reason = (
                 f"it may hold more than {member.size:,} bytes, by a multiple of 4 GiB: macOS wrote the archive without "
             )
@@ -364,7 +369,9 @@ class ZipParser(ArchiveParser):
         from pparse.compressed.resumed import ResumedData
 
         session = self.extraction.session
-        size = member.size if note.sure and not note.wraps else None
+        size = member.size if note.sure else None
+        if note.wraps and size is not None:
+            size = likely_size(self.extraction.data, member)
         if note.method == LZMA:
             source = lzma_source(source, note.flags, size, member.name)
         return ResumedData(
@@ -436,6 +443,7 @@ class ZipParser(ArchiveParser):
     def _examine_unsure(self, member: ArchiveMember, sink: ContentSink | None, skip: Skip | None) -> Verdict:
         """Read all of the content of a member whose size is known modulo 2^32; then it is known."""
         said, member.size = member.size or 0, None
+        self._opened.pop(member.at, None)  # it may be taken for smaller than it is
         try:
             verdict = self.examine(member, sink, skip)
         finally:
