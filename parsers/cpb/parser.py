@@ -22,7 +22,6 @@ from pparse.errors import (
     EndOfDataError,
     LimitError,
     MalformedError,
-    OptionError,
     PparseError,
     UnsupportedError,
 )
@@ -36,7 +35,7 @@ from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.protos import schema as builtin_schema
 from pparse.riegeli.chunks import FILE_SIGNATURE
 from pparse.riegeli.lookup import RecordLookup
-from pparse.riegeli.verdicts import VERIFY, Verdicts
+from pparse.riegeli.verdicts import Verdicts, verify_of
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, Signature, bare_name, confidence_of
 
@@ -99,6 +98,7 @@ class CpbParser(ProtobufParser):
     media_type = "application/x-chunked-protobuf"
     refines: ClassVar[tuple[str, ...]] = ("riegeli", "protobuf")
     root_at = "back"
+    checked_word = "chunk"
     references: ClassVar[tuple[str, ...]] = (
         "https://www.tensorflow.org/guide/chunked_proto (tensorflow/tools/proto_splitter)",
         "google/riegeli: doc/riegeli_records_file_format.md",
@@ -115,9 +115,7 @@ class CpbParser(ProtobufParser):
     def __init__(self, result: Result) -> None:
         extraction = result.extraction
         session = extraction.session
-        verify = str(session.options.get("verify", "touched"))
-        if verify not in VERIFY:
-            raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {verify!r}")
+        verify = verify_of(session.options)
         self.result = result
         self.verdicts = Verdicts()
         self._suspect_ranges: dict[str, Finding] = {}
@@ -133,7 +131,6 @@ class CpbParser(ProtobufParser):
         self._misplaced: str | None = None  # "" if nothing is misplaced
         self._read_metadata()
         super().__init__(result)
-        self._compared = [0, 0]  # chunks read by the last check, and those whose hashes agree
         self.make.witness = self.chunks.metadata.record if self.chunks is not None else None
         self.verdicts.listeners.append(self._tell_living)
 
@@ -448,10 +445,6 @@ class CpbParser(ProtobufParser):
             length = region.end - region.begin
             self.tell("malformed", region.message, source.start + region.begin, length=length)
         yield from super().check(strict=strict)
-
-    def checksums(self) -> tuple[int, int, str]:
-        """Return the number of chunks of the message, for how many all hashes agree, and the word for them."""
-        return self._compared[0], self._compared[1], "chunk"
 
     def _note_limit(self, error: LimitError) -> None:
         offset = self.source().start + error.offset if error.offset is not None else None

@@ -28,7 +28,6 @@ from pparse.errors import (
     DataError,
     LimitError,
     MalformedError,
-    OptionError,
     PathError,
     PparseError,
     UnsupportedError,
@@ -58,7 +57,7 @@ from pparse.riegeli.positions import RecordPosition
 from pparse.riegeli.records import check_room, open_records
 from pparse.riegeli.salvage import resume
 from pparse.riegeli.source import Source
-from pparse.riegeli.verdicts import TOUCHED, VERIFY, Verdicts
+from pparse.riegeli.verdicts import TOUCHED, Verdicts, verify_of
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.listing import Listing
@@ -123,15 +122,12 @@ class RiegeliParser(Parser, Listing):
     }
     child_state = "expect_chunk"
     member_word = "record"
+    checked_word = "chunk"
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         extraction = result.extraction
-        verify = extraction.session.options.get("verify", "touched")
-        if verify not in VERIFY:
-            raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {verify!r}")
-        self.verify = str(verify)
-        self._compared = [0, 0]  # chunks read by the last check, and those whose hashes agree
+        self.verify = verify_of(extraction.session.options)
         self._start = extraction.start
         self._source = Source(extraction.data.range(extraction.start, extraction.find_end()))
         self._chunks = ChunkReader(self._source)
@@ -571,10 +567,6 @@ class RiegeliParser(Parser, Listing):
                 compared[0] += 1
                 compared[1] += self.verdicts.is_sound(kid.start - self._start)
             yield Visit.of(kid, 1)
-
-    def checksums(self) -> tuple[int, int, str]:
-        """Return the number of chunks, for how many all hashes agree, and the word for them."""
-        return self._compared[0], self._compared[1], "chunk"
 
     def _inspect(self, node: Node) -> None:
         """Check a whole chunk: its hash, and whether its records can be decoded."""

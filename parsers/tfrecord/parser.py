@@ -28,7 +28,6 @@ from array import array
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
 from pparse.data.window import Window
-from pparse.errors import MalformedError, OptionError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
@@ -38,6 +37,7 @@ from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.tfrecord.examples import example_type, features_of_first, holds_events
 from pparse.parsers.tfrecord.frames import AHEAD
 from pparse.parsers.tfrecord.mend import Mender
+from pparse.riegeli.verdicts import TOUCHED, verify_of
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, SCALAR, Entry
@@ -50,15 +50,13 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.data.reader import Range
+    from pparse.errors import MalformedError
     from pparse.protobuf.schema import MessageType
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
-VERIFY: Final = ("headers", "touched", "all")
-# With verify=touched, records of at most this many bytes are read completely when something in them is.
-TOUCHED: Final = 4 * MIB
 # Where a record is looked for in a file that does not begin with one.
 _PROBED: Final = 64 * KIB
 _SEARCHED: Final = MIB
@@ -113,19 +111,16 @@ class TfrecordParser(ProtobufParser):
         "touched (records up to 4 MiB; the default), all",
     }
     child_state: ClassVar[dict[str, str]] = {"tfrecord": "expect_record"}
-    member_word = "record"
+    member_word = checked_word = "record"
 
     def __init__(self, result: Result) -> None:
         session = result.extraction.session
-        self.verify = str(session.options.get("verify", "touched"))
-        if self.verify not in VERIFY:
-            raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {self.verify!r}")
+        self.verify = verify_of(session.options)
         super().__init__(result)
         extraction = result.extraction
         self.frames = Mender(extraction.data, extraction.find_end, session.check_cancelled)
         self._is_guessed = session.options.get("message") is None and self.root_type is None
         self._missing: int | None = None  # bytes that a cut file lacks at least
-        self._compared = [0, 0]  # records read by the last check, and those whose checksums agree
 
     def _find_root_type(self) -> MessageType | None:
         if self.result.extraction.session.options.get("message") == "none":
@@ -476,10 +471,6 @@ class TfrecordParser(ProtobufParser):
         if len(self.result.findings) == known:  # what is wrong is nowhere in the tree
             self.damage(node, f"its bytes are no {self.root_type.full_name}, though their checksum agrees")
             yield Visit.of(node, 1)
-
-    def checksums(self) -> tuple[int, int, str]:
-        """Return the number of records, for how many the checksum agrees, and the word for them."""
-        return self._compared[0], self._compared[1], "record"
 
     # -- what the commands show --------------------------------------------------------------------------------------
 

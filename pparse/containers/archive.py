@@ -68,7 +68,7 @@ class ArchiveParser(Parser, Listing, Container):
 
     root_shape = MAP  # members are scalars: their content
     child_state = "expect_member"
-    member_word = "file"
+    member_word = checked_word = "file"
     notes_findings = True
 
     def __init__(self, result: Result) -> None:
@@ -78,7 +78,6 @@ class ArchiveParser(Parser, Listing, Container):
         self._opened: WeakValueDictionary[int, Extraction] = WeakValueDictionary()  # by the offset of the header
         # Members that were read and are not whole: (offset of header, of bytes) -> what is wrong.
         self.spoilt: dict[tuple[int, int], tuple[Status, Finding | None]] = {}
-        self._compared = [0, 0]  # files that the last check read, and those for which a checksum agrees
 
     # -- what a format says ------------------------------------------------------------------------------------------
 
@@ -475,10 +474,6 @@ class ArchiveParser(Parser, Listing, Container):
                 status=verdict.status,
                 finding=finding,
             )
-
-    def checksums(self) -> tuple[int, int, str]:
-        """Return how many files there are, for how many their own checksum agrees, and the word for them."""
-        return self._compared[0], self._compared[1], "file"
 
 
 def _refused(error: PparseError) -> Verdict:

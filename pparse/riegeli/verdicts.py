@@ -15,12 +15,13 @@ from bisect import bisect_left
 
 from pparse.data.ledger import Ledger
 from pparse.data.stretches import Stretches
+from pparse.errors import OptionError
 from pparse.locking import Lock
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Final
 
     # Searches ``[at, until)``: returns how far it got, and the places, ascending; None for the places at a gap.
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
 
 VERIFY: Final = ("headers", "touched", "all")
 """Which hashes of data are compared before their records are returned: none, those of small chunks, all."""
+
+
+def verify_of(options: Mapping[str, object]) -> str:
+    """Return the option ``verify`` of a document, one of `VERIFY`. Raises `OptionError`."""
+    verify = str(options.get("verify", "touched"))
+    if verify not in VERIFY:
+        raise OptionError(f"the option verify must be one of {', '.join(VERIFY)}, not {verify!r}")
+    return verify
+
+
 # With "touched", the hash of a chunk of at most this many bytes is checked when one of its records is looked up.
 TOUCHED: Final = 4 << 20
 # Places and ranges that are remembered; beyond that, everything is forgotten and searched again.

@@ -13,7 +13,7 @@ from pparse.tree.visit import Member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import ClassVar, Final
 
     from pparse.findings import Finding
@@ -80,6 +80,10 @@ class Listing(Doored):
 
     member_word: ClassVar[str] = "member"
     """The word for one of `members`."""
+    checked_word: ClassVar[str] = ""
+    """The word for what has a checksum of its own, such as a record; empty: the format has none."""
+    _compared: Sequence[int] = (0, 0)
+    """How many of these the last `check` read, and for how many the checksum agrees."""
 
     doors = frozenset(("details", "find_member", "globals", "header_size", "members", "metadata", "missing"))
 
@@ -148,7 +152,8 @@ class Listing(Doored):
 
         None if the format has no checksums of its own.
         """
-        return None
+        count, agreed = self._compared
+        return (count, agreed, self.checked_word) if self.checked_word else None
 
 
 def _read_to_end(node: Node) -> tuple[int | None, Status, Finding | None]:
