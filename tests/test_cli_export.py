@@ -161,7 +161,11 @@ def test_of_several_tensors_the_whole_ones_are_written_and_the_others_named(run,
     told = ran.err.splitlines()
     assert told[0].startswith("pparse: t2: truncated: ")
     assert told[1].startswith("pparse: t3: missing: ")
-    assert told[10:] == ["pparse: not complete, and left out: 2 other tensors", "pparse: 2 of 14 tensors written"]
+    assert told[10:] == [
+        "pparse: not complete, and left out: 2 other tensors",
+        "pparse: 2 of 14 tensors written",
+        f"pparse: wrote {tmp_path / 'x.npz'}, 1.2 KiB",
+    ]
     assert run("get", path, "-p", "t1", "-o", tmp_path / "y.npz").code == 0
 
 

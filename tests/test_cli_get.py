@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import pparse
+from pparse.limits import format_size
 from tests.conftest import safetensors
 from tests.rows import rows
 
@@ -57,6 +58,7 @@ def bytes_of(tmp_path):
         ran = run(*words, *form, "-o", out)
         told = "" if "--npy" not in words or not ran.err.startswith("pparse: note: numpy reads ") else ran.err
         told = "pparse: b: 22 of its 40 bytes are there\n" if "--partial" in words else told
+        told += f"pparse: wrote {out}, {format_size(out.stat().st_size)}\n" if code else ""
         assert (ran.code, ran.out, ran.err) == (code, "", told)
         content = out.read_bytes()
         out.unlink()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -169,3 +172,42 @@ def test_lines_of_a_tree_fit_the_terminal(screen, run, tmp_path):
     made = screen(60)
     assert run("tree", "-l", path).code == 0
     assert f"{'k' * 200}: object" in made.getvalue()
+
+
+def test_what_get_wrote_is_told_in_a_terminal(run, monkeypatch, model, tmp_path):
+    path = model({"a": ("U8", [4], b"abcd")})
+    out = tmp_path / "a.npy"
+    assert run("get", path, "a", "-o", out).err == ""
+    monkeypatch.setattr("sys.stderr", stderr := Screen())
+    assert run("get", path, "a", "-o", out).code == 0
+    assert stderr.getvalue() == f"pparse: wrote {out}, {out.stat().st_size} B\n"
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pass_that_reports_nothing_is_shown_all_the_same(monkeypatch):
+    from pparse.cli import output
+
+    monkeypatch.setattr(output, "_AFTER", 0.0)
+    monkeypatch.setattr(output, "_SILENT", 0.01)
+    monkeypatch.setattr("sys.stderr", stderr := Screen())
+    monkeypatch.setenv("COLUMNS", "40")
+    reading = SimpleNamespace(doing="reading " + "x" * 99, source=SimpleNamespace(place=3 << 20, size=8 << 20))
+    threads = threading.active_count()
+    progress = output.Progress()
+    progress.watch(reading)
+    progress.start()
+    deadline = time.monotonic() + 5
+    while "37% reading" not in stderr.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    progress.stop()
+    drawn = stderr.getvalue()
+    assert drawn.startswith("\r\x1b[K 37% reading x")
+    assert max(map(columns_of, drawn.split("\r\x1b[K"))) == 39  # a full line would wrap
+    assert drawn.endswith("\r\x1b[K")  # wiped
+    assert stderr.getvalue() == drawn
+    monkeypatch.setattr("sys.stderr", pipe := io.StringIO())
+    output.Progress().start()
+    assert pipe.getvalue() == ""
+    assert threading.active_count() == threads

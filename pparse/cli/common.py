@@ -226,9 +226,11 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
 
             out.stats = IoStats(log=True)
     _collect_less()
+    out.progress.start()
     try:
         code: int = module.run(options, out)
         out.flush()
+        out.tell_written(code)
         return code
     except PparseError as error:
         out.flush()
@@ -251,6 +253,8 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
         sys.stderr.write(traceback.format_exc())
         out.error("this is a bug of pparse, whatever the file holds; please report it with the lines above")
         return BUG
+    finally:
+        out.progress.stop()
 
 
 def _missing_library(error: Exception) -> UnsupportedError | None:
@@ -378,6 +382,7 @@ def open_file(options: Any, out: Any) -> Extraction:
         progress=out.progress,
         stats=out.stats,
     )
+    out.progress.watch(document.session)
     if options.format is not None:
         document.look_for_another_format()
     return document

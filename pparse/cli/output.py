@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
+from _thread import allocate_lock
 
-from pparse.cli.common import USAGE, row_of, screen
+from pparse.cli.common import DAMAGED, OK, USAGE, row_of, screen
 from pparse.cli.streams import tell
 from pparse.data.files import same_file
 from pparse.display.text import columns_of, fitted, safe, shorten
@@ -21,11 +22,13 @@ from pparse.tensors.status import status_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from threading import Event, Thread
     from typing import Any, BinaryIO, Final
 
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.document.session import Session
     from pparse.findings import Finding
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -35,41 +38,98 @@ if TYPE_CHECKING:
 
 _AFTER = 0.5
 _EVERY = 0.1
+# After so many seconds without a report, what is known of the reads is drawn, with the time since the command began.
+_SILENT = 0.4
 
 
 class Progress:
-    """Called with ``(done, total, what)``; draws one line that is wiped at the end."""
+    """Called with ``(done, total, what)``; draws one line that is wiped at the end.
+
+    Between `start` and `stop` a thread draws it where nobody calls for long: what decodes, compares or formats need not
+    report anything. It knows how far the file that `watch` was given is read.
+    """
 
     def __init__(self) -> None:
         self._enabled = sys.stderr.isatty()
         self._begun = time.monotonic()
         self._next = self._begun + _AFTER
         self._drawn = False
+        self._what = "working"
+        self._session: Session | None = None
+        self._lock = allocate_lock()
+        self._thread: Thread | None = None
+        self._ended: Event | None = None
 
     def __call__(self, done: int, total: int | None, what: str) -> None:
         """Draw, if it is time."""
         if not self._enabled:
             return
+        self._what = what
         now = time.monotonic()
         if total is not None and done >= total:
             self.clear()
             return
         if now < self._next:
             return
-        self._next = now + _EVERY
+        self._draw(now, done, total, what)
+
+    def _draw(self, now: float, done: int, total: int | None, what: str, more: str = "") -> None:
         share = f"{100 * done // total:3d}% " if total else ""
         amount = f" ({format_size(done)} of {format_size(total)})" if total and total > 1 << 20 else ""
         # One column less than there are: a full line would wrap, and what wrapped cannot be wiped.
-        sys.stderr.write("\r\x1b[K" + fitted(f"{share}{safe(what)}{amount}", screen(sys.stderr)[0] - 1))
-        sys.stderr.flush()
-        self._drawn = True
+        line = fitted(f"{share}{safe(what)}{amount}{more}", screen(sys.stderr)[0] - 1)
+        with self._lock:
+            if now < self._next:  # something was printed meanwhile
+                return
+            self._next = now + _EVERY
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+            self._drawn = True
+
+    def watch(self, session: Session) -> None:
+        """From now on, draw how far the file of ``session`` is read."""
+        self._session = session
+
+    def start(self) -> None:
+        """Begin to draw without being called."""
+        if self._enabled and self._thread is None:
+            from threading import Event, Thread
+
+            self._ended = Event()
+            self._thread = Thread(target=self._tick, args=(self._ended,), daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End what `start` began, and wipe the line."""
+        if self._thread is not None and self._ended is not None:
+            self._ended.set()
+            self._thread.join()
+            self._thread = None
+        self.clear()
+
+    def _tick(self, ended: Event) -> None:
+        while not ended.wait(_SILENT / 2):
+            now = time.monotonic()
+            if now < self._next + _SILENT:
+                continue
+            source = self._session.source if self._session is not None else None
+            done, total = (0, None) if source is None else (source.place, source.size)
+            what = (self._session.doing if self._session is not None else "") or self._what
+            try:
+                self._draw(now, min(done, total or 0), total, what, f", {now - self._begun:.0f} s")
+            except (OSError, ValueError):  # nobody reads standard error, or it is closed
+                return
 
     def clear(self) -> None:
-        """Wipe the line."""
-        if self._drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._drawn = False
+        """Wipe the line; none is drawn for half a second."""
+        if not self._enabled:
+            return
+        with self._lock:
+            self._next = time.monotonic() + _AFTER
+            if self._drawn:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+                self._drawn = False
 
 
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
@@ -87,6 +147,8 @@ class Output:
         self.color = color == "always" or (color == "auto" and self.terminal and not no_color)
         self.stats: IoStats | None = None
         self.progress = Progress()
+        self.wrote: list[str] = []
+        """The files that `write` wrote."""
 
     def line(self, text: str = "") -> None:
         """Write one line."""
@@ -141,6 +203,12 @@ class Output:
         """Write a message to stderr, behind what was written to the output."""
         self.progress.clear()
         tell(f"pparse: {shorten(safe(text), 2_000)}")
+
+    def tell_written(self, code: int) -> None:
+        """Report on stderr the files that were written, in a terminal, or if something is wrong with what they hold."""
+        if code == DAMAGED or (code == OK and sys.stderr.isatty()):
+            for path in self.wrote:
+                self.error(f"wrote {path}, {format_size(os.path.getsize(path))}")
 
     def paint(self, text: str, color: str) -> str:
         """Return ``text`` in a colour, if colours are on."""
@@ -477,6 +545,7 @@ def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> 
 
     with AtomicFile(path, make_folders=True) as file:
         give(file.stream)
+    out.wrote.append(path)
 
 
 def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], object], code: int) -> int:
