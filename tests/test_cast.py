@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.conversion.cast import CASTS, cast, cast_target
+from pparse.conversion.cast import CASTS, cast_target
 from pparse.errors import OptionError
 from pparse.tensors import DTYPES
+from pparse.tensors.cast import cast
 from tests.rows import rows
 from tests.test_convert import bytes_of
 

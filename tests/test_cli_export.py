@@ -303,6 +303,7 @@ def test_options_that_contradict_each_other_are_refused(run, path, tmp_path, mon
 
 def test_dtype_converts_what_is_shown_and_what_is_json_too(run, path):
     assert run("get", path, "b.q_proj", "--dtype", "float32").lines[-1] == "[0. 1. 2. 3. 4.]"
+    assert run("get", path, "b.q_proj", "--dtype", "torch.half", "--json").json["dtype"] == "float16"
     assert run("get", path, "a.q_proj[1]", "--dtype", "int32").lines[-1] == "[0 1 1]"
     found = run("get", path, "a.q_proj", "--json", "--dtype", "int16").json
     assert (found["dtype"], found["data"]) == ("int16", [[0, 0, 0], [0, 1, 1]])

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pparse.errors import UnsupportedError
+from pparse.parsers.safetensors.entry import STORED_DTYPES
 from pparse.tensors.dtype import DTYPES, DType
 from tests import sweep
 from tests.rows import rows
@@ -327,3 +328,31 @@ def test_four_bits_of_a_known_file():
 def test_unpack_of_whole_bytes_is_the_bytes():
     packed = np.array([1, 2, 3], np.uint8)
     assert DTYPES["uint8"].unpack(packed, 2).tolist() == [1, 2]
+
+
+# -- by the names that people use ------------------------------------------------------------------------------------
+
+
+@rows(
+    "meant, name",
+    [
+        *((word, str(dtype)) for word, dtype in STORED_DTYPES.items()),
+        *((DType.of(name), name) for name in ("float32", "int4")),
+        *((name, "float16") for name in ("half", "HALF", "fp16", "f16", "Float16", "torch.half", "np.float16", "<f2")),
+        *((name, "bfloat16") for name in ("bf16", "BF16", "torch.bfloat16", ml_dtypes.bfloat16, "jnp.bfloat16")),
+        *((name, "float32") for name in ("torch.float", "single", "f4", "f32", np.float32, np.dtype(">f4"))),
+        *((name, "float64") for name in ("float", float, "double", "f8", "torch.double")),
+        *((name, "int64") for name in ("i8", "torch.long", "i64")),
+        ("fp8_e4m3", "float8_e4m3fn"),
+        ("float8_e4m3", "float8_e4m3"),
+        ("datetime64[s]", "datetime64[s]"),
+    ],
+)
+def test_type_is_known_by_each_name_of_it(meant, name):
+    assert DType.named(meant).name == name
+
+
+@rows("meant", ["", "torch.nothing", "FLOAT", "x.float32", "fp8", "f128x", None, object()])
+def test_name_of_no_type_is_refused(meant):
+    with pytest.raises(ValueError, match="not a"):
+        DType.named(meant)

@@ -1307,3 +1307,14 @@ def test_torch_is_not_there(monkeypatch):
     with pytest.raises(UnsupportedError, match="torch") as caught:
         make("float32", (1,), bytes(4)).torch()
     assert caught.value.package == "torch"
+
+
+def test_numbers_are_converted_to_a_type_of_any_name():
+    tensor = make("float32", (3,), np.array([1.5, 65520.0, 1.00390625], "<f4").tobytes())
+    assert tensor.numpy(dtype="torch.half").tolist() == [1.5, np.inf, 1.00390625]
+    assert tensor.numpy(dtype="bf16").astype("f4").tolist() == [1.5, 65536.0, 1.0]
+    assert tensor.numpy(dtype=np.int8, partial="fill").dtype == np.int8
+    assert tensor.numpy(dtype="F32", copy=True).dtype == np.float32
+    for refused in ({"dtype": "f2", "copy": False}, {"dtype": "f4", "raw": True}, {"dtype": "S4"}, {"dtype": "x"}):
+        with pytest.raises(ValueError, match=r"not an element type|only a copy of numbers"):
+            tensor.numpy(**refused)

@@ -13,7 +13,7 @@ import sys
 from itertools import islice
 
 from pparse.cli.common import DAMAGED, OK, open_file
-from pparse.cli.get_tensor import form_of, give_many, give_tensor, refuse_cast
+from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import CUT_BEFORE, ArchiveMember, ArchiveParser
@@ -74,7 +74,7 @@ def add_arguments(parser: Arguments) -> None:
     )
     pattern = "write all tensors that match to one .npz or .safetensors (-o); repeatable"
     parser.add("-p --pattern GLOB ...", pattern, dest="patterns")
-    parser.add("--dtype TYPE", "convert a tensor to this type, for example float32")
+    parser.add("--dtype TYPE", "convert a tensor to this type, for example float32, fp16 or torch.bfloat16")
     dequantize = (
         "what quantised tensors stand for, as float32: codes multiplied by the scales that the file has for them"
     )
@@ -179,6 +179,7 @@ def _refuse_contradictions(options: Any) -> None:
         raise OptionError("--dequantize computes values, and --raw writes bytes as they are stored: leave one out")
     if options.raw and options.dtype is not None:
         raise OptionError("--dtype converts values, and --raw writes bytes as they are stored: leave one of them out")
+    options.dtype = dtype_named(options.dtype)
 
 
 def _refuse_own_input(document: Extraction, output: str | None) -> None:

@@ -140,7 +140,7 @@ def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
         part = tensor if whole else tensor_of(tensor, _array(tensor, index, options.partial))
-        write_chosen([chosen(part, dtype_named(options.dtype))], form, options, out, viewer)
+        write_chosen([chosen(part, options.dtype)], form, options, out, viewer)
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
@@ -192,15 +192,14 @@ def _elements(tensor: Tensor, index: Index, partial: str | None) -> Any:
 
 def _converted(array: Any, options: Any) -> Any:
     """Return an array converted to the type of ``--dtype``."""
-    from pparse.conversion.cast import as_type
+    from pparse.tensors.cast import as_type
 
-    dtype = dtype_named(options.dtype)
-    if dtype is None:
+    if options.dtype is None:
         return array
     try:
-        return as_type(array, dtype)[0]
-    except OptionError:  # a ValueError, too, which says all
-        raise
+        return as_type(array, options.dtype)[0]
+    except OptionError as error:
+        raise OptionError(f"--dtype {options.dtype}: {error.reason}") from error
     except (TypeError, ValueError) as error:
         raise OptionError(f"--dtype {options.dtype}: {error}") from error
 
@@ -381,7 +380,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
     viewer = viewer_for(document)
     if viewer is None:
         raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
-    dtype = dtype_named(options.dtype)
+    dtype = options.dtype
     matches = Matcher(options.patterns)
     whole: list[Tensor] = []
     texts: list[Tensor] = []
@@ -489,9 +488,9 @@ def tensor_of(tensor: Tensor, array: Any) -> Tensor:
     return Tensor(tensor.name, dtype, array.shape, (span,), byteorder=order, stored_dtype=str(dtype))
 
 
-def refuse_cast(found: Quantisation, dtype: str | None) -> None:
+def refuse_cast(found: Quantisation, dtype: DType | None) -> None:
     """Raise `OptionError` if codes are to be cast to the type of ``--dtype``, without their scales."""
-    if dtype is not None and (found.codes.dtype is None or dtype_named(dtype) != found.codes.dtype):
+    if dtype is not None and dtype != found.codes.dtype:
         raise OptionError(
             f"--dtype {dtype} would cast codes without {found.parts[0].name}: --dequantize multiplies them by it",
             path=found.codes.name,
@@ -583,7 +582,7 @@ def dtype_named(name: str | None) -> DType | None:
     if name is None:
         return None
     try:
-        dtype = DType.of(name)
+        dtype = DType.named(name)
     except ValueError as error:
         raise OptionError(f"--dtype {name}: not an element type; use float32, float16 or int64, for example") from error
     if not dtype.is_number:

@@ -94,7 +94,7 @@ class Options:
         target: str | None = None,
         to: str | None = None,
         max_shard_size: int | None = None,
-        dtype: str | None = None,
+        dtype: object = None,
         dequantize: bool = False,
         rename: Iterable[str] = (),
         chosen: Callable[[Viewer, Tensor], bool] | None = None,
@@ -147,7 +147,7 @@ def convert(
     *,
     to: str | None = None,
     max_shard_size: int | str | None = None,
-    dtype: str | None = None,
+    dtype: object = None,
     dequantize: bool = False,
     rename: Iterable[str] = (),
     include: Iterable[str] = (),
@@ -163,13 +163,13 @@ def convert(
     says.
 
     ``max_shard_size`` (bytes, or ``"5GB"``) divides them among files ``NAME-00001-of-00003.safetensors``, with an
-    index. ``dtype`` casts floating tensors, rounding to the nearest, ties to even. ``dequantize`` multiplies codes by
-    the scales that the source has for them, and leaves these out; without it, both are kept. ``rename`` are rules
-    ``old=new`` for the beginnings of names, or with a ``*`` for whole names; the first that fits counts. ``include``
-    and ``exclude`` are patterns of names or keys in the source. ``skip_damaged`` and ``skip_unsupported`` leave out
-    tensors that are not whole, or that the target cannot hold, instead of writing nothing. ``dedupe`` writes tensors
-    with the same bytes once. ``force`` replaces existing files; ``dry_run`` writes nothing. A `Viewer` is not closed;
-    of any other source, ``how`` are keyword arguments of `pparse.view`.
+    index. ``dtype``, by any name that `DType.named` knows, casts floating tensors, rounding to the nearest, ties to
+    even. ``dequantize`` multiplies codes by the scales that the source has for them, and leaves these out; without it,
+    both are kept. ``rename`` are rules ``old=new`` for the beginnings of names, or with a ``*`` for whole names; the
+    first that fits counts. ``include`` and ``exclude`` are patterns of names or keys in the source. ``skip_damaged``
+    and ``skip_unsupported`` leave out tensors that are not whole, or that the target cannot hold, instead of writing
+    nothing. ``dedupe`` writes tensors with the same bytes once. ``force`` replaces existing files; ``dry_run`` writes
+    nothing. A `Viewer` is not closed; of any other source, ``how`` are keyword arguments of `pparse.view`.
 
     No file has its name before all are whole. A call that was interrupted is continued by the same call.
 

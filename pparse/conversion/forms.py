@@ -6,7 +6,7 @@ import json
 from struct import calcsize, pack, unpack_from
 from zlib import crc32
 
-from pparse.conversion.cast import Q8_0, as_type
+from pparse.conversion.cast import Q8_0
 from pparse.display.text import shorten
 from pparse.errors import OptionError, PparseError
 from pparse.kernels.ggml_blocks import q8_0_of
@@ -16,6 +16,7 @@ from pparse.parsers.gguf.types import ARRAY, LAYOUTS, TEXT, TYPES
 from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
 from pparse.recovery.reader_rules import NPY, measured, safetensors_head, safetensors_header, why_no_name, why_unfit
 from pparse.tensors.block_tensor import BlockTensor
+from pparse.tensors.cast import as_type
 from pparse.tensors.dtype import DType
 from pparse.writers.npy import npy_header
 

@@ -81,6 +81,7 @@ class BlockTensor(Tensor):
     def numpy(
         self,
         *,
+        dtype: object = None,
         copy: bool = True,
         raw: bool = False,
         partial: Literal["prefix", "fill"] | None = None,
@@ -88,8 +89,8 @@ class BlockTensor(Tensor):
     ) -> NDArray[Any]:
         """Return the elements as float32, or with ``raw=True`` the blocks; otherwise as `Tensor.numpy`."""
         if raw:
-            return self.as_blocks().numpy(copy=copy, partial=partial, fill_value=fill_value)
-        return super().numpy(copy=copy, partial=partial, fill_value=fill_value)
+            return self.as_blocks().numpy(dtype=dtype, raw=True, copy=copy, partial=partial, fill_value=fill_value)
+        return super().numpy(dtype=dtype, copy=copy, partial=partial, fill_value=fill_value)
 
     def as_blocks(self) -> Tensor:
         """Return the blocks as a tensor of uint8, of which the last dimension is the bytes of a row."""

@@ -80,6 +80,39 @@ class DType:
         other._numpy = dtype
         return other
 
+    @staticmethod
+    def named(meant: object) -> DType:
+        """Return the type that a person means: by a `DType`, a type of numpy or torch, or any name that is in use.
+
+        Names are those of `of`, with or without the library's (``torch.float32``, ``np.float16``), and short ones
+        (``bf16``, ``fp16``, ``half``; ``BF16``, ``F8_E4M3`` and ``I8`` as safetensors has them). Where libraries
+        differ numpy's meaning counts: ``float`` is float64, ``torch.float`` float32, ``i8`` int64; only ``f16`` is
+        float16. Raises ValueError if there is none.
+        """
+        if isinstance(meant, DType):
+            return meant
+        text = str(meant)
+        if not isinstance(meant, str) and not text.startswith("torch."):
+            import numpy as np
+
+            try:  # numpy takes None for float64
+                text = np.dtype(meant).name if meant is not None else ""  # type: ignore[call-overload]
+            except TypeError as error:
+                raise ValueError(f"not an element type: {shorten(text)!r}") from error
+        library, _, name = text.rpartition(".")
+        if library in _LIBRARIES:
+            text = (_TORCH if library == "torch" else {}).get(name, name)
+        known = _SHORT.get(text)
+        if known is not None:
+            return DTYPES[known]
+        try:
+            return DType.of(text)
+        except ValueError:
+            known = _SHORT.get(text.upper(), text.lower())
+            if known not in DTYPES:
+                raise
+            return DTYPES[known]
+
     @property
     def is_number(self) -> bool:
         """Whether its elements are numbers: not texts, times, structures or plain bytes."""
@@ -229,6 +262,40 @@ DTYPES: Final = {
         DType("complex64", 64, "complex"),
         DType("complex128", 128, "complex"),
     )
+}
+
+# What people write before a name, and names that mean something else there than in numpy.
+_LIBRARIES: Final = frozenset(("torch", "np", "numpy", "jnp", "jax.numpy", "ml_dtypes", "tf"))
+_TORCH: Final = {
+    "float": "float32",
+    "int": "int32",
+    "short": "int16",
+    "long": "int64",
+    "chalf": "complex32",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+# Short names. Formats write those in upper case; they count in lower case, too, unless numpy knows that: not i8.
+_SHORT: Final = {
+    **{f"{short}{bits}": f"float{bits}" for short in ("F", "FP") for bits in (16, 32, 64)},
+    **{f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    "f16": "float16",
+    "HALF": "float16",
+    "SINGLE": "float32",
+    "DOUBLE": "float64",
+    "BF16": "bfloat16",
+    "F4": "float4_e2m1fn",
+    "F6_E2M3": "float6_e2m3fn",
+    "F6_E3M2": "float6_e3m2fn",
+    **{f"{short}8_E4M3": "float8_e4m3fn" for short in ("F", "FP")},
+    **{
+        f"{short}8_{form}": f"float8_{form.lower()}"
+        for short in ("F", "FP")
+        for form in ("E5M2", "E4M3FNUZ", "E5M2FNUZ")
+    },
+    "F8_E8M0": "float8_e8m0fnu",
+    "C64": "complex64",
+    "C128": "complex128",
 }
 
 

@@ -8,7 +8,6 @@ from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.data.reader import byte_view
 from pparse.display.text import shape_words, shorten
-from pparse.equality import ByValue
 from pparse.errors import (
     DamagedTensorError,
     EndOfDataError,
@@ -22,12 +21,13 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType, filler, new_array
+from pparse.tensors.span import Span
 from pparse.tensors.status import is_beyond_arrays, status_behind_gaps, status_of_spans, tensor_status, there_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, ClassVar, Final, Literal, Self
+    from typing import Any, Final, Literal, Self
 
     from numpy.typing import NDArray
 
@@ -56,72 +56,6 @@ class UnknownShape(tuple[int, ...]):
 
 
 UNKNOWN_SHAPE: Final = UnknownShape()
-
-
-class Span(ByValue, by=("path", "offset", "length")):
-    """A stretch of bytes in some data."""
-
-    __slots__ = ("data", "end", "length", "offset", "path")
-
-    is_placed: ClassVar[bool] = True
-    """Whether its offset is known without reading."""
-    is_open: ClassVar[bool] = True
-    """Whether its data is open; nothing is known against data that was not opened yet."""
-
-    def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
-        self.data = data
-        """Where the bytes are; None: their file is missing."""
-        self.offset = offset
-        """Where they begin, as an offset of ``data``."""
-        self.length = length
-        """Their number."""
-        self.path = path
-        """What messages call the data."""
-        self.end = end
-        """Where the document ends in ``data``, if other bytes follow there, as in an archive; else None."""
-
-    @property
-    def there(self) -> int:
-        """How many of the bytes exist."""
-        if self.data is None:
-            return 0
-        length = self.length if self.end is None else max(0, min(self.length, self.end - self.offset))
-        if self.data.flawed:
-            return self.data.range_status(self.offset, self.offset + length).there
-        size = self.data.size
-        return length if size is None else max(0, min(length, size - self.offset))
-
-    @property
-    def found_in(self) -> Data | None:
-        """Data in which the bytes are found: ``data``; of content that is opened when it is read, what it lies in."""
-        return self.data
-
-    @property
-    def found_at(self) -> int:
-        """Where in `found_in` what must be read for the bytes begins."""
-        return self.offset
-
-    @property
-    def place(self) -> tuple[object, ...]:
-        """What only spans of the same bytes have in common, as long as their document is open."""
-        return id(self.data), self.offset, self.length
-
-    @property
-    def is_proved(self) -> bool:
-        """Whether a checksum confirmed the bytes; never reads."""
-        if not self.is_open or self.data is None or not (self.is_placed or self.data.has_proofs):
-            return False
-        return self.data.is_proved(self.offset, self.offset + self.length)
-
-    def verify(self) -> None:
-        """Compare the checksum of these bytes alone, if there is one: called if something is known against the data."""
-
-    def resolve(self) -> None:
-        """Do what `verify` does, if that costs little and was not done: called before the bytes are returned."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the span as plain data, for JSON."""
-        return {"file": self.path, "offset": self.offset, "length": self.length}
 
 
 def _bytes_of(buffer: Any) -> memoryview:
@@ -461,6 +395,7 @@ class Tensor:
     def numpy(
         self,
         *,
+        dtype: object = None,
         copy: bool = True,
         raw: bool = False,
         partial: Literal["prefix", "fill"] | None = None,
@@ -468,23 +403,32 @@ class Tensor:
     ) -> NDArray[Any]:
         """Return the tensor as an array.
 
-        ``copy=False`` returns a read-only view of the file and raises ValueError if bytes would have to change.
-        ``raw=True`` returns the bits as integers. For a truncated tensor, ``partial="prefix"`` returns the whole rows
-        along the first dimension, ``partial="fill"`` a masked array of the full shape, filled up with ``fill_value``
-        (by default zeros, of texts empty ones, of times without a unit NaT); ValueError if the type has no such value.
+        ``dtype``, by any name that `DType.named` knows, converts numbers: floating ones to the nearest, ties to even,
+        infinity if they are too large. ``copy=False`` returns a read-only view of the file and raises ValueError if
+        bytes would have to change. ``raw=True`` returns the bits as integers. For a truncated tensor,
+        ``partial="prefix"`` returns the whole rows along the first dimension, ``partial="fill"`` a masked array of the
+        full shape, filled up with ``fill_value`` (by default zeros, of texts empty ones, of times without a unit NaT);
+        ValueError if the type has no such value.
 
-        Raises `TruncatedTensorError`, `MissingTensorError`, `DamagedTensorError`, `UnsupportedError`.
+        Raises `TruncatedTensorError`, `MissingTensorError`, `DamagedTensorError`, `UnsupportedError`; `OptionError` for
+        complex numbers as real ones.
         """
-        dtype = self._known_dtype()
+        own = self._known_dtype()
+        if dtype is not None and ((wanted := DType.named(dtype)) != own or raw):
+            from pparse.tensors.cast import as_type
+
+            if raw or not copy or not (own.is_number and wanted.is_number):
+                raise ValueError(f"{self.name!r} is of {own}: only a copy of numbers can be made {wanted}")
+            return as_type(self.numpy(partial=partial, fill_value=fill_value), wanted)[0]
         if partial is not None and partial not in ("prefix", "fill"):
             raise ValueError(f"partial must be 'prefix' or 'fill', not {partial!r}")
         if partial is not None and self.status is Status.TRUNCATED:
-            return self._partial(dtype, raw, partial, fill_value)
+            return self._partial(own, raw, partial, fill_value)
         self._refuse_if_not_whole()
-        self._refuse_if_short(dtype)
+        self._refuse_if_short(own)
         if not copy:
-            return self._mapped(dtype, raw)
-        return self._finish(self._read_codes(0, self.size), dtype, raw, self.shape)
+            return self._mapped(own, raw)
+        return self._finish(self._read_codes(0, self.size), own, raw, self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

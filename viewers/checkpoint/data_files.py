@@ -222,7 +222,7 @@ class StringTensor(Tensor):
 
     def numpy(self, **options: Any) -> Any:
         """Return the strings as an array of bytes objects."""
-        if options.get("raw"):
+        if options.get("raw") or options.get("dtype") is not None:
             return super().numpy(**options)
         import numpy as np
 

@@ -137,7 +137,7 @@ class ProtoTensor(Tensor):
 
     def numpy(self, **options: Any) -> Any:
         """Return the tensor as `Tensor.numpy` does; strings as an array of bytes objects (dtype object)."""
-        if self.dtype is not None or self._listing is None or options.get("raw"):
+        if self.dtype is not None or self._listing is None or options.get("raw") or options.get("dtype") is not None:
             return super().numpy(**options)
         import numpy as np
 
