@@ -67,8 +67,9 @@ first of 1, 2, 3 and 4 that one of them has. A pattern of `ls` must match in at 
 OUTPUT = """## Output
 
 Results go to standard output; errors, the trace of reads and progress go to standard error. Progress is shown only on
-a terminal, after half a second. What `-o` of `get` and `graph` wrote is told there with its size, too, if it is a terminal or
-the exit code is 4. Names are made safe for display: control characters and marks that change the direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
+a terminal, after half a second. What `-o` of `get` and `graph` wrote is told there with its size, too, if it is a
+terminal or the exit code is 4. Names are made safe for display: control characters and marks that change the
+direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
 
 In a terminal, rows of tables and the facts of `info` take one line each (`COLUMNS` says another width): `…` stands
 where the middle of a name or the end of a text was left out. Rows of `ls` do not repeat a `complete` status that the
