@@ -4,7 +4,8 @@ A transcript begins with the command line; then come what it wrote on standard o
 (behind ``--- stderr``), and its exit code. To make one, write the command line into a new file; to bring all up to
 date, run ``PPARSE_UPDATE_GOLDEN=1 pytest tests/test_golden.py`` and look at the difference. ``$TMP`` stands for an
 empty folder. Variables of the environment may stand before the command, as in a shell: ``COLUMNS=80`` makes standard
-output a terminal of that width. Several commands may stand in one file.
+output a terminal of that width. Several commands may stand in one file. ``$TREES/NAME`` is the folder with that name in
+`tests.folder_trees`, in the current folder.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+
+from tests.folder_trees import TREES, fill
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 UPDATE = bool(os.environ.get("PPARSE_UPDATE_GOLDEN"))
@@ -46,6 +49,12 @@ def _transcript(line, run, tmp_path, monkeypatch) -> str:
     words = [word.replace("$TMP", str(tmp_path)) for word in shlex.split(line)[1:]]
     at = words.index("pparse")
     with monkeypatch.context() as patch:
+        for place, word in enumerate(words):
+            if word.startswith("$TREES/"):
+                words[place] = name = word.partition("/")[2]
+                if not (tmp_path / name).exists():
+                    fill(tmp_path / name, TREES[name])
+                patch.chdir(tmp_path)
         patch.delenv("LINES", raising=False)
         for name, value in (word.split("=") for word in words[:at]):
             patch.setenv(name, value)

@@ -4,55 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import zipfile
-from pathlib import Path
 
 import pytest
 
 import pparse
 from pparse.document.inventory import Inventory
+from tests.folder_trees import GPT, SAMPLES, TREES, fill
 from tests.rows import rows
 
-SAMPLES = Path("docs/samples")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 4021\n"
-GPT = "tiny-gpt.safetensors"
-
-
-def fill(folder: Path, **files: str | bytes | Path) -> Path:
-    """Write files, each under a path with ``__`` for ``/`` and ``_DOT_`` for a dot."""
-    for name, content in files.items():
-        path = folder / name.replace("__", "/").replace("_DOT_", ".")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, Path):
-            (shutil.copytree if content.is_dir() else shutil.copy)(content, path)
-        else:
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return folder
 
 
 @pytest.fixture
 def zoo(tmp_path: Path) -> Path:
-    return fill(
-        tmp_path / "zoo",
-        a_DOT_safetensors=SAMPLES / GPT,
-        b_DOT_pt=SAMPLES / "tiny-gpt.cut.pt",
-        c_DOT_gguf=SAMPLES / "tiny.gguf",
-        d_DOT_onnx=SAMPLES / "tiny.onnx",
-        e_DOT_tar_DOT_gz=SAMPLES / "backup.tar.gz",
-        f_DOT_jsonl='{"a": 1}\n{"a": 2}\n',
-        g_DOT_h5=b"\x89HDF\r\n\x1a\n" + bytes(100),
-        h_DOT_safetensors=POINTER,
-        words_DOT_npz="words, not a model",
-        many__one_DOT_gguf=SAMPLES / "tiny.gguf",
-        many__two_DOT_gguf=SAMPLES / "tiny.gguf",
-        notes__a_DOT_txt="text",
-        saved=SAMPLES / "saved-model",
-        sharded=SAMPLES / "sharded",
-        steps=SAMPLES / "training",
-        README_DOT_md="# zoo",
-    )
+    return fill(tmp_path / "zoo", TREES["zoo"])
 
 
 def test_a_folder_of_several_models_is_listed_one_a_row(zoo, run):
@@ -68,8 +38,8 @@ def test_a_folder_of_several_models_is_listed_one_a_row(zoo, run):
     assert "not readable: a Git LFS pointer" in table["h.safetensors"][3]
     assert "not readable: no parser recognises this text" in " ".join(table["words.npz"])
     assert table["many/"] == ["folder", "-", "36.2", "KiB  2 model files in it"]
-    assert table["saved/"][:2] == ["saved-model-folder", "31"]
-    assert table["sharded/model.safetensors.index.json"][:2] == ["safetensors-index", "21"]
+    assert table["saved/"][:2] == ["saved-model", "31"]
+    assert table["sharded/model.safetensors.index.json"][:2] == ["safetensors", "21"]
     assert ran.lines[-3] == "13 items, 107 tensors, 244 KiB: 1 not whole, 2 not readable"
     assert "2 other files: README.md, notes/a.txt" in ran.lines
 
@@ -122,14 +92,7 @@ def test_a_folder_in_an_archive_is_listed_alike(zoo, run, tmp_path):
 
 
 def test_a_repository_opens_as_its_model_and_names_the_others(tmp_path, run):
-    folder = fill(
-        tmp_path / "hf",
-        model_DOT_safetensors=SAMPLES / GPT,
-        pytorch_model_DOT_bin=SAMPLES / "tiny-gpt.pt",
-        onnx__model_DOT_onnx=SAMPLES / "tiny.onnx",
-        config_DOT_json='{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "torch_dtype": "float16"}',
-        tokenizer_DOT_json="{}",
-    )
+    folder = fill(tmp_path / "hf", TREES["hf"])
     ran = run("ls", folder)
     rest = f"also here: pytorch_model.bin, onnx/model.onnx (not looked at; 'pparse ls -R {folder}' lists all models)"
     assert ran.lines[-3:] == ["taken: model.safetensors", rest, "beside it: config.json, tokenizer.json"]
@@ -140,23 +103,16 @@ def test_a_repository_opens_as_its_model_and_names_the_others(tmp_path, run):
 
 
 def test_pipelines_and_served_versions_are_listed(tmp_path, run):
-    pipeline = fill(
-        tmp_path / "pipeline",
-        model_index_DOT_json='{"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.30.0"}',
-        unet__diffusion_pytorch_model_DOT_safetensors=SAMPLES / GPT,
-        unet__config_DOT_json="{}",
-        tokenizer__vocab_DOT_json="{}",
-        vae__diffusion_pytorch_model_DOT_safetensors=SAMPLES / GPT,
-    )
+    pipeline = fill(tmp_path / "pipeline", TREES["pipeline"])
     found = ["unet/diffusion_pytorch_model.safetensors", "vae/diffusion_pytorch_model.safetensors"]
     assert run("ls", "-q", pipeline).lines == found
     assert "model_index StableDiffusionPipeline, 0.30.0" in run("info", pipeline).lines
-    served = fill(tmp_path / "served", **{"1": SAMPLES / "saved-model", "2": SAMPLES / "saved-model"})
+    served = fill(tmp_path / "served", TREES["served"])
     assert run("ls", "-q", served).lines == ["1/", "2/"]
 
 
 def test_a_download_cache_stands_for_its_snapshot(tmp_path, run):
-    cache = fill(tmp_path / "hub" / "models--x--y", blobs__b=SAMPLES / GPT, refs__main=COMMIT)
+    cache = fill(tmp_path / "hub" / "models--x--y", {"blobs/b": GPT, "refs/main": COMMIT})
     snapshot = cache / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)
     (snapshot / "model.safetensors").symlink_to("../../blobs/b")
@@ -166,11 +122,9 @@ def test_a_download_cache_stands_for_its_snapshot(tmp_path, run):
     assert run("ls", "-q", tmp_path / "hub").lines == run("ls", "-Rq", tmp_path / "hub").lines == [path]
 
 
-@rows(("name", "content"), [("empty", {}), ("text", {"a_DOT_txt": "text"}), ("below", {"x__a_DOT_json": "{}"})])
+@rows(("name", "content"), [("empty", {}), ("text", {"a.txt": "text"}), ("below", {"x/a.json": "{}"})])
 def test_a_folder_without_models_is_told_as_before(name, content, tmp_path, run):
-    folder = tmp_path / name
-    folder.mkdir()
-    fill(folder, **content)
+    folder = fill(tmp_path / name, content)
     for command in (("ls",), ("ls", "-R"), ("info",)):
         ran = run(*command, folder)
         assert (ran.code, ran.out) == (3, "")
@@ -178,7 +132,7 @@ def test_a_folder_without_models_is_told_as_before(name, content, tmp_path, run)
 
 
 def test_links_and_what_cannot_be_listed_do_no_harm(tmp_path, monkeypatch):
-    folder = fill(tmp_path / "f", a_DOT_gguf=SAMPLES / "tiny.gguf", b__c_DOT_gguf=SAMPLES / "tiny.gguf")
+    folder = fill(tmp_path / "f", {"a.gguf": SAMPLES / "tiny.gguf", "b/c.gguf": SAMPLES / "tiny.gguf"})
     (folder / "b" / "loop").symlink_to(folder)
     (folder / "gone.gguf").symlink_to(tmp_path / "nowhere")
     scandir = os.scandir
