@@ -83,6 +83,13 @@ def test_the_first_of_the_parts_of_a_file_stands_for_all_of_them(tmp_path_factor
         assert len(document.file_parts) == (3 if whole else 0)
 
 
+def test_a_folder_is_no_part(tmp_path):
+    first = lay(tmp_path, {"m.part1": MODEL})
+    (tmp_path / "m.part2").mkdir()
+    with pparse.open(first) as document:
+        assert (document.name, content_of(document)) == (str(first), MODEL)
+
+
 def test_a_missing_part_is_named_and_the_others_are_read(tmp_path):
     even = dict(zip(("m.safetensors.partaa", "m.safetensors.partac"), (THIRDS[0], THIRDS[2]), strict=True))
     with pparse.open(lay(tmp_path / "even", even)) as document:
