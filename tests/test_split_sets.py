@@ -178,12 +178,14 @@ def test_a_split_zip_without_one_of_its_parts_gives_the_members_in_the_others(tm
         assert any(words in found.reason for found in document.result.findings)
 
 
-@rows("where", ["a header where a part begins", "the number of a part"])
+@rows("where", ["a header where a part begins", "the number of a part", "an offset"])
 def test_damage_of_what_leads_to_a_part_leaves_all_other_members(tmp_path_factory, where):
     joined = bytearray(zip_set())
     archive = Archive(*(Made(name, content, method=8) for name, content in MEMBERS.items()), prefix=b"PK\7\x08")
     first = next(member.at for member in archive.members if member.at >= EACH)
-    joined[first + 2 if where.startswith("a header") else joined.index(b"PK\1\2") + 35] ^= 0x40
+    second = next(member.name for member in archive.members if member.at == first).encode()
+    place = {"a header": first + 2, "the number": joined.index(b"PK\1\2") + 35, "an offset": joined.rindex(second) - 1}
+    joined[next(at for name, at in place.items() if where.startswith(name))] ^= 0x40
     folder = tmp_path_factory.mktemp("set")
     lay(folder, {**set_files(bytes(joined)), "joined.zip": bytes(joined)})
     for name in ("set.zip", "joined.zip"):
