@@ -83,6 +83,13 @@ def test_the_first_of_the_parts_of_a_file_stands_for_all_of_them(tmp_path_factor
         assert len(document.file_parts) == (3 if whole else 0)
 
 
+def test_a_folder_is_no_part(tmp_path):
+    first = lay(tmp_path, {"m.part1": MODEL})
+    (tmp_path / "m.part2").mkdir()
+    with pparse.open(first) as document:
+        assert (document.name, content_of(document)) == (str(first), MODEL)
+
+
 def test_a_missing_part_is_named_and_the_others_are_read(tmp_path):
     even = dict(zip(("m.safetensors.partaa", "m.safetensors.partac"), (THIRDS[0], THIRDS[2]), strict=True))
     with pparse.open(lay(tmp_path / "even", even)) as document:
@@ -171,12 +178,14 @@ def test_a_split_zip_without_one_of_its_parts_gives_the_members_in_the_others(tm
         assert any(words in found.reason for found in document.result.findings)
 
 
-@rows("where", ["a header where a part begins", "the number of a part"])
+@rows("where", ["a header where a part begins", "the number of a part", "an offset"])
 def test_damage_of_what_leads_to_a_part_leaves_all_other_members(tmp_path_factory, where):
     joined = bytearray(zip_set())
     archive = Archive(*(Made(name, content, method=8) for name, content in MEMBERS.items()), prefix=b"PK\7\x08")
     first = next(member.at for member in archive.members if member.at >= EACH)
-    joined[first + 2 if where.startswith("a header") else joined.index(b"PK\1\2") + 35] ^= 0x40
+    second = next(member.name for member in archive.members if member.at == first).encode()
+    place = {"a header": first + 2, "the number": joined.index(b"PK\1\2") + 35, "an offset": joined.rindex(second) - 1}
+    joined[next(at for name, at in place.items() if where.startswith(name))] ^= 0x40
     folder = tmp_path_factory.mktemp("set")
     lay(folder, {**set_files(bytes(joined)), "joined.zip": bytes(joined)})
     for name in ("set.zip", "joined.zip"):

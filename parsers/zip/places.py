@@ -91,7 +91,7 @@ def _joined(window: Window, begin: int, end: int, start: int) -> Places | None:
             return None
         if entry.disk != disk:
             for at in local_headers(window, least, min(least + _BETWEEN + len(LOCAL), begin), begin):
-                if _is_headed(window, at, entry):
+                if at - entry.offset >= start and _is_headed(window, at, entry):
                     disk, base = entry.disk, at - entry.offset
                     break
             else:

@@ -15,7 +15,7 @@ from itertools import islice
 from shlex import quote
 
 from pparse.data.base import Distance
-from pparse.data.files import folder_of, inside, is_there, name_of, open_file, real_path, split
+from pparse.data.files import folder_of, inside, is_file, is_there, name_of, open_file, real_path, split
 from pparse.data.files import names_in as names_of
 from pparse.errors import (
     CancelledError,
@@ -201,11 +201,12 @@ def split_set(path: str) -> SplitSet | None:
             return None
     elif part is None or name not in first_names(name):
         return None
-    names = frozenset(names_of(folder))
+    whole = part["whole"] if zipped is None and part is not None else f"{first[:-4]}.zip"
+    begin = whole if zipped is None else first[:-2]
+    names = frozenset(one for one in names_of(folder) if one.startswith(begin) and is_file(inside(folder, one)))
     found = parts_in(names, first)
     if not found or (zipped is None and (name not in names or next(first_names(name)) in names - {name})):
         return None  # it is not there, or the one before it is the first
-    whole = part["whole"] if zipped is None and part is not None else f"{first[:-4]}.zip"
     last = next(one for one in reversed(found) if one != whole)
     later, parts = following_names(first), [first]
     while parts[-1] != last:
