@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
+from pparse.parsers.onnx.data import OnnxDataParser
 from pparse.parsers.onnx.parser import OnnxParser
+from pparse.protos import message_class
 from tests import onnx_files as wire
 from tests.onnx_models import INT64, MODEL, branching, initializer, model, node, typed
 from tests.sparse_contract import SparseContract
@@ -57,3 +59,20 @@ class TestOnnx(OnnxContract):
 class TestOnnxWithAllKindsOfTensors(OnnxContract):
     changes = (0x01, 0x0A, 0x22)
     samples = {"small": small()}
+
+
+TENSOR = message_class("onnx.TensorProto")
+
+
+class TestOnnxData(SparseContract):
+    parser = OnnxDataParser
+    changes = (0x00, 0x0A, 0x80)
+    samples = {"tensor": TENSOR(dims=[2, 1], data_type=1, raw_data=b"\0\0\x80?\0\0\0@", name="w").SerializeToString()}
+
+    def is_whole(self, name: str, prefix: bytes) -> bool:
+        """A message may end behind any field."""
+        try:
+            TENSOR.FromString(prefix)
+        except DecodeError:
+            return False
+        return True

@@ -79,3 +79,34 @@ def make_onnx() -> Sample:
         before = at + len(raw)
     landmarks = (8, 24, *(place for value in values.values() for place in value.place))
     return Sample("onnx", "model.onnx", content, "tensors", values, "stream", landmarks, read=read_onnx)
+
+
+def read_onnx_data(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the values of a map by the names that they have here; raises what protobuf raises."""
+    from pparse.protos import message_class
+
+    found = message_class("onnx.MapProto").FromString(path.read_bytes())
+    keys = (key.decode() for key in found.string_keys)
+    return {f"batch[{key}]": value.raw_data for key, value in zip(keys, found.values.tensor_values, strict=True)}
+
+
+@sample
+def make_onnx_data() -> Sample:
+    from pparse.protos import message_class
+
+    rng = random.Random(62)
+    found = message_class("onnx.MapProto")(name="batch", key_type=8)
+    found.values.elem_type = 1
+    contents = {}
+    for number, (name, (kind, shape)) in enumerate(SHAPES.items()):
+        contents[name] = mixed(rng, prod(shape) * KINDS[kind][1], number)
+        found.string_keys.append(name.encode())
+        found.values.tensor_values.add(dims=shape, data_type=KINDS[kind][0], raw_data=contents[name])
+    content = found.SerializeToString()
+    values, before = {}, 0
+    for name, raw in contents.items():
+        at = content.index(raw, before)
+        values[f"batch[{name}]"] = Value(raw, (at, at + len(raw)), ((before, at),))
+        before = at + len(raw)
+    landmarks = (8, 24, *(place for value in values.values() for place in value.place))
+    return Sample("onnx_data", "output_0.pb", content, "tensors", values, "stream", landmarks, read=read_onnx_data)

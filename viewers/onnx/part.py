@@ -12,6 +12,7 @@ from pparse.errors import FaultError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
+from pparse.parsers.onnx.element_types import ELEMENT_TYPES, type_name
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.lists import Run
@@ -476,12 +477,12 @@ class RebuiltModel(_CopiedModel):
         Raises `MalformedError` if it is the type that may be wrong.
         """
         number = int(message.scalar(tensors.DATA_TYPE))
-        if number not in tensors.ELEMENT_TYPES:
-            raise MalformedError(f"{name!r} is not whole, and its type is {tensors.type_name(number)}")
+        if number not in ELEMENT_TYPES:
+            raise MalformedError(f"{name!r} is not whole, and its type is {type_name(number)}")
         found = tensor.finding
         contradicted = found is not None and found.code == "bad-entry"
         if found is not None and contradicted and found.got and found.got % max(1, tensor.size) == 0:
-            raise MalformedError(f"{name!r} is not whole, and its type {tensors.type_name(number)} may be wrong, too")
+            raise MalformedError(f"{name!r} is not whole, and its type {type_name(number)} may be wrong, too")
         sizes = (
             field_of(1, b"" if contradicted or size < 0 else encode_varint(1 << 3) + encode_varint(size))
             for size in tensors.numbers(message, tensors.DIMS)

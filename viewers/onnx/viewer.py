@@ -36,6 +36,8 @@ class OnnxViewer(ProtoViewer):
 
     constants: OnnxPlaces
     rules = "onnx.checker for the names in a graph"
+    needs_graph = True
+    """Whether a message without a graph lacks something."""
     names_may_be_lost = True  # unlike a graph of TensorFlow, a model has its weights in it
 
     def __init__(self, extraction: Extraction) -> None:
@@ -167,7 +169,7 @@ class OnnxViewer(ProtoViewer):
                 where: Any = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
                 reason = "bytes after the last tensor belong to no tensor"
                 self.findings.add(Finding("trailing-bytes", reason, **where))
-        if self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
+        if self.needs_graph and self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
             reason = "the model has no graph: it may be cut behind its first fields"
             self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.find_end()))
             extent.document_status, extent.at_least = Status.TRUNCATED, True
