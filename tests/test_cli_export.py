@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
+import shutil
 import struct
 import zipfile
 
@@ -351,3 +353,36 @@ def test_json_of_texts_without_end_is_refused_before_they_are_held(run, tmp_path
     ran = run("get", tmp_path / "g.pb", "a", "--json")
     assert (ran.code, ran.out) == (2, "")
     assert run("get", tmp_path / "g.pb", "a").lines[-1] == "\u2026"
+
+
+def test_a_long_write_is_refused_where_the_disk_has_no_room(run, model, tmp_path, monkeypatch):
+    content = random.Random(1).randbytes(2 << 20)
+    big, zipped = model({"big": ("U8", [2 << 20], content)}), tmp_path / "big.zip"
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("big.bin", content)
+    asked = []
+
+    def usage(place):
+        asked.append(place)
+        return 1 << 40, 0, 1 << 20
+
+    for number, (command, source, *more, name) in enumerate(
+        (
+            ("get", big, "big", "a.npy"),
+            ("get", big, "big", "--raw", "a.bin"),
+            ("get", big, "-p", "*", "a.npz"),
+            ("get", zipped, "big.bin", "a.bin"),
+            ("convert", big, "b.safetensors"),
+            ("extract", zipped, "a"),
+            ("recover", zipped, "a"),
+        )
+    ):
+        words = (command, source, *more, "-o", tmp_path / f"out{number}" / name)
+        with monkeypatch.context() as full:
+            full.setattr(shutil, "disk_usage", usage)
+            ran = run(*words)
+            assert (ran.code, asked.pop().startswith(str(tmp_path))) == (2, True), words
+            assert "2.0 MiB are to be written, and 1.0 MiB are free there (" in ran.err
+            left = sum(path.stat().st_size for path in (tmp_path / f"out{number}").rglob("*") if path.is_file())
+            assert left < 1 << 16
+        assert run(*words).code == 0

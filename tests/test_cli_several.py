@@ -54,6 +54,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_from_being_looked_a
     ran = run(command, other, two[0])
     assert ran.code == 3
     assert "no parser recognises it" in ran.err
+    assert ran.err.startswith(f"pparse: {other}: ")
     assert str(two[0]) in ran.out
 
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from types import ModuleType
-    from typing import Any, Final
+    from typing import Any, Final, NoReturn
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
@@ -165,6 +165,15 @@ class Arguments(argparse.ArgumentParser):
         if values[1:]:
             more |= {"action": "append", "default": []}
         (to or self).add_argument(*(flags or (more.pop("dest", words.lower()),)), help=text, **more)
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong with the arguments, and end the command with exit code 2."""
+        from difflib import get_close_matches
+
+        for word in message.partition("unrecognized arguments: ")[2].split():
+            near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1) if word[0] == "-" else []
+            message += f"; did you mean {near[0]!r}?" if near else ""
+        self.exit(USAGE, f"{self.prog}: {message}; see '{self.prog} --help'\n")
 
     def add_one_of(self, **switches: str) -> None:
         """Declare options of which one can be given, with the help of each."""
@@ -340,7 +349,8 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
         try:
             codes.append(run_one(options, out))
         except PparseError as error:
-            out.error(str(error))
+            message = str(error)
+            out.error(message if file in message else f"{file}: {message}")
             codes.append(exit_code_of(error))
             if options.json:
                 from json import dumps

@@ -129,7 +129,7 @@ def run(options: Any, out: Output) -> int:
         except SourceError as error:
             from pparse.recovery.journal import is_disk_full
 
-            if is_disk_full(error):
+            if is_disk_full(error) and is_begun(options.output):
                 out.error("with more room the same command continues from here")
             raise
         _tell(report, document, options, out)

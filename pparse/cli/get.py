@@ -407,7 +407,7 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
     code = _code_of(node)
     is_member = _is_member(node) and not options.json
     if options.raw or (is_member and (options.output or not sys.stdout.isatty())):
-        return write_binary(options.output, out, lambda stream: copy(part, stream), code)
+        return write_binary(options.output, out, lambda stream: copy(part, stream), code, len(part))
     node.extraction.session.limits.check("scalar_bytes", len(part), "the slice", path=node.path)
     if not is_member and not options.json:
         _refuse_extension(options.output, "bytes")
@@ -523,7 +523,9 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
             again.restart()  # its bytes may be different now
             verdict = parser.verify(member, again)
 
-    write(options.output, out, read_into)
+    whole = member is not None and member.status is Status.COMPLETE
+    least = min(member.compressed_size or 0, member.size or 0) if whole else 0
+    write(options.output, out, read_into, least)
     if verdict is None or verdict.status is Status.COMPLETE:
         return OK
     written = "the part before the first loss was written" if verdict.gaps else "it was written, and may be wrong"

@@ -67,10 +67,15 @@ def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, view
     if file is None:
         tensor, dtype = items[0]
         written = [Item(tensor, tensor.name, dtype, 0, packed=False)]
-        write(options.output, out, lambda stream: write_one(written[0], form, stream))
+        write(
+            options.output,
+            out,
+            lambda stream: write_one(written[0], form, stream),
+            written[0].nbytes * (form == ".npy"),
+        )
     else:
         written = file.items
-        write(options.output, out, lambda stream: write_file(file, stream))
+        write(options.output, out, lambda stream: write_file(file, stream), file.size)
     for note in notes:
         out.error(f"note: {note}")
     lost = sum(item.overflowed for item in written)
@@ -144,7 +149,11 @@ def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer
         return code
     if as_npy or options.raw or options.output:
         return write_binary(
-            options.output, out, lambda stream: _tensor_bytes(tensor, index, as_npy, options.partial, stream), code
+            options.output,
+            out,
+            lambda stream: _tensor_bytes(tensor, index, as_npy, options.partial, stream),
+            code,
+            tensor.stored_nbytes if whole and tensor.is_complete else 0,
         )
     _tensor_text(tensor, index, options, out)
     return code

@@ -102,7 +102,7 @@ def _build(options: Any, out: Output, source: Range) -> int:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         except OSError as error:
             raise system_error(error, "cannot create the folder", os.path.dirname(path)) from error
-    with AtomicFile(path) as file:
+    with AtomicFile(path, make_folders=True) as file:
         report = build_index(
             source,
             file.stream,

@@ -529,8 +529,11 @@ def _report_hit(out: Output, extent: Extent, document: Extraction, most: int | N
 # -- Writes results: to standard output, to a file (completely or not at all), or to a pipe ----------------------------
 
 
-def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> None:
-    """Let ``give`` write to a file, completely or not at all; without ``path``, to standard output."""
+def write(path: str | None, out: Output, give: Callable[[BinaryIO], object], size: int = 0) -> None:
+    """Let ``give`` write to a file, completely or not at all; without ``path``, to standard output.
+
+    A file that surely will have ``size`` bytes or more is not begun where there is no room for it.
+    """
     if path is None:
         give(out.binary())
         out.binary().flush()
@@ -541,18 +544,19 @@ def write(path: str | None, out: Output, give: Callable[[BinaryIO], object]) -> 
         with open(path, "wb") as device:  # a pipe or a device must not be replaced
             give(device)
         return
-    from pparse.writers.files import AtomicFile
+    from pparse.writers.files import AtomicFile, refuse_full
 
+    refuse_full(path, size)
     with AtomicFile(path, make_folders=True) as file:
         give(file.stream)
     out.wrote.append(path)
 
 
-def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], object], code: int) -> int:
+def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], object], code: int, size: int = 0) -> int:
     """`write` binary data, and return ``code``; refuse to write to a terminal."""
     if path is None and sys.stdout.isatty():
         return refuse_terminal(out)
-    write(path, out, give)
+    write(path, out, give, size)
     return code
 
 

@@ -17,6 +17,7 @@ from pparse.conversion.workspace import ConversionFolder, OtherRunError, Place, 
 from pparse.findings import Status
 from pparse.limits import MIB, count_words, parse_size
 from pparse.recovery.journal import was_stopped
+from pparse.writers.files import refuse_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -315,14 +316,16 @@ class _Run:
         plan, work = self._plan, self._work
         if not (work.place.begun and all(work.has_part(at, file.size) for at, file in enumerate(plan.files))):
             work.place = Place()
-            self._begin()
         place = work.place
+        self._written = sum(item.nbytes for _, item in self._items[: place.number]) + place.done
+        refuse_full(plan.target, plan.bytes - self._written)
+        if not place.begun:
+            self._begin()
         for number, (_, item) in enumerate(self._items[: place.number + 1]):
             item.crc, item.overflowed = place.known.get(number, (item.crc, 0))
             if number < place.number:
                 self._compare(item)
         done = place.done
-        self._written = sum(item.nbytes for _, item in self._items[: place.number]) + done
         plan.report.resumed_bytes = self._written
         budget = self._session.budget
         size = min(PIECE, max(4096, budget.limit // 8))

@@ -16,6 +16,7 @@ from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.merge_chunks import Uses
 from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, writing
 from pparse.proto_splitter.stream_split import is_read
+from pparse.writers.files import refuse_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def merge_document(document: Extraction, path: str, progress: Progress | None = 
 
     parser = check_mergeable(document)
     check_output(document, path)
-    with AtomicFile(path) as file:
-        report = _merge(parser, document, file.stream, progress)
+    with AtomicFile(path, make_folders=True) as file:
+        report = _merge(parser, document, file.stream, progress, path)
     report.path = path
     return report
 
@@ -104,10 +105,14 @@ def merge_to_stream(document: Extraction, stream: BinaryIO, progress: Progress |
     return _merge(check_mergeable(document), document, stream, progress)
 
 
-def _merge(parser: CpbParser, document: Extraction, stream: BinaryIO, progress: Progress | None) -> MergeReport:
+def _merge(
+    parser: CpbParser, document: Extraction, stream: BinaryIO, progress: Progress | None, path: str | None = None
+) -> MergeReport:
     check_uses(parser)
     root = document.root
     sizes = measure(root)
+    if path is not None:
+        refuse_full(path, sizes[0])
     with document.session.telling():
         written = write(root, sizes, writing(stream, sizes[0], "merging", progress, document.session.check_cancelled))
     if written != sizes[0]:

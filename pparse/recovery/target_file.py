@@ -20,6 +20,7 @@ from pparse.findings import Status
 from pparse.limits import MIB, format_size
 from pparse.recovery.journal import was_stopped, writing
 from pparse.recovery.names import changed
+from pparse.writers.files import refuse_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -373,9 +374,14 @@ class FileSink:
             raise
 
     def refuses(self, member: ArchiveMember) -> bool:
-        """Say whether ``member`` exceeds what may still be written, by its size and the limit of expansion."""
+        """Say whether ``member`` exceeds what may still be written, by its size and the limit of expansion.
+
+        Raise `SourceError` if it surely takes more than the disk has room for.
+        """
         compressed_size, size = member.compressed_size or 0, member.size or 0
         if self._compressed_size is not None:
+            if member.status is Status.COMPLETE:  # what is stored may be zeros, which take no room
+                refuse_full(self._target.folder, min(compressed_size, size))
             compressed_size = max(compressed_size * self._target.max_expansion, FREE_EXPANSION)
         return self.refuses_bytes(min(compressed_size, size))
 

@@ -9,6 +9,7 @@ import tempfile
 from contextlib import suppress
 
 from pparse.errors import PparseError, SourceError, system_error
+from pparse.limits import MIB, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +70,31 @@ class AtomicFile:
         if self._temporary:
             os.unlink(self._temporary)
             self._temporary = ""
+
+
+def refuse_full(path: str, wanted: int) -> None:
+    """Raise `SourceError` if ``wanted`` bytes, which will surely be written to ``path``, are more than are free there.
+
+    ``path`` need not exist. Below a mebibyte nobody is asked, and no answer counts as room.
+    """
+    if wanted < MIB:
+        return
+    from shutil import disk_usage
+
+    place = os.path.abspath(path)
+    while not os.path.exists(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    try:
+        total, _, free = disk_usage(place)
+    except (OSError, ValueError):
+        return
+    if wanted > free and total:  # some file systems of a network tell neither
+        raise SourceError(
+            f"{format_size(wanted)} are to be written, and {format_size(free)} are free there ({wanted:,} and {free:,} "
+            "bytes): make room, or name a place on another disk",
+            errno=errno.ENOSPC,
+            source=path,
+        )
 
 
 def try_lock(descriptor: int) -> bool | None:
