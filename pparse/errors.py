@@ -35,9 +35,11 @@ The numbers are attributes of the exception, not only part of its message.
 from __future__ import annotations
 
 import enum
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -149,6 +151,17 @@ def system_error(error: Exception, doing: str, source: str | None) -> SourceErro
     """Return what to raise where ``error``, most often of the system, is why something ``doing`` tells failed."""
     reason = getattr(error, "strerror", None) or error
     return SourceError(f"{doing}: {reason}", errno=getattr(error, "errno", None), source=source)
+
+
+@contextmanager
+def refused(doing: str, source: str | None) -> Iterator[None]:
+    """Raise what `system_error` makes of it where the system refuses something in the block."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as error:
+        raise system_error(error, doing, source) from error
 
 
 class EndOfDataError(FaultError, EOFError):

@@ -17,8 +17,8 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from pparse.errors import OptionError, system_error
-from pparse.recovery.journal import Journal, writing
+from pparse.errors import OptionError, refused
+from pparse.recovery.journal import Journal
 from pparse.writers.files import try_lock
 
 TYPE_CHECKING = False
@@ -160,7 +160,7 @@ class ConversionFolder:
         self._noted: list[tuple[int, int, int, int]] | None = None  # lines for the journal, once it has
         self._descriptor = -1
         try:
-            with writing(self.folder):
+            with refused("cannot write", self.folder):
                 while not self._lock(target):  # a run that ended just now has removed it
                     os.close(self._descriptor)
                 self._journal = self._begin(run, budget, keep_other=keep_other)
@@ -183,10 +183,8 @@ class ConversionFolder:
 
     def _make(self) -> None:
         above = os.path.dirname(self.folder)
-        try:
+        with refused("cannot write", above):
             os.makedirs(above or ".", exist_ok=True)
-        except OSError as error:
-            raise system_error(error, "cannot write", above) from error
         try:
             os.mkdir(self.folder)
         except FileExistsError:
@@ -242,7 +240,7 @@ class ConversionFolder:
         self._write(number, at, pieces, size)
 
     def _write(self, number: int, at: int, pieces: Iterable[bytes | memoryview], size: int | None = None) -> None:
-        with writing(self.part(number)):
+        with refused("cannot write", self.part(number)):
             self._turn_to(number, size)
             self._open.seek(at)
             for piece in pieces:
@@ -296,7 +294,7 @@ class ConversionFolder:
 
     def _settle(self) -> None:
         """Wait for the disk, and record what is on it now."""
-        with writing(self.part(self._number)):
+        with refused("cannot write", self.part(self._number)):
             self._disk.wait()
         noted, self._noted = self._noted, None
         if noted is not None:
@@ -312,7 +310,7 @@ class ConversionFolder:
         if not self.place.moving:
             self._journal.put("moving", flush=True)
         known = {number: stat for _, number, stat in self._journal.lines("name")}
-        with writing(self.folder):
+        with refused("cannot write", self.folder):
             for number, path in enumerate(paths):
                 self._publish(number, path, known, force=force)
             self._sync_folder(paths[0])

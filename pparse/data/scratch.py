@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from pparse.errors import ClosedError, LimitError, system_error
+from pparse.errors import ClosedError, LimitError, refused, system_error
 from pparse.limits import format_size
 from pparse.locking import Lock
 
@@ -42,13 +42,11 @@ class Scratch:
         """Return a new, empty `Spool`. Raises `LimitError` without a folder, `SourceError` if it is not usable."""
         if self.folder is None:
             raise no_scratch("this")
-        import tempfile
+        from tempfile import TemporaryFile
 
-        try:
-            with tempfile.TemporaryFile(buffering=0, dir=self.folder, prefix="pparse-") as file:
-                return Spool(self, os.dup(file.fileno()))
-        except OSError as error:
-            raise system_error(error, "cannot make a scratch file", self.folder) from error
+        doing = "cannot make a scratch file"
+        with refused(doing, self.folder), TemporaryFile(buffering=0, dir=self.folder, prefix="pparse-") as file:
+            return Spool(self, os.dup(file.fileno()))
 
     def _take(self, count: int) -> None:
         with self._lock:

@@ -27,6 +27,7 @@ from pparse.errors import (
     OptionError,
     SourceError,
     UnsupportedError,
+    refused,
     system_error,
 )
 from pparse.limits import Limits
@@ -269,11 +270,9 @@ class _Staging:
         from pparse.writers.files import make_locked
 
         self.target = os.path.realpath(target)  # a link is followed and stays
-        try:
+        with refused("cannot write", target):
             os.makedirs(os.path.dirname(self.target), exist_ok=True)
             self._lock, self.path = make_locked(_hidden(self.target), folder=True)
-        except OSError as error:
-            raise system_error(error, "cannot write", target) from error
 
     def commit(self, *, overwrite: bool) -> None:
         """Move the folder to its final place; a folder that was there is removed afterwards."""
@@ -360,11 +359,8 @@ def _inventory(source: str, given: FolderOptions, notes: list[str]) -> Iterator[
 
 
 def _listing(path: str, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    try:
-        with os.scandir(path) as found:
-            return sorted((inside(folder, entry.name), entry) for entry in found)
-    except OSError as error:
-        raise system_error(error, "cannot list", path) from error
+    with refused("cannot list", path), os.scandir(path) as found:
+        return sorted((inside(folder, entry.name), entry) for entry in found)
 
 
 def _may_follow(source: str, name: str, given: FolderOptions, notes: list[str]) -> bool:
@@ -398,14 +394,9 @@ def _copy(source: str, name: str, target: str, given: FolderOptions, check_cance
     path, copy = inside(source, name), os.path.join(target, name)
     with open_file(path, stats=given.stats) as data:
         size = data.size or 0
-        try:
-            with open(copy, "xb") as out:
-                copy_into(data, 0, size, writing(out, size, f"copying {name}", given.progress, check_cancelled))
-                os.chmod(copy, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IWUSR)
-        except SourceError:  # of the file being read
-            raise
-        except OSError as error:
-            raise system_error(error, "cannot write", copy) from error
+        with refused("cannot write", copy), open(copy, "xb") as out:
+            copy_into(data, 0, size, writing(out, size, f"copying {name}", given.progress, check_cancelled))
+            os.chmod(copy, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IWUSR)
     return size
 
 

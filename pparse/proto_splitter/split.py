@@ -18,7 +18,7 @@ from __future__ import annotations
 import abc
 import os
 
-from pparse.errors import SplitError, system_error
+from pparse.errors import SplitError, refused, system_error
 from pparse.limits import GIB, parse_size
 from pparse.parsers.cpb.metadata import BYTES, JOIN_VERSION, MESSAGE, SPLITTER_VERSION
 from pparse.proto_splitter.fields import MAP_KEY, field_path, get_field_tag, is_map, is_repeated, walk
@@ -369,10 +369,8 @@ def version_def() -> Any:
 
 def make_folder(path: str, source: str) -> None:
     """Make the folder that a file is written into. Raise `SourceError`, about ``source``."""
-    try:
+    with refused("cannot create the folder", source):
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    except OSError as error:
-        raise system_error(error, "cannot create the folder", source) from error
 
 
 def fill_tree(tree: Any, entries: list[tuple[Tag, int]], ordered: Collection[Tag]) -> None:

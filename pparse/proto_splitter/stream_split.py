@@ -24,7 +24,7 @@ from pparse.data.base import BytesData, copy_into
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
 from pparse.data.utf8 import find_not_utf8
-from pparse.errors import MalformedError, OptionError, SplitError, system_error
+from pparse.errors import MalformedError, OptionError, SplitError, refused
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
@@ -198,10 +198,8 @@ def _remove(path: str, document: Extraction) -> str:
     """Remove the file of an earlier split; return its path, or "" if there is none, or it is the source."""
     if not os.path.lexists(path) or is_read(document, path):
         return ""
-    try:
+    with refused("cannot be removed", path):
         os.unlink(path)
-    except OSError as error:
-        raise system_error(error, "cannot be removed", path) from error
     return path
 
 

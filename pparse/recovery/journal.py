@@ -26,9 +26,8 @@ import errno
 import json
 import os
 from array import array
-from contextlib import contextmanager
 
-from pparse.errors import CancelledError, SourceError, system_error
+from pparse.errors import CancelledError, SourceError, refused
 from pparse.limits import MIB
 
 TYPE_CHECKING = False
@@ -89,7 +88,7 @@ class Journal:
                     break  # not a line of a journal
                 end = stop
             self.pending = None if begun is None else begun[1]
-        with writing(_NAME):
+        with refused("cannot write", _NAME):
             os.ftruncate(self.descriptor, end)
 
     def _index(self, entry: list[Any], offset: int, begun: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -163,7 +162,7 @@ class Journal:
         """Write the added lines to the file. Raise `SourceError`."""
         view = memoryview(bytes(self._buffer))
         self._buffer = bytearray()
-        with writing(_NAME):
+        with refused("cannot write", _NAME):
             while view:
                 view = view[os.write(self.descriptor, view) :]
 
@@ -224,17 +223,6 @@ def was_stopped(error: BaseException | None) -> bool:
 def is_disk_full(error: BaseException | None) -> bool:
     """Say whether an error means that the disk, or the quota, is full."""
     return isinstance(error, SourceError) and error.errno in _FULL
-
-
-@contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Raise `SourceError` for ``path`` where the disk refuses something."""
-    try:
-        yield
-    except SourceError:
-        raise
-    except OSError as error:
-        raise system_error(error, "cannot write", path) from error
 
 
 class HashTable:

@@ -29,10 +29,10 @@ from contextlib import suppress
 from hashlib import blake2b
 
 from pparse.budget import MemoryBudget
-from pparse.errors import ClosedError, LimitError, OptionError, system_error
+from pparse.errors import ClosedError, LimitError, OptionError, refused, system_error
 from pparse.limits import GIB, MIB, Limits, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
-from pparse.recovery.journal import HashTable, Journal, is_disk_full, was_stopped, writing
+from pparse.recovery.journal import HashTable, Journal, is_disk_full, was_stopped
 from pparse.recovery.names import MAX_DEPTH, fold, names_root, numbered, plain, printable, safe_name
 from pparse.recovery.target_file import MAX_EXPANSION, AtomicReport, Expansion, TargetFile
 
@@ -113,7 +113,7 @@ class Target:
         self._root: Any = self._open()
         self._work = Workspace(self.places, self._root)
         try:
-            with writing(self.folder):
+            with refused("cannot write", self.folder):
                 self._begin(exist_ok, run)
         except BaseException:
             self._let_go(keep=True)
@@ -183,7 +183,8 @@ class Target:
         else's.
         """
         assert self.journal is not None  # noqa: S101 -- its caller has it
-        with writing(self.folder), suppress(TypeError, IndexError, AttributeError):  # not a line of a journal
+        # The others: it is not a line of a journal.
+        with refused("cannot write", self.folder), suppress(TypeError, IndexError, AttributeError):
             for at, _, entry in self.journal.entries(offset):
                 if (entry[0] == "unit" and at != offset) or entry[0] in ("done", "entered"):
                     break
@@ -199,7 +200,7 @@ class Target:
         """
         if self.journal is None:
             return
-        with writing(self.folder):
+        with refused("cannot write", self.folder):
             for _, path, known in self.journal.lines("name"):
                 self._withdraw(path, known)
             for path in sorted((path for _, path in self.journal.lines("folder")), key=len, reverse=True):
@@ -360,7 +361,7 @@ class Target:
         self._check()
         if name not in self._reserved:
             raise ValueError(f"a member may have that name: {name!r}")
-        with writing(name):
+        with refused("cannot write", name):
             return AtomicReport(self, *self._work.create(), name)
 
     def close(self, *, keep: bool = False) -> None:
@@ -453,7 +454,7 @@ class Target:
         if name != part:
             self._renamed_charge.resize(self._renamed_charge.amount + _RENAMED_COST)
             self._renamed[exact] = name
-        with writing(folder + name):
+        with refused("cannot write", folder + name):
             return self.places.enter(place, name), name
 
     def _was_made(self, path: str) -> bool:

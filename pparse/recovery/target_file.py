@@ -15,10 +15,10 @@ from hashlib import sha256
 from itertools import islice
 
 from pparse.containers.content import Verdict
-from pparse.errors import ClosedError, LimitError, SourceError, system_error
+from pparse.errors import ClosedError, LimitError, SourceError, refused, system_error
 from pparse.findings import Status
 from pparse.limits import MIB, format_size
-from pparse.recovery.journal import was_stopped, writing
+from pparse.recovery.journal import was_stopped
 from pparse.recovery.names import changed
 from pparse.writers.files import refuse_full
 
@@ -86,13 +86,11 @@ class _Open:
         if self.closed:
             raise ClosedError("the file is closed", source=self.path)
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
-        try:
+        with refused("cannot write", self.path):
             while view:
                 done = os.write(self._descriptor, view[:_MAX_SYSTEM_CALL])
                 wrote(view[:done])
                 view = view[done:]
-        except OSError as error:
-            raise system_error(error, "cannot write", self.path) from error
 
     def _remove(self) -> None:
         self.closed = True
@@ -242,7 +240,7 @@ class TargetFile(_Open):
             raise system_error(error, "cannot write", self.path) from error
         self.closed = True
         try:
-            with writing(self.path):
+            with refused("cannot write", self.path):
                 found = self._places.finish(self._work, self._name, self._descriptor, _nanoseconds(self.mtime))
                 self._target.publish(self, self._work, self._name, self._place, found)
         except BaseException:
@@ -295,7 +293,7 @@ class AtomicReport(_Open):
         if self.closed:
             return
         self.closed = True
-        with writing(self.path):
+        with refused("cannot write", self.path):
             try:
                 self._places.finish(self._work, self._name, self._descriptor, None)
                 self._target.publish_own(self._work, self._name, self.path)
