@@ -146,7 +146,7 @@ class _Head:
             return bool(dims) and (len(listed) == wanted or len(listed) >= _MOST_FIELDS - _MOST_DIMS)
         least = {FLOAT_DATA: 4, DOUBLE_DATA: 8}.get(known.field, 1)
         most = least if least > 1 else 10
-        return wanted > 0 and least * wanted <= listed[0][1] <= most * wanted
+        return bool(wanted > 0 and least * wanted <= listed[0][1] <= most * wanted)
 
     def _numbers(self, items: list[tuple[int, int]]) -> list[int] | None:
         """Return the numbers of a repeated field, packed or not; None if there are too many."""
