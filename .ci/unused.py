@@ -25,6 +25,7 @@ _.open_count
 _.restarts
 _.source_mtime
 _.tensor_rank
+_.same_model
 read_fingerprint
 
 # Tests find the last bit of a block by it.
@@ -53,6 +54,7 @@ is_generic
 # For callers, and found by its name in the registry's table.
 _.state_dict
 NpyViewer
+OnnxDataViewer
 NpzViewer
 FlaxViewer
 NumpyMapViewer
