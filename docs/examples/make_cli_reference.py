@@ -68,14 +68,18 @@ OUTPUT = """## Output
 
 Results go to standard output; errors, the trace of reads and progress go to standard error. Progress is shown only on
 a terminal, after half a second. What `-o` of `get` and `graph` wrote is told there with its
-size, too, if it is a terminal or the exit code is 4. Names are made safe for display: control characters and marks that change the
-direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
+size, too, if it is a terminal or the exit code is 4. Names are made safe for display: control characters and marks
+that change the direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless
+`NO_COLOR` is set.
 
 In a terminal, rows of tables and the facts of `info` take one line each (`COLUMNS` says another width): `…` stands
 where the middle of a name or the end of a text was left out. Rows of `ls` do not repeat a `complete` status that the
 summary, or the line `listed without a status`, tells; `info` fits on the screen (`LINES`), and says how many lines it
 leaves out. `-l` (of `extract` and `recover` `-v`) shows all. In a pipe or a file nothing is shortened or left out.
 `tree` shows type and shape of the tensor that a node describes (not with `-d all`, which reads in one pass).
+
+`pparse get FILE metadata.NAME` gives what a model says of itself, in every format, by the names that `info` prints;
+`metadata` gives all of it. NAME alone will do where no tensor and no node is called so.
 
 The text output may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
 stable; `"schema"` is incremented when a key changes its meaning or is removed. Keys may be added. For several files,
