@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import pparse
+from tests.rows import rows
 
 
 @pytest.fixture
@@ -260,3 +261,33 @@ def test_what_is_saved_in_a_member_is_no_member(run, samples, tmp_path, source, 
         ran = run(command, f"{samples}/{source}::{name}", *more)
         assert (ran.code, ran.out) == (2, "")
         assert ("no such member" if name else "no name follows") in ran.err
+
+
+@rows(
+    "file, path, told",
+    [
+        ("tiny-gpt.safetensors", "metadata.license", "Apache-2.0"),
+        ("tiny.gguf", "metadata.general.name", "tiny"),
+        ("tiny.gguf", "metadata.tokenizer.ggml.tokens[1]", "<1>"),
+        ("tiny.onnx", "metadata.producer_name", '"make_onnx"'),
+        ("tiny.onnx", "metadata.opset_imports.ai.onnx", "17"),
+        ("tiny-gpt.pt", "metadata.config.layers", "2"),
+        ("tiny-gpt.pt", "config.layers", "2"),  # by its own path, as before
+        ("tiny-flax.msgpack", "metadata.opt_state.2.0", "0.5"),
+        ("sharded", "metadata.total_size", "21952"),
+        ("saved-model", "metadata.fingerprint.uuid", '"4576675042945475937775381243335746406"'),
+        ("saved-model", "meta_graphs[0].tensorflow_version", '"2.21.0"'),
+        ("training", "metadata.optimizer_slots", '{"m": 6, "v": 6}'),
+        ("records.riegeli", "metadata.file_comment", "readings of a day"),
+    ],
+)
+def test_metadata_have_one_path_in_every_format(run, samples, file, path, told):
+    ran = run("get", f"{samples}/{file}", path)
+    assert (ran.code, ran.out.strip()) == (0, told)
+
+
+def test_all_metadata_are_one_document(run, samples):
+    found = json.loads(run("get", f"{samples}/tiny.onnx", "metadata").out)
+    assert found["opset_imports"] == {"ai.onnx": 17}
+    ran = run("get", f"{samples}/tiny.onnx", "metadata.nothing")
+    assert (ran.code, ran.out) == (2, "")

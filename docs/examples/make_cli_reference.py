@@ -77,6 +77,9 @@ summary, or the line `listed without a status`, tells; `info` fits on the screen
 leaves out. `-l` (of `extract` and `recover` `-v`) shows all. In a pipe or a file nothing is shortened or left out.
 `tree` shows type and shape of the tensor that a node describes (not with `-d all`, which reads in one pass).
 
+`pparse get FILE metadata.NAME` gives what a model says of itself, in every format, by the names that `info` prints;
+`metadata` gives all of it. NAME alone will do where no tensor and no node is called so.
+
 The text output may change between versions. `--json` (one document) and `--jsonl` (one object a line, streamed) are
 stable; `"schema"` is incremented when a key changes its meaning or is removed. Keys may be added. For several files,
 `--json` is one document, `{"schema": 1, "files": [...]}`, with the object of each file (`file`, `error` and `code` if

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 # Names that an error shows.
 _SHOWN: Final = 3
+# What stands before the names of metadata, in every format.
+_FACTS: Final = "metadata."
 EXAMPLES: Final = """examples:
   pparse get model.safetensors h.0.attn.weight
   pparse get model.safetensors 'h.0.attn.weight[0:2, ..., 1]' --json
@@ -119,25 +121,42 @@ def run(options: Any, out: Output) -> int:
 
 
 def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
-    """Give what the metadata of a model say under this name, which is not that of a node; None if they do not."""
+    """Give what the metadata of a model say under this name, which is not that of a node; None if they do not.
+
+    ``metadata`` are all of them, and ``metadata.NAME`` is what NAME is, unless that is a name itself.
+    """
     viewer = viewer_for(document)
+    names = dict.fromkeys((options.path, options.path.removeprefix(_FACTS)))
     if isinstance(viewer, Viewer):
-        node = viewer.fact_node(options.path)
-        parts = split_slice(options.path) if node is None else None
-        inside = viewer.fact_node(parts[0]) if parts is not None else None
-        if inside is not None and parts is not None and inside.shape != SCALAR and len(parts[1]) == 1:
-            number = parts[1][0]
-            if isinstance(number, int):
-                node = inside.child(number if number >= 0 else number + len(inside))
-        if node is not None:
-            return give_node(node, options, out)
+        for name in names:
+            node = _fact_node(viewer, name)
+            if node is not None:
+                return give_node(node, options, out)
     facts = viewer.metadata if viewer is not None and options.output is None else {}
-    if options.path not in facts:
+    if not facts:
         return None
     import json
 
-    out.line(json.dumps(facts[options.path], default=str))
+    from pparse.cli.info import nested
+
+    found = {_FACTS[:-1]: dict(facts), **dict(nested(facts)), **facts}
+    name = next((name for name in names if name in found), None)
+    if name is None:
+        return None
+    out.line(json.dumps(found[name], default=str))
     return OK
+
+
+def _fact_node(viewer: Viewer, name: str) -> Node | None:
+    """Return the node of a value in the metadata, or of an element of one."""
+    node = viewer.fact_node(name)
+    parts = split_slice(name) if node is None else None
+    inside = viewer.fact_node(parts[0]) if parts is not None else None
+    if inside is not None and parts is not None and inside.shape != SCALAR and len(parts[1]) == 1:
+        number = parts[1][0]
+        if isinstance(number, int):
+            return inside.child(number if number >= 0 else number + len(inside))
+    return node
 
 
 def _as_meant(viewer: Any, tensor: Tensor, options: Any, out: Output) -> tuple[Tensor, Mapping[str, object]]:

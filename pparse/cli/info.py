@@ -185,16 +185,26 @@ def _metadata_fields(viewer: Viewer, metadata: dict[str, Any], options: Any, *, 
     return fields
 
 
-def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield names and values of metadata as text; nested ones as ``name.key``, ``name[0].key``."""
+def nested(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield names and values of metadata; of nested ones first all, then ``name.key``, ``name[0].key``."""
     waiting: list[tuple[str, Any]] = [(str(name), value) for name, value in reversed(list(metadata.items()))]
     while waiting:
         name, value = waiting.pop()
+        yield name, value
         if isinstance(value, dict):
             waiting += [(f"{name}.{key}", inner) for key, inner in reversed(list(value.items()))]
-        elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        elif _has_dicts(value):
             waiting += [(f"{name}[{number}]", inner) for number, inner in reversed(list(enumerate(value)))]
-        else:
+
+
+def _has_dicts(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(inner, dict) for inner in value)
+
+
+def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield names and values of metadata as text, of those that have no others in them."""
+    for name, value in nested(metadata):
+        if not isinstance(value, dict) and not _has_dicts(value):
             yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -71,9 +71,9 @@ def run(options: Any, out: Output) -> int:
 def _show_tree(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         start = _start(document, options.path)
-        show = _Shower(options, out, document.format, viewer_for(start.extraction))  # type: ignore[arg-type]
+        file: Any = start.extraction  # perhaps one beside the document
+        show = _Shower(options, out, document.format, viewer_for(file))
         if options.depth < 0:
-            file: Any = start.extraction  # perhaps one beside the document
             for visit in file.parse().parser.walk(start):
                 show.visit(visit)
         else:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.budget import Charge
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pytorch.storages import StorageReader
@@ -118,7 +119,7 @@ class PyTorchViewer(PickleViewer):
 
     parser: StorageReader
     resolves_late = True
-    _first: dict[str, tuple[str, int]] | None = None
+    _first: tuple[dict[str, tuple[str, int]], Charge] | None = None
     _sound: bool | None = None
     """Whether all checksums were compared, but for those that who reads the storages compares."""
 
@@ -183,7 +184,7 @@ class PyTorchViewer(PickleViewer):
         room for."""
         known = self._first
         if known is not None:
-            return known
+            return known[0]
         found: dict[str, tuple[str, int]] = {}
         budget = self.extraction.session.budget
         for name, what, _ in self.named_tensors():
@@ -194,8 +195,8 @@ class PyTorchViewer(PickleViewer):
             found[storage.key] = first, count + 1
             if len(found) * _NAMED > budget.limit // 4:
                 break
-        self._first_charge = budget.charge(len(found) * _NAMED, "the names of storages", self._forget_storages)
-        self._first = found
+        charge = budget.charge(len(found) * _NAMED, "the names of storages", self._forget_storages)
+        self._first = found, charge
         return found
 
     def _forget_storages(self) -> None:
