@@ -14,7 +14,11 @@ from __future__ import annotations
 
 from pparse.document.folder import several_models
 from pparse.document.registry import viewed_parsers, viewer_for
-from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError, UnsupportedError
+from pparse.errors import (
+    DataError,
+    SourceError,
+    UnsupportedError,
+)
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP, Entry
@@ -114,7 +118,5 @@ def _models_of(folder: FolderExtraction) -> list[str]:
 def _is_model(folder: FolderExtraction, name: str) -> bool:
     try:
         return viewer_for(folder.sibling(name)) is not None
-    except (ClosedError, DataChangedError, CancelledError):
-        raise
-    except PparseError:  # it cannot be opened, or is of no format
+    except (DataError, SourceError):  # it cannot be opened, or is of no format
         return False

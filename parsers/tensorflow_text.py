@@ -21,7 +21,7 @@ from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
-from pparse.tree.entry import MAP, Entry
+from pparse.tree.entry import MAP
 from pparse.tree.parser import Confidence, Parser
 
 TYPE_CHECKING = False
@@ -66,7 +66,6 @@ class TensorflowTextParser(Parser, Container):
     description = "TensorFlow SavedModel, GraphDef or MetaGraphDef as text"
     extensions: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt", ".pb")
     usual_names: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt")
-    is_generic = False
     named_is_enough = False
     root_shape = MAP
     media_type = "text/plain"
@@ -130,11 +129,6 @@ class TensorflowTextParser(Parser, Container):
     def enter(self, name: str) -> Extraction | None:
         """Return the message, by its name."""
         return self.unwrapped() if name in (self.content_name(), "content") else None
-
-    def root_entry(self) -> Entry:
-        """Describe the root."""
-        extraction = self.result.extraction
-        return Entry(None, self.name, extraction.start, extraction.end, status=None)
 
     def begin(self, ctx: NodeContext) -> Step:
         """Begin the root."""

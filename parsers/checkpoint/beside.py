@@ -55,7 +55,6 @@ _LONGEST: Final = 1 << 20
 class StandInParser(Parser, Container):
     """A file or folder that stands for a checkpoint: base of those of each kind."""
 
-    is_generic = False
     media_type = "application/x-tensorflow"
     root_shape = MAP
     shapes: ClassVar[dict[str, str]] = {"checkpoints": LIST}
@@ -116,11 +115,6 @@ class StandInParser(Parser, Container):
         found = self.unwrapped()
         return found if found is not None and found.name == name else None
 
-    def root_entry(self) -> Entry:
-        """Describe the root."""
-        extraction = self.result.extraction
-        return Entry(None, self.name, extraction.start, extraction.end, status=None)
-
     def begin(self, ctx: NodeContext) -> Step:
         """Begin the root, or its list."""
         return ctx.node.start, self.expect_facts, 0
@@ -149,7 +143,6 @@ class CheckpointDataParser(StandInParser):
     name = "tf-checkpoint-data"
     description = "TensorFlow checkpoint, by a data file beside its index"
     extensions: ClassVar[tuple[str, ...]] = (".data-00000-of-00001",)
-    named_is_enough = True
     needs_folder = True
     limitations: ClassVar[tuple[str, ...]] = ("nothing in the file itself tells what it holds: its index is needed",)
 
@@ -169,7 +162,6 @@ class CheckpointStateParser(StandInParser):
 
     name = "tf-checkpoint-state"
     description = "TensorFlow checkpoint, by the file that names the latest one"
-    extensions: ClassVar[tuple[str, ...]] = ()
     usual_names: ClassVar[tuple[str, ...]] = (STATE,)
     signatures = signatures(b"model_checkpoint_path:", b"all_model_checkpoint_paths:", strength=Confidence.CERTAIN)
 
@@ -281,8 +273,6 @@ class CheckpointFolderParser(StandInParser):
     description = "folder with TensorFlow checkpoints: the latest, or the only one"
     reads = "folder"
     saved_as_a_whole = True
-    named_is_enough = True
-    extensions: ClassVar[tuple[str, ...]] = ()
     limitations: ClassVar[tuple[str, ...]] = (
         "a folder with several checkpoints and no file that names the latest lists them and asks for one",
     )
@@ -292,11 +282,6 @@ class CheckpointFolderParser(StandInParser):
         folder: FolderExtraction = result.extraction  # type: ignore[assignment]
         self._names = self.models_in(folder)
         self._kept = [name.removesuffix(INDEX) for name in indexes_in(folder)]
-
-    @classmethod
-    def match_folder(cls, folder: FolderExtraction) -> Confidence:
-        """LIKELY for a folder with an index and its data, or with the file ``checkpoint`` and one of these."""
-        return Confidence.LIKELY if cls.models_in(folder) else Confidence.NO
 
     @classmethod
     def models_in(cls, folder: FolderExtraction) -> Sequence[str]:

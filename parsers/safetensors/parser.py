@@ -78,7 +78,6 @@ class SafetensorsParser(Parser, Listing, Container):
     empty_is_nothing = True
     signatures = (*signatures(b"{", b" ", b"\n", b"\t", b"\r", b"\xef\xbb\xbf", at=8), *signatures(bytes(16)))
     viewer = "pparse.viewers.safetensors.viewer:SafetensorsViewer"
-    media_type = "application/octet-stream"
     references = ("https://github.com/huggingface/safetensors (safetensors/src/tensor.rs)",)
     limitations = ("the format has no checksums: a changed payload byte cannot be noticed",)
     shapes = {"safetensors": MAP, "tensors": MAP, "tensor": MAP, "object": MAP, "array": LIST}

@@ -46,10 +46,6 @@ class ShardSet(Parser, Container):
     index: ShardIndexParser | None = None
     """The parser of the index, if there is one."""
 
-    def shard_names(self) -> list[str]:
-        """Return the names of the shards, each once, in order of first mention."""
-        return []
-
     def weight_map(self) -> Iterator[tuple[str, str | None]]:
         """Yield ``(tensor name, shard name)`` from the index; the shard is None if it is not a string."""
         return self.index.weight_map() if self.index is not None else iter(())
@@ -214,11 +210,6 @@ class ShardIndexParser(ShardSet):
         if found[1] is None:
             return Confidence.CERTAIN if excerpt.ends_with((cls.suffix,)) else cls.if_empty
         return Confidence.CERTAIN if found[1].endswith(endings) else Confidence.NO
-
-    def root_entry(self) -> Entry:
-        """Describe the root."""
-        extraction = self.result.extraction
-        return Entry(None, self.name, extraction.start, extraction.end, status=None)
 
     @cached_property
     def _small(self) -> dict[str, Any] | None:
@@ -440,11 +431,6 @@ class ShardFolderParser(ShardSet):
         if models and models[0].endswith(self.index_parser.suffix):
             self.index = folder.sibling(models[0]).parse(self.index_parser.name).parser  # type: ignore[assignment]
         self._files = sorted(name for group in self.groups_in(folder) for name in group)
-
-    @classmethod
-    def match_folder(cls, folder: FolderExtraction) -> Confidence:
-        """LIKELY for a folder with a model of this format."""
-        return Confidence.LIKELY if cls.models_in(folder) else Confidence.NO
 
     @classmethod
     def models_in(cls, folder: FolderExtraction) -> list[str]:

@@ -170,9 +170,7 @@ class TfrecordParser(ProtobufParser):
 
     # -- the root: records -------------------------------------------------------------------------------------------
 
-    def root_entry(self) -> Entry:
-        """Describe the root, a list of records."""
-        return Parser.root_entry(self)
+    root_entry = Parser.root_entry
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""

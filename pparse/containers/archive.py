@@ -222,10 +222,6 @@ class ArchiveParser(Parser, Listing, Container):
         """Yield begin and end of such bytes; ``spans`` are those of the members, in order."""
         return iter(())
 
-    def holds(self) -> str | None:
-        """Describe the model that the members form, by their names; None if it is not a known one."""
-        return None
-
     def enter(self, name: str) -> Extraction:
         """Return the content of the member ``name`` as an extraction.
 

@@ -304,7 +304,7 @@ class SplicedData(DerivedData):
 
 
 class ZeroData(Data):
-    """``size`` zeros: the holes of a sparse file, which nobody stored."""
+    """``size`` zeros: the holes of a sparse file in an archive, which nobody stored; they are content, no `holes`."""
 
     def __init__(self, size: int) -> None:
         super().__init__("<zeros>", size)
@@ -316,10 +316,6 @@ class ZeroData(Data):
     def zeros_at(self, offset: int) -> int:
         """Return the number of bytes from ``offset`` to the end."""
         return max(0, (self.size or 0) - offset)
-
-    def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield nothing: these zeros are real content."""
-        yield from ()
 
 
 class MissingData(Data):

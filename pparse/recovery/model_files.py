@@ -25,13 +25,10 @@ from pparse.document.folder import FILE, FOLDER, FolderItem
 from pparse.document.opening import Resume
 from pparse.document.registry import viewer_for
 from pparse.errors import (
-    ClosedError,
-    DataChangedError,
     DataError,
     EndOfDataError,
     FaultError,
     FormatError,
-    LimitError,
     PathError,
     PparseError,
     SourceError,
@@ -251,8 +248,6 @@ class ModelFiles:
         try:
             file = give()
             file.find_end()  # a file is opened when it is asked
-        except (ClosedError, DataChangedError):
-            raise
         except (SourceError, EndOfDataError, PathError) as error:
             self.lost(name, error.reason)
             return None
@@ -330,9 +325,7 @@ class ShardWriter:
         try:
             shard = self._parser.shard(name)
             result = shard.parse()
-        except (ClosedError, DataChangedError, LimitError):
-            raise
-        except PparseError as error:  # no file, or not a known format: go on with the others
+        except (FaultError, SourceError) as error:  # no file, or not a known format: go on with the others
             self._lose(name, error)
             return
         entries = self._entries

@@ -14,6 +14,7 @@ from array import array
 
 from pparse.data.base import BytesData, copy_into
 from pparse.data.range_status import cut_status
+from pparse.data.window import Window
 from pparse.errors import FaultError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import (
@@ -118,8 +119,7 @@ class _MessageWalk:
         self._depth = job.session.limits.depth
         self._check_cancelled = job.session.check_cancelled
         self._checker = Checker(job.session.check_cancelled)
-        self._block = b""
-        self._block_at = 0
+        self._window = Window(job.data, job.solid, least=_BLOCK)
         self._told = -1  # end of the range that was reported last
 
     def ops(self) -> Iterator[Op]:
@@ -255,13 +255,8 @@ class _MessageWalk:
 
     def _get(self, pos: int, end: int) -> bytes:
         """Return the known bytes at ``pos``, up to the size of a tag and a length."""
-        wanted = min(SLACK, end - pos)
-        at = pos - self._block_at
-        if not 0 <= at <= len(self._block) - wanted:
-            self._check_cancelled()
-            self._block = self._data.known(pos, min(_BLOCK, self._end - pos))
-            self._block_at, at = pos, 0
-        return self._block[at : at + wanted]
+        self._check_cancelled()
+        return self._window.known(pos, min(SLACK, end - pos))
 
     def _field(self, pos: int, end: int) -> _SavedField | None:
         """Return the field at ``pos``; None if there is none, or its tag and length are incomplete."""

@@ -42,8 +42,6 @@ _MOST_FLAWED: Final = 50_000
 class MissingNameError(PathError, KeyError):
     """A model has no tensor of that name."""
 
-    __str__ = PathError.__str__
-
 
 class Viewer(Guarded, Mapping[str, "Tensor"]):
     """The tensors of one document: a mapping of names to `Tensor`.

@@ -289,8 +289,8 @@ class Parser(Doored):
 
     @classmethod
     def match_folder(cls, folder: Any) -> Confidence:
-        """The same for a folder (a `pparse.document.extraction.FolderExtraction`), if the parser reads folders."""
-        return Confidence.NO
+        """The same for a folder (a `pparse.document.extraction.FolderExtraction`): by default, by `models_in`."""
+        return Confidence.LIKELY if cls.models_in(folder) else Confidence.NO
 
     def root_entry(self) -> Entry:
         """Describe the root node."""

@@ -10,7 +10,7 @@ from itertools import chain
 
 from pparse.document.extraction import extraction_of
 from pparse.document.opening import Resume
-from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError, SourceError
+from pparse.errors import DataError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.tensors.extent import Extent
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.shards.shard_set import ShardIndexParser, ShardSet
 
-# Errors that say nothing about a shard.
-_PASSING: Final = (CancelledError, ClosedError, DataChangedError)
 # Up to this many names are tracked with the number of shards that have them.
 _MAX_OTHERS: Final = 100_000
 
@@ -98,9 +96,7 @@ class ShardSetViewer(Viewer):
             fetched = parser.fetch_ahead(names, number, fetched)
             try:
                 viewer = self.shard_viewer(name)
-            except _PASSING:
-                raise
-            except PparseError as error:
+            except (DataError, SourceError) as error:
                 extent.missing_files += 1
                 missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
                 # Only a missing file can be fetched; a download mends neither a wrong file in its place nor a bad name.
@@ -217,9 +213,7 @@ class ShardSetViewer(Viewer):
         try:
             found: Tensor | None = self.shard_viewer(shard).find(name)
             return found
-        except _PASSING:
-            raise
-        except PparseError:
+        except (DataError, SourceError):
             return None
 
     def _attach(self, tensor: Tensor, code: str, reason: str) -> None:
@@ -247,9 +241,7 @@ class ShardSetViewer(Viewer):
         if shard is not None:
             try:
                 tensor: Tensor | None = self.shard_viewer(shard).find(name)
-            except _PASSING:
-                raise
-            except PparseError as error:
+            except (DataError, SourceError) as error:
                 reason = f"its shard {shard!r} cannot be read: {error.reason}"
                 finding = Finding("missing-shard", reason, path=name, source=self.extraction.name)
                 return self._unread_tensor(name, finding)
@@ -295,9 +287,7 @@ class ShardSetViewer(Viewer):
             for name in self.parser.shard_names()[:1]:
                 try:
                     return self.shard_viewer(name).metadata  # type: ignore[no-any-return]
-                except _PASSING:
-                    raise
-                except PparseError:
+                except (DataError, SourceError):
                     return {}
         return found
 
@@ -306,9 +296,7 @@ class ShardSetViewer(Viewer):
         for name in self.parser.shard_names():
             try:
                 yield self.shard_viewer(name).metadata
-            except _PASSING:
-                raise
-            except PparseError:  # what is wrong with it is a finding
+            except (DataError, SourceError):  # what is wrong with it is a finding
                 continue
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
@@ -327,9 +315,7 @@ class ShardSetViewer(Viewer):
         for name in self.parser.shard_names():
             try:
                 viewer = self.shard_viewer(name)
-            except _PASSING:
-                raise
-            except PparseError:
+            except (DataError, SourceError):
                 continue  # listing the tensors told it
             for finding in viewer.check(strict=strict):
                 self.findings.add(finding)
