@@ -13,7 +13,7 @@ from pparse.codecs.base import decompressor
 from pparse.codecs.gzip_header import BGZF_END, FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
 from pparse.containers.stream import StreamParser
-from pparse.errors import DataError, MalformedError, UnsupportedError
+from pparse.errors import DataError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words, format_size
 from pparse.tree.entry import LIST, MAP, Entry
@@ -103,19 +103,13 @@ class GzipParser(StreamParser):
         extraction = self.extraction
         session = extraction.session
         option = str(session.options.get("index", "auto"))
-        data = extraction.data
-        if option == "none" or extraction.parent is not None or not data.is_file or data.path is None:
+        if option == "none" or extraction.parent is not None or not extraction.data.is_file:
             return None
-        from pparse.compressed.gzip_index import find_index, load_index
+        from pparse.compressed.gzip_index import GzipIndex
+        from pparse.data.index_files import find_index
 
-        if option == "auto":
-            index, errors = find_index(data.path, extraction.reader, session.budget, session.pool, session.stats)
-        else:
-            index, errors = None, []
-            try:
-                index = load_index(option, extraction.reader, session.budget, session.pool, session.stats)
-            except (MalformedError, UnsupportedError) as wrong:
-                errors.append(wrong)
+        source = extraction.reader
+        index, errors = find_index(GzipIndex, source, session.budget, session.pool, session.stats, option=option)
         for error in errors:
             self._warn_of_index(error.source or option, error.reason)
         self._index = index

@@ -250,7 +250,6 @@ OWN_PATHS = {
     "pparse.cli.index": "-o of index",
     "pparse.cli.split": "-o of split",
     "pparse.cli.output": "-o of any command",
-    "pparse.compressed.gzip_index": "where the cache of indexes is",
     "pparse.conversion.workspace": "writes the files of a conversion",
     "pparse.proto_splitter.fingerprint": "writes fingerprint.pb",
     "pparse.proto_splitter.folders": "writes a folder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import os
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import pparse
 from pparse.compressed.gzip_index import NAME
+from pparse.data.base import IoStats
 
 
 def text(size: int) -> bytes:
@@ -148,7 +151,7 @@ def test_files_that_are_refused(run):
     with open("plain", "wb") as file:
         file.write(b"plain text")
     ran = run("index", "plain")
-    assert (ran.code, ran.err) == (3, "pparse: plain: not a gzip file; only gzip files are indexed\n")
+    assert (ran.code, ran.err) == (3, "pparse: plain: not a file of gzip or JSON Lines; only such files are indexed\n")
     assert run("index", "-").code == 2
     assert run("index", "outer.tar::data.gz").code == 2
     assert run("index", "missing.gz").code == 2
@@ -220,6 +223,82 @@ def test_an_archive_is_listed_by_its_index_and_checked_in_one_pass(run):
     Path("data.tar.gz").write_bytes(content)
     os.utime("data.tar.gz", ns=(times.st_atime_ns, times.st_mtime_ns))
     assert run("ls", "data.tar.gz").code == 4
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+LINES = b"".join(b'{"n": %d, "s": "%s"}\n' % (number, b"x" * (number % 40)) for number in range(40_000))
+
+
+def read_at(number, **options):
+    """Return ``n`` of a row of ``rows.jsonl``, how much was read for it, and the codes of what was found."""
+    stats = IoStats()
+    with pparse.open("rows.jsonl", stats=stats, **options) as document:
+        value = document.node(f"[{number}].n").load()
+        return value, stats.bytes, [finding.code for finding in document.findings]
+
+
+def test_a_far_row_is_read_by_an_index_of_rows(place, run):
+    Path("rows.jsonl").write_bytes(LINES)
+    assert read_at(39_999)[1] > len(LINES)
+    ran = run("index", "rows.jsonl")
+    told = "625 points, 5.0 KiB, of 40,000 rows"
+    assert (ran.code, ran.out, ran.err) == (0, f"rows.jsonl.pindex: {told}\n", "")
+    for number in (0, 63, 64, 39_935, 39_936, 39_999, -1):
+        value, read, codes = read_at(number)
+        assert (value, codes) == (number % 40_000, [])
+        assert read < 200_000
+    assert read_at(39_999, options={"index": "none"})[1] > len(LINES)
+    assert run("index", "rows.jsonl", "--check", "--json").json == {
+        "schema": 1,
+        "file": "rows.jsonl",
+        "index": "rows.jsonl.pindex",
+        "points": 625,
+        "rows": 40_000,
+        "content_size": len(LINES),
+        "index_size": os.path.getsize("rows.jsonl.pindex"),
+        "complete": True,
+        "sound": True,
+    }
+    with pparse.open("rows.jsonl") as document:
+        assert sum(1 for _ in document.root.children()) == 40_000
+        assert list(document.check()) == []
+    assert run("index", "rows.jsonl", "--cache").code == 0
+    os.unlink("rows.jsonl.pindex")
+    assert read_at(39_999)[1] < 300_000
+
+
+def test_an_index_of_rows_that_does_not_fit_is_not_used(place, run):
+    path = Path("rows.jsonl")
+    path.write_bytes(LINES)
+    assert run("index", "rows.jsonl").code == 0
+    sound = Path("rows.jsonl.pindex").read_bytes()
+    then = path.stat().st_mtime_ns
+    for index in (sound[:-8], sound[:100], b"", sound[:15] + b"\2" + sound[16:], sound + sound[-8:], PACKED):
+        Path("rows.jsonl.pindex").write_bytes(index)
+        assert read_at(39_999)[::2] == (39_999, ["index"])
+    for at in (3, 20, 30, 40, 50, 60, 70, 76, 80, 1000):
+        Path("rows.jsonl.pindex").write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+        assert read_at(39_999)[::2] == (39_999, ["index"])
+    Path("rows.jsonl.pindex").write_bytes(sound)
+    os.utime(path, ns=(then, then + 1_000))  # it may have been written to
+    assert read_at(39_999)[::2] == (39_999, ["index"])
+    assert run("index", "rows.jsonl", "--check").code == 4
+    path.write_bytes(b" " + LINES[:-1])
+    os.utime(path, ns=(then, then))
+    assert read_at(39_999)[::2] == (39_999, ["index"])
+
+
+def test_what_has_no_rows_of_its_own_gets_no_index_of_rows(place, run):
+    Path("rows.jsonl.bz2").write_bytes(bz2.compress(LINES))
+    ran = run("index", "rows.jsonl.bz2")
+    assert (ran.code, names()) == (3, ["data.gz", "rows.jsonl.bz2"])
+    assert "only such files are indexed" in ran.err
+    Path("rows.jsonl").write_bytes(LINES)
+    assert run("index", "rows.jsonl", "--spacing", "1MiB").code == 2
+    Path("rows.jsonl.pindex").write_bytes(b"mine")
+    assert run("index", "rows.jsonl").code == 2
+    assert Path("rows.jsonl.pindex").read_bytes() == b"mine"
 
 
 # -- killed half-way ---------------------------------------------------------------------------------------------------

@@ -17,11 +17,13 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed import gzip_index
 from pparse.compressed import gzip_index_builder as gzip_indexing
-from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, cache_path, fingerprint
+from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData
 from pparse.compressed.gzip_index_builder import build_index, check_index
 from pparse.compressed.resumed import ResumedData
+from pparse.data import index_files
 from pparse.data.base import BytesData
 from pparse.data.files import FileData
+from pparse.data.index_files import cache_path, fingerprint
 from pparse.errors import (
     CancelledError,
     EndOfDataError,
@@ -689,7 +691,7 @@ def test_an_index_that_fails_in_use_is_a_warning(document, tmp_path):
 
 
 def test_nested_files_look_for_none(document, tmp_path):
-    assert gzip_index.SUFFIX == ".pindex"
+    assert index_files.SUFFIX == ".pindex"
     outer = tmp_path / "outer.gz"
     outer.write_bytes(pack(FILES["usual"]))
     with pparse.open(outer) as found:

@@ -23,6 +23,8 @@ import re
 from array import array
 from itertools import chain, pairwise
 
+from pparse.data.index_files import find_index
+from pparse.document.extraction import extraction_of
 from pparse.errors import DataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
@@ -35,6 +37,7 @@ from pparse.parsers.json.text import BOM, NOT_FINITE, WHITESPACE, ChildText
 from pparse.parsers.json.walk import TextWalk, row_visits
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, signatures
+from pparse.tree.row_index import RowIndex
 from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
@@ -139,7 +142,10 @@ class JsonLinesParser(JsonParser):
         "bytes that went with a line break may leave one row of two, without a trace",
         *JsonParser.limitations[1:],
     )
-    options: ClassVar[dict[str, str]] = {}
+    options: ClassVar[dict[str, str]] = {
+        "index": "the index of the file: auto (default: FILE.pindex or the cache), none, or the path of one"
+    }
+    keeps_row_index = True
     shapes: ClassVar[dict[str, str]] = {"rows": LIST, "documents": LIST, **JsonParser.shapes}
     separators: ClassVar[dict[str, int]] = {"documents": 0}
     damage: RowDamage
@@ -200,8 +206,30 @@ class JsonLinesParser(JsonParser):
         """Begin with the first row, or inside of one."""
         if ctx.node.parent is not None:
             return super().begin(ctx)
-        ctx.scratch = Scan(self._choose_kernel(ctx.node), ctx.node.start)
-        return ctx.node.start, self.expect_children, 1
+        first = self._take_kept_index(ctx)
+        ctx.scratch = Scan(self._choose_kernel(ctx.node), first)
+        return first, self.expect_children, 1
+
+    def _take_kept_index(self, ctx: NodeContext) -> int:
+        """Index what an index file tells of the rows; return where the first one begins that it does not tell."""
+        extraction, index, start = extraction_of(self.result), ctx.index, ctx.node.start
+        if extraction.parent is not None or not extraction.data.is_file or index is None:
+            return start
+        session = extraction.session
+        option = str(session.options.get("index", "auto"))
+        source = extraction.reader
+        kept, errors = find_index(RowIndex, source, session.budget, session.pool, session.stats, option=option)
+        if kept is not None:
+            kept.close()
+            if kept.offsets[0] == start:
+                index.restore(kept.offsets)
+                return kept.offsets[-1]
+            errors.append(MalformedError("it is of rows that begin elsewhere", source=kept.name))
+        for error in errors:
+            reason = f"the index is not used: {error.reason}"
+            found = Finding("index", reason, source=error.source or option, severity=Severity.WARNING)
+            self.result.findings.add(found)
+        return start
 
     def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
         if node.parent is not None:

@@ -29,14 +29,12 @@ from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
 from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
 from pparse.compressed.inflated import InflatedData
-from pparse.data.files import is_file, is_folder, open_file
+from pparse.data.index_files import fingerprint
 from pparse.errors import (
-    DataChangedError,
     EndOfDataError,
     GapError,
     LimitError,
     MalformedError,
-    PparseError,
     UnsupportedError,
 )
 from pparse.limits import KIB, MIB
@@ -47,12 +45,10 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor, Reread
-    from pparse.data.base import Data, IoStats
-    from pparse.data.files import DescriptorPool
+    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.limits import Limits
 
-SUFFIX: Final = ".pindex"
 SPACING: Final = 4 * MIB
 NAME: Final = b"pparse gz index"
 VERSION: Final = 1
@@ -65,9 +61,6 @@ COMPLETE: Final = 1
 _LONGEST: Final = WINDOW + 1 * KIB
 _TRAILER: Final = 8
 _BLOCK: Final = 256 * KIB
-# What a fingerprint looks at: so many samples of so many bytes.
-_SAMPLES: Final = 16
-_SAMPLE: Final = 4 * KIB
 # How many stretches are kept open, and how much nearer one must be than what was decoded from the start.
 _OPEN: Final = 4
 _NEARER: Final = 256 * KIB
@@ -269,82 +262,6 @@ def checksum_of(source: Range, start: int, end: int, value: int = 0) -> int:
         value = zlib.crc32(block, value)
         start += len(block)
     return value
-
-
-def fingerprint(source: Range) -> bytes:
-    """Return 16 bytes that tell ``source`` from others: BLAKE2b of its size and of samples of its bytes.
-
-    Those are its first and last 4 KiB and fourteen stretches of 4 KiB evenly between; all of it up to 64 KiB. What
-    lies in a gap counts as zeros.
-    """
-    from hashlib import blake2b
-
-    start = source.start
-    size = source.end - start
-    digest = blake2b(struct.pack("<Q", size), digest_size=16, person=NAME)
-    if size <= _SAMPLES * _SAMPLE:
-        digest.update(source.data.read_known(start, size)[0])
-        return digest.digest()
-    for number in range(_SAMPLES):
-        at = (size - _SAMPLE) * number // (_SAMPLES - 1)
-        digest.update(source.data.read_known(start + at, _SAMPLE)[0])
-    return digest.digest()
-
-
-# -- where indexes are ------------------------------------------------------------------------------------------------
-
-
-def cache_folder() -> str:
-    """Return the folder of indexes that do not lie beside their files (`XDG_CACHE_HOME`, ``~/.cache``)."""
-    import os
-
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "pparse", "gzip-index")
-
-
-def cache_path(source: Range) -> str:
-    """Return the name that the index of ``source`` has in the cache: a copy of the file has the same."""
-    import os
-
-    return os.path.join(cache_folder(), fingerprint(source).hex() + SUFFIX)
-
-
-def load_index(
-    path: str, source: Range, budget: MemoryBudget, pool: DescriptorPool | None = None, stats: IoStats | None = None
-) -> GzipIndex:
-    """Return the index in the file ``path``, if it is one of ``source``.
-
-    Raises `MalformedError` if it is not, or no sound index at all, `UnsupportedError`, `SourceError`, `LimitError`.
-    """
-    data = open_file(path, pool, stats)
-    try:
-        index = GzipIndex(data, budget)
-        if not index.matches(source):
-            raise MalformedError("the index was made for another file, or for earlier content of this one", source=path)
-        return index
-    except BaseException:
-        data.close()
-        raise
-
-
-def find_index(
-    path: str, source: Range, budget: MemoryBudget, pool: DescriptorPool | None = None, stats: IoStats | None = None
-) -> tuple[GzipIndex | None, list[PparseError]]:
-    """Return the index of the gzip file ``path``, beside it or in the cache, and why others were not taken."""
-    errors: list[PparseError] = []
-    places = [path + SUFFIX]
-    if is_folder(cache_folder()):
-        places.append(cache_path(source))
-    for place in places:
-        if is_file(place):
-            try:
-                return load_index(place, source, budget, pool, stats), errors
-            except DataChangedError:
-                raise
-            except PparseError as error:
-                error.source = place
-                errors.append(error)
-    return None, errors
 
 
 # -- decoding from a point --------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.library import fault_of
-from pparse.compressed.gzip_index import COMPLETE, FOOTER, MAGIC, POINT, SPACING, checksum_of, fingerprint
+from pparse.compressed.gzip_index import COMPLETE, FOOTER, MAGIC, POINT, SPACING, checksum_of
 from pparse.compressed.inflated import InflatedData
+from pparse.data.index_files import fingerprint
 from pparse.errors import TRAILER_FAULTS, CancelledError, EndOfDataError, Fault, GapError, MalformedError, PparseError
 from pparse.kernels.deflate_blocks import LOOKAHEAD, find_blocks
 from pparse.limits import KIB, MIB, Limits

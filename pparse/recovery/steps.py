@@ -255,7 +255,7 @@ def _identity(extraction: Extraction) -> list[object]:
     if data.stamp is not None:
         return [*data.stamp]
     if data.size is not None:
-        from pparse.compressed.gzip_index import fingerprint
+        from pparse.data.index_files import fingerprint
 
         try:
             return [data.size, fingerprint(data.range(0, data.size)).hex()]

@@ -228,6 +228,8 @@ class Parser(Doored):
     child_state: ClassVar[str | dict[str, str] | None] = None
     """Name of the state that can begin at any child's ``at``, for all containers or by their kind; containers without
     one keep entries instead of offsets: right for few children, or those that are costly to read again."""
+    keeps_row_index: ClassVar[bool] = False
+    """Whether it takes up what `pparse index` keeps of where the children of the root begin."""
     notes_findings: ClassVar[bool] = False
     """Whether `walk` itself adds every finding to the result."""
     block_factor: int = 2
