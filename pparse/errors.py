@@ -43,6 +43,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+_to_commands = False
+
+
+def speak_of_commands(*, yes: bool) -> bool:
+    """Set whether messages advise options of commands, as those of ``pparse`` do, or Python; return what was set."""
+    global _to_commands
+    before, _to_commands = _to_commands, yes
+    return before
+
+
+def told(command: str, python: str) -> str:
+    """Return the advice for whom reads a message: who runs a command, or calls the library."""
+    return command if _to_commands else python
+
+
 class Fault(enum.Enum):
     """What an error contradicts. Code branches on this; the words are for people.
 

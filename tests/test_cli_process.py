@@ -431,3 +431,22 @@ def test_plugins_that_misbehave(module, plugins, tmp_path):
     ran, _ = plugins("formats")
     assert ran.returncode == 0
     assert module is MATCH_FAILS or b"'bad' could not be loaded" in ran.stderr
+
+
+def test_a_pipe_is_a_file_for_every_command(tmp_path):
+    def piped(*words):
+        content = (SAMPLE.parent / "tiny.onnx" if words[0] == "graph" else SAMPLE).read_bytes()
+        ran = subprocess.run([COMMAND, *words], input=content, capture_output=True, cwd=tmp_path)
+        return ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+
+    for words in (("ls",), ("info",), ("tree",), ("check",), ("graph", "-q"), ("get", "ln_f.weight")):
+        code, out, err = piped(words[0], "-", *words[1:])
+        assert (code, bool(out), err) == (0, True, ""), words
+    assert piped("ls", "/dev/stdin", "-q") == piped("ls", "-", "-q")
+    for command, output in (("convert", "a.npz"), ("recover", "b")):
+        assert piped(command, "-", "-o", output)[::2] == (0, "")
+    with np.load(tmp_path / "a.npz") as found:
+        assert len(found.files) == 21
+    code, _, err = piped("ls", "-", "--limit", "scratch_bytes=1000")
+    assert (code, "lift it with --limit scratch_bytes=" in err) == (2, True)
+    assert "cannot make a scratch file" in piped("ls", "-", "--scratch", "nowhere")[2]

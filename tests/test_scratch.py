@@ -5,11 +5,14 @@ import gc
 import os
 import random
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+import pparse
 from pparse.data.scratch import Scratch, no_scratch
-from pparse.errors import ClosedError, LimitError, SourceError
+from pparse.errors import CancelledError, ClosedError, LimitError, SourceError
+from tests.conftest import safetensors
 
 
 @pytest.fixture
@@ -182,3 +185,49 @@ def test_threads_that_share_a_spool_read_what_was_written(scratch):
         thread.join()
     assert wrong == []
     assert spool.pread(0, 1 << 20) == content
+
+
+@pytest.fixture
+def pipe():
+    """Make a pipe that gives ``content``: its end to read."""
+    ends = []
+
+    def make(content: bytes):
+        reading, writing = os.pipe()
+        ends.append(os.fdopen(reading, "rb"))
+        with os.fdopen(writing, "wb") as end:
+            end.write(content)
+        return ends[-1]
+
+    yield make
+    for end in ends:
+        end.close()
+
+
+def test_a_stream_that_cannot_seek_is_spooled(pipe, tmp_path):
+    content = safetensors({"a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}}, b"abc")
+    before = descriptors()
+    stream = pipe(content)
+    with pparse.view(stream) as model:
+        assert model["a"].numpy().tolist() == [97, 98, 99]
+    assert not stream.closed
+    assert descriptors() <= before + 1
+    told = []
+    with pparse.open(pipe(content), scratch=str(tmp_path), progress=lambda *what: told.append(what)) as document:
+        assert document.size == len(content)
+    assert told[0][:2] == (len(content), None)
+    with pytest.raises(LimitError, match="scratch_bytes=9"):
+        pparse.open(pipe(content), limits=pparse.Limits(scratch_bytes=9))
+    with pytest.raises(CancelledError):
+        pparse.open(pipe(content), cancel=lambda: True)
+    with pytest.raises(SourceError, match="binary mode"):
+        pparse.open(SimpleNamespace(read=lambda count: "text"))
+    assert descriptors() <= before + 4
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_url_is_told_for_what_it_is():
+    with pytest.raises(
+        SourceError, match=r"^https://a\.b/c\.pt: is a URL, which is not opened here: pass a file object"
+    ):
+        pparse.open("https://a.b/c.pt")

@@ -266,6 +266,7 @@ WITHOUT = {
     "pparse.compressed.resync.blocks": "Blocks",
     "pparse.compressed.resync.bz2": "_Shifted",
     "pparse.compressed.resync.deflate_chain": "EnteredData",
+    "pparse.data.file_object": "SpooledData",  # a pipe
     "pparse.riegeli.source": "ForwardData",  # a pipe
     "pparse.testing.fakes": "FakeData",  # misbehaves on purpose
 }

@@ -8,7 +8,7 @@ import os
 import sys
 
 from pparse import errors
-from pparse.errors import PparseError, SourceError, UnsupportedError
+from pparse.errors import PparseError, SourceError, UnsupportedError, speak_of_commands
 from pparse.findings import Severity
 from pparse.limits import MIB, Limits, parse_size
 
@@ -183,7 +183,9 @@ class Arguments(argparse.ArgumentParser):
 
     def add_files(self, more: str = "") -> None:
         """Declare FILE, one or more; ``more`` describes arguments that are not files."""
-        self.add("FILE", f"files, folders, or outer::inner{more}", dest="files", nargs="+")
+        self.add(
+            "FILE", f"files, folders, - (standard input, a pipe too), or outer::inner{more}", dest="files", nargs="+"
+        )
 
     def add_strict(self) -> None:
         """Add ``--strict``, for commands that do not apply the rules of a reference reader."""
@@ -201,7 +203,7 @@ class Arguments(argparse.ArgumentParser):
         self.add("-O KEY=VALUE ...", "an option of the format; repeatable", to, dest="options", type=_key_value)
         budget = size_from(MIB, "1MiB")
         self.add("--budget SIZE", "memory for caches and buffers (64MiB)", to, type=budget, default=64 * MIB)
-        self.add("--scratch DIR", "folder for scratch files, if a format needs them", to)
+        self.add("--scratch DIR", "folder for scratch files, if a format or a pipe needs them", to)
         limit = "lift a limit that an error message named; repeatable"
         self.add("--limit NAME=N ...", limit, to, dest="limits", type=_limit)
         self.add("--trace-io", "report on stderr which bytes were read", to)
@@ -236,6 +238,7 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
             out.stats = IoStats(log=True)
     _collect_less()
     out.progress.start()
+    before = speak_of_commands(yes=True)
     try:
         code: int = module.run(options, out)
         out.flush()
@@ -264,6 +267,7 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
         return BUG
     finally:
         out.progress.stop()
+        speak_of_commands(yes=before)
 
 
 def _missing_library(error: Exception) -> UnsupportedError | None:
@@ -350,7 +354,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
             codes.append(run_one(options, out))
         except PparseError as error:
             message = str(error)
-            out.error(message if file in message else f"{file}: {message}")
+            out.error(message if file in message or file == "-" else f"{file}: {message}")
             codes.append(exit_code_of(error))
             if options.json:
                 from json import dumps
@@ -376,12 +380,11 @@ def open_file(options: Any, out: Any) -> Extraction:
         check_options((name for name, _ in options.options), default_registry(), format=options.format, written=" (-O)")
     source = options.file
     if source == "-":
-        # A file given by redirection can be read at any offset; a pipe cannot, and StreamData says so.
-        from pparse.data.file_object import StreamData
-
         if sys.stdin is None:  # type: ignore[unreachable, unused-ignore]
             raise SourceError("standard input is closed", source="<stdin>")
-        source = StreamData(sys.stdin.buffer, "<stdin>", out.stats)
+        if sys.stdin.isatty():
+            raise SourceError("is a terminal: give a file, or pipe one in", source="<stdin>")
+        source = sys.stdin.buffer  # a file given by redirection is read at any offset, a pipe spooled
     document = open_document(
         source,
         format=options.format,

@@ -49,7 +49,7 @@ _SAME: Final = "to max_shard_size dtype dequantize rename skip_damaged skip_unsu
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add("SOURCE", "a file, a folder, an index of shards, or outer::inner", dest="file")
+    parser.add("SOURCE", "a file, a folder, an index of shards, - or outer::inner", dest="file")
     parser.add("-o --output TARGET", "the file to write", required=True)
     parser.add("--to", "what to write, if the extension does not say it", choices=("safetensors", "npz", "gguf"))
     shards = "write a set of files NAME-00001-of-00003.safetensors with an index, with at most SIZE of tensors in each"

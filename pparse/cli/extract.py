@@ -33,7 +33,7 @@ EXAMPLES: Final = """examples:
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add("FILE", "an archive or a compressed file, or outer::inner")
+    parser.add("FILE", "an archive, a compressed file, - or outer::inner")
     parser.add("MEMBER", "only these members: names as 'pparse ls' prints them, or globs", dest="members", nargs="*")
     parser.add("-o --output DIR", "the folder to write to, new or empty", required=True)
     parser.add("-R -r --recursive", "enter archives inside the archive")

@@ -67,7 +67,7 @@ EXAMPLES: Final = """examples:
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add("FILE", "a file, a folder, or outer::inner")
+    parser.add("FILE", "a file, a folder, - or outer::inner")
     parser.add("PATH", "a tensor, a slice of one, or a node", nargs="?")
     parser.add(
         "-o --output OUT",

@@ -44,7 +44,7 @@ EXAMPLES: Final = """examples:
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add("FILE", "a file, a folder, or outer::inner")
+    parser.add("FILE", "a file, a folder, - or outer::inner")
     parser.add("--outputs NAME,...", "only the nodes that these need (ports are ignored)")
     parser.add("--inputs", "only the names of the inputs to feed, one a line")
     parser.add("--body --function NAME", "this function or body of a node instead of the graph", dest="body")

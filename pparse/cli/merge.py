@@ -39,7 +39,7 @@ EXAMPLES: Final = """examples:
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add("FILE|FOLDER", "a .cpb, a SavedModel folder with one, or outer::inner", dest="file")
+    parser.add("FILE|FOLDER", "a .cpb, a SavedModel folder with one, - or outer::inner", dest="file")
     parser.add("-o --output OUT", "the message file, or the folder", required=True)
     verify = "which hashes of chunks are checked: all (the default), those of up to 4 MiB, none"
     parser.add("--verify", verify, choices=("all", "touched", "headers"))

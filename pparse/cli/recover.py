@@ -46,7 +46,7 @@ _SHOWN_LOST: Final = 3
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add("FILE", "a file, or outer::inner")
+    parser.add("FILE", "a file, - or outer::inner")
     parser.add("-o --output DIR", "the folder to write to, new or empty", required=True)
     add_target_arguments(parser, "a line for each file and tensor, however many")
 

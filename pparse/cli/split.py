@@ -43,7 +43,7 @@ _TYPE_HINT: Final = (
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add("FILE|FOLDER", "a message file, a SavedModel folder, or outer::inner", dest="file")
+    parser.add("FILE|FOLDER", "a message file, a SavedModel folder, - or outer::inner", dest="file")
     prefix = "write PREFIX.cpb (a suffix .cpb is dropped), or the folder PREFIX"
     parser.add("-o --output PREFIX", prefix, required=True)
     most = size_from(1, "one byte")

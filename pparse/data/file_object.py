@@ -1,18 +1,21 @@
-"""A seekable binary file object as Data."""
+"""Binary file objects as Data: those that can seek, and pipes, which are spooled."""
 
 from __future__ import annotations
 
 import os
 
 from pparse.data.base import Data
-from pparse.errors import SourceError
+from pparse.errors import PparseError, SourceError
+from pparse.limits import MIB
 from pparse.locking import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, Final
 
     from pparse.data.base import IoStats
+    from pparse.data.scratch import Scratch, Spool
 
 
 class StreamData(Data):
@@ -71,6 +74,53 @@ class StreamData(Data):
         if length:
             raise SourceError("the stream returned fewer bytes than its size", source=self.name, offset=offset)
         return b"".join(pieces)
+
+
+def can_seek(stream: Any) -> bool:
+    """Return whether a file object can be read at any offset; a pipe and the response of a server cannot."""
+    tell = getattr(stream, "seekable", None)
+    try:
+        return hasattr(stream, "seek") and (tell is None or bool(tell()))
+    except ValueError:  # it is closed, as reading it will say
+        return True
+
+
+class SpooledData(Data):
+    """What a stream that cannot seek gave, in a scratch file."""
+
+    is_plain = True
+
+    def __init__(self, spool: Spool, name: str, stats: IoStats | None = None) -> None:
+        super().__init__(name, spool.size, stats)
+        self._spool = spool
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        return self._spool.pread(offset, length)
+
+    def close(self) -> None:
+        """Delete the scratch file."""
+        super().close()
+        self._spool.close()
+
+
+def spooled(stream: Any, name: str, scratch: Scratch, tell: Callable[[int], object]) -> Spool:
+    """Read a stream to its end into a scratch file; ``tell`` is called with the bytes so far.
+
+    Raises `SourceError` if it cannot be read or the disk is full, `LimitError` above the cap of ``scratch``.
+    """
+    spool = scratch.spool()
+    try:
+        while chunk := stream.read(MIB):
+            if not isinstance(chunk, bytes):
+                raise SourceError("the file object returns text; open it in binary mode", source=name)
+            spool.append(chunk)
+            tell(spool.size)
+    except BaseException as error:
+        spool.close()
+        if isinstance(error, PparseError) or not isinstance(error, OSError | ValueError):
+            raise
+        raise SourceError(f"cannot read: {error}", source=name, offset=spool.size) from error
+    return spool
 
 
 # What file objects of fsspec and of cloud libraries know of the file: any of these changes with its content.

@@ -22,7 +22,7 @@ from pparse.locking import RLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Final
+    from typing import BinaryIO, Final
 
     from pparse.data.base import IoStats
 
@@ -139,6 +139,19 @@ def what_is_meant(path: str) -> str:
     except (OSError, ValueError):
         return ""
     return f"; did you mean {' or '.join(repr(os.path.join(above, name)) for name in near)}?" if near else ""
+
+
+def inherited_pipe(path: str) -> BinaryIO | None:
+    """Return the pipe that a shell put in place of a file (``<(command)``, ``/dev/stdin``), to read; else None.
+
+    Opening any other pipe could wait forever for somebody to write.
+    """
+    try:
+        if path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and stat.S_ISFIFO(os.stat(path).st_mode):
+            return open(path, "rb")
+    except OSError as error:
+        raise system_error(error, "cannot open", path) from error
+    return None
 
 
 def open_descriptor(path: str) -> tuple[int, FileIdentity]:

@@ -1,7 +1,8 @@
 """Scratch files: unlinked temporary files for what does not fit into memory, under a common cap.
 
 They exist only if the caller names a folder for them (``scratch=``, ``--scratch DIR``): a reader does not fill a disk
-unasked. The files have no name (on Windows they are deleted when closed), so nothing is ever left behind.
+unasked. A pipe, which can be read in no other way, goes to the system's folder for temporary files. The files have no
+name (on Windows they are deleted when closed), so nothing is ever left behind.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from pparse.document.folder import Folder, LocalFolder, split_set
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.document.session import Session
 from pparse.equality import ByValue
-from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError
+from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError, told
 from pparse.findings import Finding, Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.paths import split_extraction
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _BEHIND_PREFIX: Final = ".index"
 # And those of its data, which say what is missing if that is not there.
 _DATA_BEHIND_PREFIX: Final = ".data-00000-of-"
+# What no file is called.
+_URL: Final = lazy_pattern(r"(?i)[a-z][a-z0-9+.-]+://")
 # Names of a folder that are looked at.
 _MOST_NAMES: Final = 10_000
 # Keywords that mean nothing in another process.
@@ -67,15 +70,15 @@ def open(
 ) -> Extraction:
     """Open ``source`` and return its extraction: ``root``, ``node(path)``, ``get(path)``, ``check()``, ``close()``.
 
-    ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a seekable binary file, a `Data`, a `Folder`,
-    or a list of parts read as one. The first part of a split file (``file.zip.001``, ``file.tar.partaa``; of a zip also
-    the last one) stands for all of them. ``format`` names the parser; otherwise the best match is found. ``parsers``
-    adds parsers to ``registry``. ``folder``, a path or a `Folder`, holds the files that belong to the source (shards of
-    an index, say) if they do not lie beside it.
-    ``budget`` bounds what is kept and buffered; ``retain`` is how many bytes of nodes that nobody holds stay alive (0,
-    a number, or infinity), with path patterns ``include`` and ``exclude``. Long work calls
-    ``progress(done, total, what)``, and asks ``cancel()`` between blocks. ``block_size`` fixes the scan block, for
-    tests. ``options`` are options of formats, as with ``-O`` on the command line.
+    ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a binary file, a `Data`, a `Folder`, or a list
+    of parts read as one. A file object that cannot seek, such as a pipe, is read to its end first, into a scratch file
+    (in ``scratch``, or else in the system's folder for temporary files). The first part of a split file
+    (``file.zip.001``, ``file.tar.partaa``; of a zip also the last one) stands for all of them. ``format`` names the parser; otherwise the best match is found. ``parsers`` adds parsers to
+    ``registry``. ``folder``, a path or a `Folder`, holds the files that belong to the source (shards of an index, say)
+    if they do not lie beside it. ``budget`` bounds what is kept and buffered; ``retain`` is how many bytes of nodes
+    that nobody holds stay alive (0, a number, or infinity), with path patterns ``include`` and ``exclude``. Long work
+    calls ``progress(done, total, what)``, and asks ``cancel()`` between blocks. ``block_size`` fixes the scan block,
+    for tests. ``options`` are options of formats, as with ``-O`` on the command line.
 
     Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
     format has an option. An unrecognised format raises only when the tree is first used.
@@ -264,18 +267,30 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     parts = split_set(path)
     if parts is not None and (joined := _open_split(session, parts, format)) is not None:
         return joined
+    pipe = files.inherited_pipe(path)
+    if pipe is not None:
+        return Extraction(session, path, session.take(pipe, path, owned=True), format=format)
     if not files.is_there(path):
         path = _behind_prefix(path)
+    return Extraction(session, path, _open_file(session, path), format=format)
+
+
+def _open_file(session: Session, path: str) -> Data:
+    """Return a file of the system; the error on one that is not there says what may be meant."""
     try:
         data = files.open_file(path, session.pool, session.stats)
     except SourceError as error:
         if error.errno == ENOENT and (prefixes := _prefixes_near(path)):
             error.reason += f"; there are the checkpoints {', '.join(prefixes)}"
+        elif error.errno == ENOENT and _URL.match(path):
+            error.reason = "is a URL, which is not opened here: " + told(
+                "pipe it in (curl -L URL | pparse ls -), or save it",
+                "pass a file object of it (fsspec's, or a response), or a pparse.Folder that fetches files",
+            )
         elif error.errno in (ENOENT, ENOTDIR):
             error.reason += files.what_is_meant(path)
         raise
-    session.adopt(data)
-    return Extraction(session, path, data, format=format)
+    return session.adopt(data)
 
 
 def _behind_prefix(path: str) -> str:

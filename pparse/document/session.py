@@ -10,7 +10,7 @@ from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, open_file
-from pparse.errors import CancelledError, SourceError
+from pparse.errors import CancelledError
 from pparse.limits import Limits
 from pparse.locking import RLock
 from pparse.tree.index import IndexLedger, KeptBlock, Retention
@@ -107,8 +107,9 @@ class Session:
     ) -> Data:
         """Return ``source`` (a `Data`, bytes, a binary file object or a path) as data that the document closes.
 
-        Far data get a cache; ``distance`` is that of a file object. A `Data` or file object is closed only if it is
-        ``owned``. Raises `SourceError`, and TypeError for anything else.
+        Far data get a cache; ``distance`` is that of a file object. One that cannot seek, such as a pipe, is read to
+        its end first, into a scratch file: there is no other way to read it. A `Data` or file object is closed only if
+        it is ``owned``. Raises `SourceError`, `LimitError`, and TypeError for anything else.
         """
         if isinstance(source, bytes | bytearray | memoryview):
             return self.adopt(BytesData(source, name or "<bytes>", self.stats))
@@ -116,18 +117,39 @@ class Session:
             return self.adopt(open_file(source, self.pool, self.stats))
         if isinstance(source, Data):
             return self._near(self.adopt(source) if owned else source)
-        if hasattr(source, "read") and hasattr(source, "seek"):
-            from pparse.data.file_object import StreamData
+        if hasattr(source, "read"):
+            from pparse.data.file_object import StreamData, can_seek
 
+            if not can_seek(source):
+                return self.adopt(self._spooled(source, name or str(getattr(source, "name", "<stream>")), owned=owned))
             stats = self.stats if distance is Distance.NEAR else None  # the cache counts
             data = self.adopt(StreamData(source, name, stats, owned=owned))
             data.distance = distance
             return self._near(data)
-        if hasattr(source, "read"):
-            raise SourceError("the stream cannot seek; save it to a file first", source=repr(source)[:80])
         raise TypeError(
             f"cannot open a {type(source).__name__}: pass a path, bytes, a binary file, a Data or a list of them"
         )
+
+    def _spooled(self, stream: Any, name: str, *, owned: bool) -> Data:
+        """Return what a stream gives, in a scratch file: in the folder for these, or else that of the system."""
+        import tempfile
+
+        from pparse.data.file_object import SpooledData, spooled
+        from pparse.data.scratch import Scratch
+
+        def tell(count: int) -> None:
+            self.check_cancelled()
+            if self.progress is not None:
+                self.progress(count, None, self.doing)
+
+        scratch = self.spools
+        if self.scratch is None:
+            scratch = Scratch(tempfile.gettempdir(), self.limits.scratch_bytes)
+        try:
+            return SpooledData(spooled(stream, name, scratch, tell), name, self.stats)
+        finally:
+            if owned:
+                stream.close()
 
     def _near(self, data: Data) -> Data:
         """Return ``data``, with a cache in front of it if it is far away."""
