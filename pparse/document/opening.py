@@ -73,12 +73,13 @@ def open(
     ``source`` is a path (a file, a folder, or ``outer::inner``), bytes, a binary file, a `Data`, a `Folder`, or a list
     of parts read as one. A file object that cannot seek, such as a pipe, is read to its end first, into a scratch file
     (in ``scratch``, or else in the system's folder for temporary files). The first part of a split file
-    (``file.zip.001``, ``file.tar.partaa``; of a zip also the last one) stands for all of them. ``format`` names the parser; otherwise the best match is found. ``parsers`` adds parsers to
-    ``registry``. ``folder``, a path or a `Folder`, holds the files that belong to the source (shards of an index, say)
-    if they do not lie beside it. ``budget`` bounds what is kept and buffered; ``retain`` is how many bytes of nodes
-    that nobody holds stay alive (0, a number, or infinity), with path patterns ``include`` and ``exclude``. Long work
-    calls ``progress(done, total, what)``, and asks ``cancel()`` between blocks. ``block_size`` fixes the scan block,
-    for tests. ``options`` are options of formats, as with ``-O`` on the command line.
+    (``file.zip.001``, ``file.tar.partaa``; of a zip also the last one) stands for all of them. ``format`` names the
+    parser; otherwise the best match is found. ``parsers`` adds parsers to ``registry``. ``folder``, a path or a
+    `Folder`, holds the files that belong to the source (shards of an index, say) if they do not lie beside it.
+    ``budget`` bounds what is kept and buffered; ``retain`` is how many bytes of nodes that nobody holds stay alive (0,
+    a number, or infinity), with path patterns ``include`` and ``exclude``. Long work calls ``progress(done, total,
+    what)``, and asks ``cancel()`` between blocks. ``block_size`` fixes the scan block, for tests. ``options`` are
+    options of formats, as with ``-O`` on the command line.
 
     Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
     format has an option. An unrecognised format raises only when the tree is first used.
