@@ -54,6 +54,8 @@ is_generic
 _.state_dict
 NpyViewer
 NpzViewer
+OnnxDataViewer
+DistcpViewer
 FlaxViewer
 NumpyMapViewer
 PyTorchSetViewer

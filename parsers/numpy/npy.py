@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
-    from pparse.document.session import Session
     from pparse.limits import Limits
     from pparse.tensors.dtype import DType
     from pparse.tree.context import NodeContext, Step
+    from pparse.tree.host import Session
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.result import Result

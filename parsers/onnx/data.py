@@ -140,13 +140,13 @@ class _Head:
             return bool(dims or listed) and (len(listed) == count or len(listed) >= _MOST_FIELDS - _MOST_DIMS)
         if _RAW in found:
             size = found[_RAW][-1][1]
-            return bool(dims or size) and size == known.dtype.stored_nbytes(count)
+            return bool((dims or size) and size == known.dtype.stored_nbytes(count))
         wanted = known.words * (known.listed.stored_nbytes(count) if known.listed.packed else count)
         if len(listed) != 1 or listed[0][1] < 0:
             return bool(dims) and (len(listed) == wanted or len(listed) >= _MOST_FIELDS - _MOST_DIMS)
         least = {FLOAT_DATA: 4, DOUBLE_DATA: 8}.get(known.field, 1)
         most = least if least > 1 else 10
-        return wanted > 0 and least * wanted <= listed[0][1] <= most * wanted
+        return bool(wanted > 0 and least * wanted <= listed[0][1] <= most * wanted)
 
     def _numbers(self, items: list[tuple[int, int]]) -> list[int] | None:
         """Return the numbers of a repeated field, packed or not; None if there are too many."""

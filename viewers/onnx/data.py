@@ -11,6 +11,7 @@ from itertools import count, islice
 
 from pparse.errors import DataError, EndOfDataError, LimitError, PathError
 from pparse.parsers.onnx.data import MAP, SEQUENCE, TENSOR
+from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
@@ -21,7 +22,7 @@ from pparse.viewers.tensor_proto.viewer import value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
@@ -62,7 +63,7 @@ class OnnxDataPlaces(OnnxPlaces):
         """Yield the place with this number."""
         return islice(self.places(), numbers[-1], numbers[-1] + 1)
 
-    def worth_searching(self, name: str) -> Iterable[OnnxPlace]:
+    def worth_searching(self, name: str) -> Iterator[OnnxPlace]:
         """Return all places: there is no faster way to one, and no need to hold their names."""
         return self.places()
 
@@ -91,10 +92,10 @@ class OnnxDataPlaces(OnnxPlaces):
                 yield from self._sparse(name, pieces, near)
             else:
                 session.limits.check("depth", len(waiting), "the depth of values in values")
-                waiting.append(self._elements(name, kind, pieces, near, is_own=is_own))
+                waiting.append(self._values(name, kind, pieces, near, is_own=is_own))
             is_own = False
 
-    def _elements(
+    def _values(
         self, name: str, kind: str, pieces: Sequence[Piece], near: Window | None, *, is_own: bool
     ) -> Iterator[Value]:
         """Yield what a sequence or a map has in it; ``is_own``: under the name that it has itself."""
@@ -117,6 +118,8 @@ class OnnxDataPlaces(OnnxPlaces):
         for number, key in enumerate(numbers(message, _INT_KEYS)):  # noqa: B007 -- the last one counts
             yield key
         for item in message.fields.get(_TEXT_KEYS, ()):
+            if isinstance(item, OverlayField):
+                continue
             for at in item[0].fields(_TEXT_KEYS, 0, message.window(item[0])):
                 raw = item[0].part.data.pread(at.start, min(at.end - at.start, _KEY))
                 yield raw.decode("utf-8", "backslashreplace")

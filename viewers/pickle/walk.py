@@ -101,8 +101,9 @@ def _parts_of_maker(kids: Iterable[Node]) -> dict[Any, Node]:
     """Return the parts of a call by name; if it is dill's for numpy's, those of that one."""
     found = {kid.key: kid for kid in kids}
     called, args = found.get("callable"), found.get("args")
-    is_dill = called is not None and args is not None and args.kind == "tuple" and str(called.load()) in OF_DILL
-    if is_dill and len(args) in (3, 4):
+    if called is None or args is None or args.kind != "tuple" or len(args) not in (3, 4):
+        return found
+    if str(called.load()) in OF_DILL:
         return {name: args.child(number) for number, name in enumerate(("callable", "args", "state"))}
     return found
 
