@@ -56,6 +56,8 @@ _.state_dict
 NpyViewer
 OnnxDataViewer
 NpzViewer
+OnnxDataViewer
+DistcpViewer
 FlaxViewer
 NumpyMapViewer
 PyTorchSetViewer

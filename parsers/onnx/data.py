@@ -140,7 +140,7 @@ class _Head:
             return bool(dims or listed) and (len(listed) == count or len(listed) >= _MOST_FIELDS - _MOST_DIMS)
         if _RAW in found:
             size = found[_RAW][-1][1]
-            return bool(dims or size) and size == known.dtype.stored_nbytes(count)
+            return bool((dims or size) and size == known.dtype.stored_nbytes(count))
         wanted = known.words * (known.listed.stored_nbytes(count) if known.listed.packed else count)
         if len(listed) != 1 or listed[0][1] < 0:
             return bool(dims) and (len(listed) == wanted or len(listed) >= _MOST_FIELDS - _MOST_DIMS)

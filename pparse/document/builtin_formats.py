@@ -44,4 +44,5 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('tar', 'pparse.parsers.tar.parser:TarParser', None, ((257, b'ustar'), (0, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00')), ('.tar',), True, False, True, True, False),  # noqa: E501
     ('model-folder', 'pparse.parsers.model_folder:ModelFolderParser', None, (), (), True, True, True, False, False),
     ('onnx-data', 'pparse.parsers.onnx.data:OnnxDataParser', 'pparse.viewers.onnx.data:OnnxDataViewer', ((0, b'\x08'), (0, b'\n')), ('.pb',), False, False, False, False, False),  # noqa: E501
+    ('pytorch-distcp', 'pparse.parsers.pytorch.distcp:DistcpParser', 'pparse.viewers.pytorch.distcp:DistcpViewer', ((0, b'PK\x03\x04'),), ('.distcp',), False, False, False, False, False),  # noqa: E501
 )

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pparse import open as open_document
+from pparse.data.base import BytesData
+from pparse.parsers.pytorch.distcp import DistcpParser
 from pparse.parsers.pytorch.legacy import PyTorchLegacyParser
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from tests.pytorch_files import checkpoint, legacy_checkpoint, legacy_values, numbered
@@ -21,6 +24,22 @@ class TestPyTorch(SparseContract):
 
     def large(self) -> bytes:
         return checkpoint(*numbered(9, 1 << 20)).content
+
+
+class TestDistcp(SparseContract):
+    parser = DistcpParser
+    samples = {"three": 3 * checkpoint(*numbered(2, 64)).content}
+    changes = (0x00, 0x50, 0xFF)
+
+    def is_whole(self, name: str, prefix: bytes) -> bool:
+        """It may end behind any archive."""
+        return len(prefix) > 0 and not len(prefix) % (len(self.samples["three"]) // 3)
+
+    def test_recognises_its_samples(self) -> None:
+        """By its name only: elsewhere archives behind each other are what torch makes of the last one."""
+        for name, wanted in (("__0_0.distcp", "pytorch-distcp"), ("model.pt", "pytorch")):
+            with open_document(BytesData(self.samples["three"], name)) as document:
+                assert document.format == wanted
 
 
 class TestPyTorchLegacy(SparseContract):

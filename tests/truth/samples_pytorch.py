@@ -117,6 +117,22 @@ def make_pytorch_tar() -> Sample:
 
 
 @sample
+def make_pytorch_distcp() -> Sample:
+    """Archives behind each other, as torch.distributed.checkpoint writes the items of a process."""
+    content, values, marks = b"", {}, [8]
+    for number in range(5):
+        contents = contents_of(tensors := shapes(number, 1, 24), 60 + number)
+        found = checkpoint(tensors, contents)
+        shift = len(content)
+        for name, value in values_of(found, contents).items():
+            place, *needs = ((begin + shift, end + shift) for begin, end in (value.place, *value.needs))
+            values[f"{number}/{name}"] = Value(value.content, place, tuple(needs))
+        marks += [place + shift for place in landmarks_of(found)]
+        content += found.content
+    return Sample("pytorch-distcp", "__0_0.distcp", content, "tensors", values, "stream", tuple(marks), hashed=True)
+
+
+@sample
 def make_pytorch_script() -> Sample:
     """The storages come first, and constants of the code have their own."""
     constants = {"CONSTANTS.c0": ("float32", [30, 7]), "CONSTANTS.c1": ("int64", [5])}

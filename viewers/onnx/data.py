@@ -92,10 +92,10 @@ class OnnxDataPlaces(OnnxPlaces):
                 yield from self._sparse(name, pieces, near)
             else:
                 session.limits.check("depth", len(waiting), "the depth of values in values")
-                waiting.append(self._contained(name, kind, pieces, near, is_own=is_own))
+                waiting.append(self._values(name, kind, pieces, near, is_own=is_own))
             is_own = False
 
-    def _contained(
+    def _values(
         self, name: str, kind: str, pieces: Sequence[Piece], near: Window | None, *, is_own: bool
     ) -> Iterator[Value]:
         """Yield what a sequence or a map has in it; ``is_own``: under the name that it has itself."""
@@ -118,7 +118,7 @@ class OnnxDataPlaces(OnnxPlaces):
         for number, key in enumerate(numbers(message, _INT_KEYS)):  # noqa: B007 -- the last one counts
             yield key
         for item in message.fields.get(_TEXT_KEYS, ()):
-            if isinstance(item, OverlayField):  # of a message in chunks, which these files are not
+            if isinstance(item, OverlayField):
                 continue
             for at in item[0].fields(_TEXT_KEYS, 0, message.window(item[0])):
                 raw = item[0].part.data.pread(at.start, min(at.end - at.start, _KEY))

@@ -101,9 +101,9 @@ def _parts_of_maker(kids: Iterable[Node]) -> dict[Any, Node]:
     """Return the parts of a call by name; if it is dill's for numpy's, those of that one."""
     found = {kid.key: kid for kid in kids}
     called, args = found.get("callable"), found.get("args")
-    if called is None or args is None or args.kind != "tuple" or str(called.load()) not in OF_DILL:
+    if called is None or args is None or args.kind != "tuple" or len(args) not in (3, 4):
         return found
-    if len(args) in (3, 4):
+    if str(called.load()) in OF_DILL:
         return {name: args.child(number) for number, name in enumerate(("callable", "args", "state"))}
     return found
 

@@ -1,0 +1,157 @@
+"""Shards of torch.distributed.checkpoint (``__0_0.distcp``): archives of ``torch.save``, one behind the other.
+
+Each item that a process saved is an archive of its own, a tensor or an object; the file ``.metadata`` beside the shards
+names them (torch/distributed/checkpoint/filesystem.py). The archives are found from the end: the end record of each
+says how long its directory is and where it begins in the archive, and so where the archive begins, at which the one
+before it ends. What lies behind the last whole archive, or between two, is an item, too, which was cut or damaged.
+States::
+
+    state          needs  reads                                       goes to
+    expect_member  0      nothing: the archives are found in `items`  itself, at the next one; DONE at the end
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.findings import Finding, Status
+from pparse.limits import count_words
+from pparse.parsers.pytorch.zip import PyTorchZipParser
+from pparse.parsers.zip.directory import END, END_SIZE, LOCAL, read_end_at
+from pparse.tree.context import DONE
+from pparse.tree.parser import Confidence, signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, ClassVar
+
+    from pparse.data.base import Data
+    from pparse.tree.context import NodeContext, Step
+    from pparse.tree.parser import Excerpt
+    from pparse.tree.result import Result
+
+# Bytes searched at once for the end record of an archive before one that is not whole.
+_BLOCK = 256 << 10
+
+
+class DistcpParser(ArchiveParser):
+    """A shard of a distributed checkpoint."""
+
+    name = "pytorch-distcp"
+    description = "shard of a PyTorch distributed checkpoint (.distcp)"
+    extensions: ClassVar[tuple[str, ...]] = (".distcp",)
+    signatures = signatures(LOCAL)
+    viewer = "pparse.viewers.pytorch.distcp:DistcpViewer"
+    named_is_enough = False
+    refines: ClassVar[tuple[str, ...]] = ("zip", "pytorch")
+    member_word = "item"
+    references = ("torch/distributed/checkpoint/filesystem.py",)
+    limitations = (
+        "known by its extension: archives behind each other under another name may be made to be seen differently",
+        "the file .metadata, which names the items, is not read: they have numbers, in the order of the file",
+    )
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._items: array[int] | None = None
+        self._damaged: set[int] = set()
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """As sure as that it begins as a checkpoint, if its name ends in .distcp."""
+        return PyTorchZipParser.match(excerpt) if excerpt.ends_with(cls.extensions) else Confidence.NO
+
+    @property
+    def items(self) -> array[int]:
+        """Where each item begins, and behind them the end of the last one."""
+        if self._items is None:
+            extraction = self.extraction
+            data, start, end = extraction.data, extraction.start, extraction.find_end()
+            found, at = array("q", (end,)), end
+            while at > start:
+                begin = _begin_of(data, start, at - END_SIZE, at)
+                if begin is None:  # what is behind the last whole archive before it is not one
+                    begin = max(start, self._whole_before(data, start, at))
+                    self._damaged.add(begin)
+                found.append(begin)
+                at = begin
+                extraction.session.limits.check("entries", len(found), "the number of items")
+            found.reverse()
+            self._charge = extraction.session.budget.charge(8 * len(found), "the items of a checkpoint")
+            self._items = found
+        return self._items
+
+    def _whole_before(self, data: Data, start: int, at: int) -> int:
+        """Return where the last whole archive before ``at`` ends; ``start`` if there is none."""
+        high = at
+        while high > start:
+            self.extraction.session.check_cancelled()
+            low = max(start, high - _BLOCK)
+            block, _ = data.read_known(low, min(high + len(END) - 1, at) - low)
+            place = len(block)
+            while (place := block.rfind(END, 0, place + len(END) - 1)) >= 0:
+                stop = low + place + END_SIZE
+                if stop < at and _begin_of(data, start, low + place, stop) is not None:
+                    return stop
+            high = low
+        return start
+
+    def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Begin with the first item."""
+        return self.items[0], self.expect_member, 0
+
+    def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Add the item at the position."""
+        items = self.items
+        number = bisect_right(items, ctx.pos) - 1
+        if number >= len(items) - 1:
+            finding = self.item(number - 1).finding if number else None
+            if not number:
+                finding = Finding("truncated", "it is empty", source=self.extraction.name, offset=items[0])
+            if finding is not None:
+                self.result.close_node(ctx.node, Status.TRUNCATED, finding)
+            return ctx.pos, DONE, 0
+        ctx.emit(self.entry_of(self.item(number)))
+        return items[number + 1], self.expect_member, 0
+
+    def item(self, number: int) -> ArchiveMember:
+        """Return an item by its number."""
+        begin, end = self.items[number], self.items[number + 1]
+        status, finding = Status.COMPLETE, None
+        if begin in self._damaged:
+            is_last = end == self.items[-1]
+            status = Status.TRUNCATED if is_last else Status.DAMAGED
+            reason = "the file ends inside the archive" if is_last else "the end of its archive is lost"
+            finding = Finding(str(status), reason, path=str(number), source=self.extraction.name, offset=end)
+        name = str(number)
+        return ArchiveMember(
+            name, name.encode(), "file", begin, begin, end, end - begin, status=status, finding=finding
+        )
+
+    def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
+        """Return data, start and end of an item."""
+        return self.extraction.data, member.start, member.end
+
+    def holds(self) -> str | None:
+        """Return None: what it holds is shown."""
+        return None
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`."""
+        yield "items", f"{count_words(len(self.items) - 1, 'archive')} of torch.save, one behind the other"
+        yield "names", "in the file .metadata beside the shards, which this version does not read yet"
+
+
+def _begin_of(data: Data, start: int, at: int, stop: int) -> int | None:
+    """Return where the archive begins whose end record, at ``at``, ends at ``stop``; None if it is none."""
+    if at < start or data.known(at, len(END)) != END:
+        return None
+    found = read_end_at(data, at, start, stop)
+    if found is None or found[0].comment or found[0].disks_differ:
+        return None
+    record, behind = found
+    begin = behind - record.size - record.offset
+    return begin if begin >= start and data.known(begin, len(LOCAL)) == LOCAL else None
