@@ -23,6 +23,7 @@ _.cut_files
 _.json_name
 _.open_count
 _.restarts
+_.same_model
 _.source_mtime
 _.tensor_rank
 _.same_model

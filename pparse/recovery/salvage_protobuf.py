@@ -11,27 +11,18 @@ accepts it. The bytes of dropped fields are written beside the message.
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 
 from pparse.data.base import BytesData, copy_into
 from pparse.data.range_status import cut_status
-from pparse.data.window import Window
-from pparse.errors import FaultError, MalformedError
+from pparse.errors import EndOfDataError, FaultError, MalformedError
 from pparse.kernels.varint import encode_varint
-from pparse.kernels.wire import (
-    END_GROUP,
-    FIXED32,
-    LEN,
-    PADDING,
-    SLACK,
-    START_GROUP,
-    read_length,
-    read_tag,
-    skip_payload,
-)
-from pparse.limits import KIB, MIB, count_words
+from pparse.kernels.wire import LEN, START_GROUP, read_tag
+from pparse.limits import MIB, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.resumption import find_resumption
+from pparse.parsers.protobuf.window import Window, WireField
 from pparse.recovery.salvage import SAVED, Rest, is_model_name
 
 TYPE_CHECKING = False
@@ -50,9 +41,7 @@ if TYPE_CHECKING:
     # called with path, begin and end of bytes that are dropped, and where their payload begins (None: not a field)
     Lose = Callable[[str, int, int, int | None], object]
 
-_BLOCK: Final = 64 * KIB
 _STEP: Final = 1 * MIB
-_MAX_GROUPS: Final = 1_000
 _GONE: Final = 7  # instead of a wire type: a range in which fields cannot be recognised
 # The most pieces of lost fields that are written beside the message.
 _MAX_PIECES: Final = 1_000
@@ -61,20 +50,6 @@ FIELDS: Final = "{}.partial/fields.binpb"
 TENSOR: Final = "tensorflow.TensorProto"
 # A TensorProto without a type: merged into another, it removes its type.
 NO_TYPE: Final = b"\x08\x00"
-
-
-class _SavedField:
-    """A field: its ``tag``, offset of its ``payload``, and ``end``; 0 for a message without a length."""
-
-    __slots__ = ("begin", "end", "number", "payload", "tag", "wire")
-
-    def __init__(self, begin: int, tag: int, payload: int, end: int) -> None:
-        self.begin = begin
-        self.tag = tag
-        self.number = tag >> 3
-        self.wire = tag & 7
-        self.payload = payload
-        self.end = end
 
 
 class _MessageFrame:
@@ -98,12 +73,12 @@ class _MessageFrame:
         self.lost = False
         self.gone: Resumption | None = None
 
-    def name(self, field: _SavedField) -> str:
+    def name(self, field: WireField) -> str:
         """Return the path of the next field."""
-        known = self.type.fields.get(field.number) if self.type is not None else None
-        word = known.name if known is not None else str(field.number)
+        known = self.type.fields.get(field.tag >> 3) if self.type is not None else None
+        word = known.name if known is not None else str(field.tag >> 3)
         if known is None or known.repeated:
-            word += f"[{self.counts.get(field.number, 0)}]"
+            word += f"[{self.counts.get(field.tag >> 3, 0)}]"
         return f"{self.path}.{word}" if self.path else word
 
 
@@ -119,7 +94,7 @@ class _MessageWalk:
         self._depth = job.session.limits.depth
         self._check_cancelled = job.session.check_cancelled
         self._checker = Checker(job.session.check_cancelled)
-        self._window = Window(job.data, job.solid, least=_BLOCK)
+        self._window = Window(job.data, job.solid)
         self._told = -1  # end of the range that was reported last
 
     def ops(self) -> Iterator[Op]:
@@ -145,17 +120,17 @@ class _MessageWalk:
                 continue
             yield from self._flush(frame, field.begin)
             name = frame.name(field)
-            frame.counts[field.number] = frame.counts.get(field.number, 0) + 1
+            frame.counts[field.tag >> 3] = frame.counts.get(field.tag >> 3, 0) + 1
             below = self._message_of(frame, field)
-            end = min(field.end, frame.end)
+            end = min(field.next, frame.end)
             frame.pos = frame.run = end
             frame.before = dict(frame.counts)
             if below is None or len(stack) >= self._depth:
-                self._tell(frame, name, field.begin, end, field.payload if field.wire != _GONE else None)
+                self._tell(frame, name, field.begin, end, field.start if field.tag & 7 != _GONE else None)
             else:
                 yield encode_varint(field.tag)
-                stack.append(_MessageFrame(field.payload, end, below, name, max(field.payload, min(frame.sound, end))))
-                stack[-1].meant = field.end
+                stack.append(_MessageFrame(field.start, end, below, name, max(field.start, min(frame.sound, end))))
+                stack[-1].meant = field.next
                 self._look_ahead(stack[-1])
 
     def _look_ahead(self, frame: _MessageFrame) -> None:
@@ -173,7 +148,7 @@ class _MessageWalk:
             yield self._data.range(frame.run, end)
         frame.run = end
 
-    def _next(self, frame: _MessageFrame) -> _SavedField | None:
+    def _next(self, frame: _MessageFrame) -> WireField | None:
         """Skip the sound fields, and return the next damaged one; None at the end, or if no field can be read."""
         while frame.pos < frame.end:
             if frame.sound <= frame.pos:
@@ -186,7 +161,7 @@ class _MessageWalk:
                 if not self._is_proven(frame):
                     continue
                 frame.gone = None
-                return _SavedField(gone.begin, gone.number << 3 | _GONE, gone.begin, gone.end)
+                return WireField(gone.number << 3 | _GONE, gone.begin, gone.begin, gone.end, gone.end)
             field = self._field(frame.pos, frame.end)
             if field is None:
                 if not self._is_proven(frame):
@@ -195,18 +170,18 @@ class _MessageWalk:
                 # The rest of the message after it cannot be found.
                 frame.end = frame.pos
                 return None
-            if field.end > frame.end and frame.end < self._end:
+            if field.next > frame.end and frame.end < self._end:
                 if not self._is_proven(frame):
                     continue
                 self._tell(frame, frame.name(field), frame.pos, frame.end)
                 frame.end = frame.pos
                 return None
-            if field.end > frame.end or not self._is_sound(frame, field):
+            if field.next > frame.end or not self._is_sound(frame, field):
                 if self._is_proven(frame):
                     return field
                 continue
-            frame.counts[field.number] = frame.counts.get(field.number, 0) + 1
-            frame.pos = field.end
+            frame.counts[field.tag >> 3] = frame.counts.get(field.tag >> 3, 0) + 1
+            frame.pos = field.next
         return None
 
     def _is_proven(self, frame: _MessageFrame) -> bool:
@@ -218,19 +193,19 @@ class _MessageWalk:
         if frame.type is None or self._checker.sound(self._data.range(frame.run, frame.pos), frame.type):
             return True
         at = frame.run
-        while (field := self._field(at, frame.end)) is not None and field.end <= frame.end:
-            if not self._checker.sound(self._data.range(at, field.end), frame.type):
+        while (field := self._field(at, frame.end)) is not None and field.next <= frame.end:
+            if not self._checker.sound(self._data.range(at, field.next), frame.type):
                 break
-            at = field.end
+            at = field.next
         frame.sound = at + 1  # within the field at fault
         frame.pos, frame.counts = frame.run, dict(frame.before)
         return False
 
-    def _is_sound(self, frame: _MessageFrame, field: _SavedField) -> bool:
+    def _is_sound(self, frame: _MessageFrame, field: WireField) -> bool:
         if frame.type is not None:
-            return field.end <= frame.sound
+            return field.next <= frame.sound
         gap = self._data.next_gap(field.begin)
-        return gap is None or gap.offset >= field.end
+        return gap is None or gap.offset >= field.next
 
     def _sound_to(self, frame: _MessageFrame) -> int:
         """Return the end of the valid bytes from ``frame.pos`` on; within a faulty field, where the fault is."""
@@ -244,56 +219,29 @@ class _MessageWalk:
             return stop
         return max(frame.pos, min(stop, self._checker.stopped))
 
-    def _message_of(self, frame: _MessageFrame, field: _SavedField) -> MessageType | None:
+    def _message_of(self, frame: _MessageFrame, field: WireField) -> MessageType | None:
         """Return the type of a field that is a length-delimited message, else None."""
-        known = frame.type.fields.get(field.number) if frame.type is not None else None
-        if known is None or field.wire != LEN or known.message is None or not accepts(known, LEN):
+        known = frame.type.fields.get(field.tag >> 3) if frame.type is not None else None
+        if known is None or field.tag & 7 != LEN or known.message is None or not accepts(known, LEN):
             return None
         return known.message
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
-    def _get(self, pos: int, end: int) -> bytes:
-        """Return the known bytes at ``pos``, up to the size of a tag and a length."""
-        self._check_cancelled()
-        return self._window.known(pos, min(SLACK, end - pos))
-
-    def _field(self, pos: int, end: int) -> _SavedField | None:
+    def _field(self, pos: int, end: int) -> WireField | None:
         """Return the field at ``pos``; None if there is none, or its tag and length are incomplete."""
-        raw = self._get(pos, end)
-        try:
-            tag, at = read_tag(raw + PADDING, 0)
-            wire = tag & 7
-            if at > len(raw) or tag < 8 or wire > FIXED32 or wire == END_GROUP:
-                return None
-            if wire == START_GROUP:
-                return _SavedField(pos, tag, pos + at, self._end_of_group(pos, tag, at, end))
-            if wire == LEN:
-                length, at = read_length(raw + PADDING, at)
-                return _SavedField(pos, tag, pos + at, pos + at + length) if at <= len(raw) else None
-            return _SavedField(pos, tag, pos + at, pos + skip_payload(raw + PADDING, at, wire))
-        except MalformedError:
-            return None
-
-    def _end_of_group(self, pos: int, tag: int, at: int, end: int) -> int:
-        """Return where a group ends; beyond ``end`` if that cannot be found."""
-        groups = [tag >> 3]
-        pos += at
-        while groups:
-            raw = self._get(pos, end) if pos < end else b""
-            tag, at = read_tag(raw + PADDING, 0)
-            if at > len(raw) or tag < 8 or tag & 7 > FIXED32 or len(groups) > _MAX_GROUPS:
-                return end + 1
-            if tag & 7 == END_GROUP:
-                if groups.pop() != tag >> 3:
-                    return end + 1
-                pos += at
-            elif tag & 7 == START_GROUP:
-                groups.append(tag >> 3)
-                pos += at
-            else:
-                pos += skip_payload(raw + PADDING, at, tag & 7)
-        return pos
+        self._check_cancelled()
+        if self._window.end != end:
+            self._window = Window(self._data, end)
+        window = self._window
+        with suppress(MalformedError, EndOfDataError):
+            return window.field(pos)
+        with suppress(MalformedError, EndOfDataError):
+            at = window.at(pos)
+            tag, start = read_tag(window.block, at)
+            if tag & 7 == START_GROUP and tag >= 8:  # damaged inside: it is taken for one that does not end
+                return WireField(tag, pos, pos + start - at, end + 1, end + 1)
+        return None
 
 
 def salvage_protobuf(job: Job) -> str:
