@@ -119,6 +119,24 @@ def test_a_row_that_is_two_does_not_make_up_for_two_that_are_one():
             document.root.to_python()
 
 
+def test_values_are_streamed_up_to_the_row_that_is_wrong():
+    from pparse.data import IoStats
+
+    stats = IoStats()
+    lines = TEXT * 200
+    with pparse.open(lines, stats=stats) as document:
+        assert next(document.root.values()) == ROWS[0]
+        assert stats.bytes < len(lines) // 2
+        assert list(document.root.values()) == ROWS * 200
+        assert list(document.node("[3].v").values()) == ROWS[3]["v"]
+    with pparse.open(lines.replace(b'{"t": 10, ', b'{"t": 10 ', 1)) as document:
+        found = []
+        with pytest.raises(pparse.MalformedError, match=r"\[10\]"):
+            found.extend(iter(document.root.values()))
+        values = document.root.values()
+        assert [next(values) for _ in range(10)] == ROWS[:10]
+
+
 def test_every_prefix_has_the_rows_that_are_whole():
     text = TEXT[:700]
     for size in range(1, len(text)):

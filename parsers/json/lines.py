@@ -356,17 +356,18 @@ class JsonLinesParser(JsonParser):
         self.damage.note(start, finding, extraction.find_end(), shifts=gap is not None or not (apart and _is_one(raw)))
         return finding
 
-    def _rows(self, node: Node) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
-        """Yield ``(ordinal, start, end, value, finding)`` of all rows, decoding many at a time.
-
-        The value is `UNLOADED_VALUE` for a row that is wrong, or too long to be decoded with others.
-        """
+    def _batches(self, node: Node) -> Iterator[tuple[int, array[int], list[bytes], list[Any] | None]]:
+        """Yield ``(first, bounds, rows, values)`` of some rows at a time: their text, empty if that is long or not all
+        there, and their values; None if one is wrong, or too deep."""
         session, data = self.result.extraction.session, self.result.extraction.data
-        index, separator, first = node.index_to(None), self.separators.get(node.kind, 1), 0
-        last = index.count - bool(index.note)  # a cut row is told by its entry
-        while first < last:
+        separator, first = self.separators.get(node.kind, 1), 0
+        while True:
             session.check_cancelled()
+            index = node.index_to(first + _BATCH)
+            last = index.count - bool(index.complete and index.note)  # a cut row is told by its entry
             count = min(_BATCH, last - first)
+            if count <= 0:
+                return
             bounds = self._bounds(node, index, first, count)
             while count > 1 and bounds[count] - bounds[0] > GROUP_READ:
                 count = max(1, count // 2)
@@ -374,12 +375,24 @@ class JsonLinesParser(JsonParser):
             size = bounds[count] - separator - begin
             text = data.pread(begin, size) if size <= session.limits.leaf_bytes and not data.gaps else b""
             rows = [text[bounds[at] - begin : bounds[at + 1] - separator - begin] for at in range(count)]
-            values = self._decode_rows(rows, begin) if text else None
+            yield first, bounds, rows, self._decode_rows(rows, begin) if text else None
+            first += count
+
+    def _rows(self, node: Node, *, sound: bool = True) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
+        """Yield ``(ordinal, start, end, value, finding)`` of all rows, decoding many at a time.
+
+        The value is `UNLOADED_VALUE` for a row that is wrong, or too long to be decoded with others. Without ``sound``,
+        batches are left out in which all is in order.
+        """
+        data, separator = self.result.extraction.data, self.separators.get(node.kind, 1)
+        for first, bounds, rows, values in self._batches(node):
+            if values is not None:
+                if sound or self.damage.unsure:
+                    for at, value in enumerate(values):
+                        yield first + at, bounds[at], bounds[at + 1] - separator, value, None
+                continue
             for at, row in enumerate(rows):
                 start, end = bounds[at], bounds[at + 1] - separator
-                if values is not None:
-                    yield first + at, start, end, values[at], None
-                    continue
                 if not row and end - start <= _DECODED:
                     row = data.read_known(start, end - start)[0]
                 finding = self._wrong_in(row, start, end, first + at)
@@ -388,31 +401,39 @@ class JsonLinesParser(JsonParser):
                     found = self._decode_rows([row], start)
                     value = UNLOADED_VALUE if found is None else found[0]
                 yield first + at, start, end, value, finding
-            first += count
 
     def _decode_rows(self, rows: list[bytes], offset: int) -> list[Any] | None:
         """Return the values of some rows; None if one is wrong, or too deep.
 
         A word that no file knows stands between them: else one row that is two would make up for two that are one.
         """
+        text = b"[%s]" % (b',"%s",' % _BETWEEN).join(rows)
+        # Counting the brackets of each row is a quarter of the work of matching them.
+        most = self.result.extraction.session.limits.leaf_depth
+        is_shallow = all(row.count(b"[") + row.count(b"{") < most for row in rows)
         try:
-            values: list[Any] = self.decoder.decode_shallow(b"[%s]" % (b',"%s",' % _BETWEEN).join(rows), offset)
+            values: list[Any] = (self.decoder.decode if is_shallow else self.decoder.decode_shallow)(text, offset)
         except DataError:
             return None
         whole = len(values) == 2 * len(rows) - 1 and all(word == _BETWEEN.decode() for word in values[1::2])
         return values[::2] if whole else None
 
+    def values(self, node: Node) -> Iterator[Any]:
+        """Yield the rows as plain Python, many decoded at a time, or what is below one."""
+        if node.parent is not None:
+            yield from super().values(node)
+            return
+        for ordinal, _, _, value, finding in self._rows(node):
+            if finding is not None:
+                raise MalformedError(finding.reason, path=f"[{ordinal}]", offset=finding.offset, source=finding.source)
+            yield node.child(ordinal).to_python() if value is UNLOADED_VALUE else value
+        node._refuse_if_not_whole()
+
     def to_python(self, node: Node) -> Any:
         """Return a list of all rows, or what is below one."""
         if node.parent is not None:
             return super().to_python(node)
-        found = []
-        for ordinal, _, _, value, finding in self._rows(node):
-            if finding is not None:
-                raise MalformedError(finding.reason, path=f"[{ordinal}]", offset=finding.offset, source=finding.source)
-            found.append(node.child(ordinal).to_python() if value is UNLOADED_VALUE else value)
-        node._refuse_if_not_whole()
-        return found
+        return list(self.values(node))
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Read all rows once; those that are wrong are told as a whole."""
@@ -425,7 +446,8 @@ class JsonLinesParser(JsonParser):
         walk = TextWalk(self, node)
         walk.push(0x5B)
         cut = ((at, 0, UNLOADED_VALUE) for at in range(index.count - bool(index.note), index.count))
-        for ordinal, start, value in chain(((row[0], row[1], row[3]) for row in self._rows(node)), cut):
+        found = self._rows(node, sound=detail)
+        for ordinal, start, value in chain(((row[0], row[1], row[3]) for row in found), cut):
             if value is not UNLOADED_VALUE and not self.damage.unsure:
                 if detail:
                     yield from row_visits(walk, ordinal, start)

@@ -42,8 +42,11 @@ NUMBER_START: Final = lazy_pattern(rb"-|-?(?:0|[1-9][0-9]*+)(?:\.|(?:\.[0-9]++)?
 # From this size on, strings are decoded without the copies that the decoder makes.
 _LONG: Final = 1 << 16
 _CONTROL: Final = lazy_pattern(rb"[\x00-\x1f]")
-_SURROGATE: Final = lazy_pattern(rb"\\u[dD][89a-fA-F]")
-_PAIR: Final = lazy_pattern(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+# The first half of a surrogate pair without the second behind it, or the second without the first before it.
+_LONE: Final = lazy_pattern(
+    rb"\\u[dD](?:[89abAB](?![0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F])"
+)
 
 KINDS: Final = {
     0x7B: "object",
@@ -183,11 +186,9 @@ class StrictDecoder:
     @staticmethod
     def refuse_lone_surrogates(text: bytes, offset: int) -> None:
         """Raise `MalformedError` if ``text`` contains an escape for half a surrogate pair."""
-        plain = text.replace(b"\\\\", b"__")
-        if _SURROGATE.search(plain) is None:
+        if b"\\ud" not in text and b"\\uD" not in text:
             return
-        # Same length, so that offsets stay right.
-        match = _SURROGATE.search(_PAIR.sub(b"_" * 12, plain))
+        match = _LONE.search(text.replace(b"\\\\", b"__"))  # same length, so that offsets stay right
         if match is not None:
             raise MalformedError("a lone surrogate in a string", offset=offset + match.start())
 

@@ -471,6 +471,16 @@ class Node:
             self._refuse_above(max_bytes)
             return self.result.parser.to_python(self)
 
+    def values(self) -> Iterator[Any]:
+        """Yield each child as plain Python, as `to_python` makes it, reading only as far as the iteration goes.
+
+        Raises the error of the first child that is not whole, behind those before it.
+        """
+        if self.shape == SCALAR:
+            raise self._childless("children")
+        self.result.check_open()
+        return self.result.parser.values(self)
+
     def to_json(self, max_bytes: int | None = 64 << 20) -> Any:
         """Return the node and everything below it in the JSON form of its format, for `json.dumps`.
 

@@ -236,7 +236,7 @@ class Parser(Doored):
     """Bytes of memory per byte of block while a state works on it."""
 
     # What the engine and nodes call runs under the lock anyway.
-    doors = frozenset(("check", "infos", "open_scalar", "walk"))
+    doors = frozenset(("check", "infos", "open_scalar", "values", "walk"))
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -457,6 +457,11 @@ class Parser(Doored):
         Formats that can decode a small container at once return that, too.
         """
         return node.load() if node.shape == SCALAR else UNLOADED_VALUE
+
+    def values(self, node: Node) -> Iterator[Any]:
+        """Yield the children of ``node`` as plain Python."""
+        for kid in node.children():
+            yield kid.to_python()
 
     def to_python(self, node: Node) -> Any:
         """Return ``node`` and everything below it as plain Python, without recursion."""
