@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -202,3 +203,50 @@ def test_documents_are_found_whatever_the_blocks_are(size):
         for start in range(0, len(text), size):
             kernel(text[start : start + size], 0, carry, start, found)
         assert list(found) == wanted
+
+
+def test_recover_writes_the_rows_that_are_sound_and_lists_the_others(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = TEXT.splitlines(keepends=True)
+    lines[3] = lines[3].replace(b'"text"', b'"text', 1)
+    lines[5] = b"INFO\n"
+    deep = b'{"d": ' + b"[" * 70_000 + b"]" * 69_999 + b"\n"
+    long = b'{"s": "' + b"x" * 400_000 + b'", "v": [' + b"1, " * 200_000 + b"1]}\n"
+    spoilt = long.replace(b"1, 1]}", b"1, 1}}", 1)
+    Path("rows.jsonl").write_bytes(b"".join([*lines[:8], long, deep, spoilt, b"  \n", *lines[8:]])[:-20])
+    assert run("recover", "rows.jsonl", "-o", "saved").code == 4
+    kept = [*lines[:3], lines[4], *lines[6:8], long, *lines[8:-1]]
+    assert Path("saved/rows.jsonl").read_bytes() == b"".join(kept)
+    assert json.loads(Path("saved/rows.jsonl").read_bytes().splitlines()[-1]) == ROWS[-2]
+    told = json.loads(Path("saved/rows.jsonl.rest.json").read_bytes())
+    assert [lost["row"] for lost in told["lost"]] == [3, 5, 9, 10, 202]
+    assert Path("saved/rows.jsonl.partial/row-5.txt").read_bytes() == b"INFO"
+    assert Path("saved/rows.jsonl.partial/row-202.txt").read_bytes() == lines[-1][:-20]
+    for entry in json.loads(Path("saved/RECOVERY.json").read_bytes())["files"]:
+        assert entry["status"] == ("truncated" if entry["path"].endswith("row-202.txt") else "damaged")
+
+
+def test_recover_leaves_what_it_cannot_better(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    documents = b'{\n "a": 1\n}\n{\n "b": 1 2\n}\n{\n "a": 3\n}\n'
+    for name, content, wanted in (
+        ("whole.jsonl", TEXT, TEXT),
+        ("server.log", TEXT + b"INFO\n", TEXT + b"INFO\n"),  # nobody reads it line by line as JSON
+        ("none.jsonl", b'{"a": 1]\n{"b": 2]\n', b'{"a": 1]\n{"b": 2]\n'),
+        ("several.jsonl", documents, b'{\n "a": 1\n}\n{\n "a": 3\n}\n'),
+    ):
+        Path(name).write_bytes(content)
+        run("recover", name, "-o", f"of-{name}")
+        assert Path(f"of-{name}/{name}").read_bytes() == wanted, name
+
+
+@rows("number", [0, 1, 62, 63, 64, 65, 127, 128, 250, 298, 299])
+def test_a_wrong_element_of_a_long_list_is_told_by_its_place(number):
+    elements = [b"%d" % at for at in range(300)]
+    elements[number] = b"1."
+    text = b"[" + b",".join(elements) + b"]"
+    with pparse.open(b" " * 300_000 + text, format="json") as document:
+        (finding,) = [finding for finding in document.check() if finding.code == "malformed"]
+        assert finding.path == f"[{number}]"
+        assert finding.offset is not None
+        assert 300_001 + text.index(b"1.") <= finding.offset <= 300_001 + text.index(b"1.") + 2

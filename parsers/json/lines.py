@@ -34,7 +34,7 @@ from pparse.parsers.json.document import GROUP_READ
 from pparse.parsers.json.parser import JsonParser, Scan
 from pparse.parsers.json.record import Unsure
 from pparse.parsers.json.text import BOM, NOT_FINITE, WHITESPACE, ChildText
-from pparse.parsers.json.walk import TextWalk, row_visits
+from pparse.parsers.json.walk import TextWalk, row_visits, tokens
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, signatures
 from pparse.tree.row_index import RowIndex
@@ -417,6 +417,44 @@ class JsonLinesParser(JsonParser):
             return None
         whole = len(values) == 2 * len(rows) - 1 and all(word == _BETWEEN.decode() for word in values[1::2])
         return values[::2] if whole else None
+
+    def judged_rows(self) -> Iterator[tuple[int, int, int, Finding | None]]:
+        """Yield ``(ordinal, start, end, finding)`` of all rows, each read to its end, without the blanks around it.
+
+        The finding tells what is wrong with the row, not that its number is uncertain.
+        """
+        root = self.result.root
+        for ordinal, start, end, value, wrong in self._rows(root):
+            if wrong is None and value is UNLOADED_VALUE:
+                wrong = self._fault_in(root.child(ordinal))
+            yield (
+                ordinal,
+                self.skip_blank(start, end) if wrong is None else start,
+                self.without_blanks(start, end),
+                wrong,
+            )
+        index = root.index_to(None)
+        if index.note:
+            cut = root.child(index.count - 1)
+            yield cut.ordinal, cut.start, cut.end or self.result.extraction.find_end(), cut.finding
+
+    def _fault_in(self, row: Node) -> Finding | None:
+        """Read a row that is too long to be decoded at once; return what is wrong with it."""
+        if row.shape == SCALAR:
+            try:
+                self.resolve(row)
+            except DataError as error:
+                return row.finding or Finding("malformed", error.reason, offset=error.offset)
+            return row.finding if row.known_status is not Status.COMPLETE else None
+        walk = TextWalk(self, row)
+        walk.push(walk.data.pread(row.start, 1)[0])
+        walk.pos += 1
+        for _ in tokens(walk, detail=False):
+            pass
+        if walk.fault is None and walk.skip_blank():
+            walk.malformed("more data after the value", walk.pos)
+        walk.charge.release()
+        return walk.fault
 
     def values(self, node: Node) -> Iterator[Any]:
         """Yield the rows as plain Python, many decoded at a time, or what is below one."""

@@ -113,6 +113,7 @@ class TextWalk:
         self.kept = 0  # bytes, for the keys of open objects
         self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "a walk over JSON text")
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
+        self.singly = 0  # up to here, one of the scalars is wrong: they are read one by one
         self.fault: Finding | None = None  # the first that is an error
         self.on_close: Callable[[], object] | None = None  # called when a bracket was closed …
         self.on_note: Callable[[Finding], object] | None = None  # … and when something was found wrong
@@ -304,6 +305,7 @@ class TextWalk:
 
 
 _LEAF: Final = 64 << 10
+_RUN: Final = 63  # after so many elements, those that follow may be many scalars
 _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
 _NOT_SCALAR: Final = re.compile(rb"[\[{\\]").search
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
@@ -402,9 +404,12 @@ def following_scalars(walk: TextWalk) -> list[Any]:
     end = text.rfind(b",") if end < 0 else end
     if end <= 0 or walk.level is None or text[:1] != b"," or _NOT_SCALAR(text, 0, end) is not None:
         return []
+    if walk.pos < walk.singly:
+        return []
     try:
         found = walk.parser.decoder.decode(b"[%s]" % text[1:end], walk.pos)
     except DataError:
+        walk.singly = walk.pos + end
         return []  # the visits tell what is wrong, and where
     walk.pos += end
     walk.level.count += len(found)
@@ -480,6 +485,8 @@ def tokens(walk: TextWalk, detail: bool, outside: int = 0) -> Iterator[Visit]:
         visit, expect = _value(walk, detail)
         if visit is not None:
             yield visit
+        elif walk.brackets[-1:] == b"[" and walk.level is not None and walk.level.count & _RUN == _RUN:
+            following_scalars(walk)
 
 
 def _after(walk: TextWalk, byte: int) -> str:

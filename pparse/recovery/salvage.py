@@ -50,6 +50,7 @@ _SAVERS: Final = {
     "safetensors": "salvage_safetensors:salvage_safetensors",
     "riegeli": "salvage_records:salvage_riegeli",
     "tfrecord": "salvage_records:salvage_tfrecord",
+    "json-lines": "salvage_records:salvage_rows",
     "cpb": "salvage_cpb:salvage_cpb",
     **dict.fromkeys(PROTOBUF, "salvage_protobuf:salvage_protobuf"),
     _TENSORS: "salvage_tensors:salvage_tensors",

@@ -1,7 +1,7 @@
 """Files of records: copies those that can be read to a new file; what is left of others goes beside it.
 
 Of a Riegeli file the new one is written with the options of the old one; of a TFRecord file it has the records whose
-checksum agrees.
+checksum agrees; of JSON Lines, the rows that are JSON.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from pparse.errors import DataError, FaultError, LimitError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
-from pparse.recovery.salvage import SAVED, Rest, text_of
+from pparse.recovery.salvage import SAVED, UNHARMED, Rest, text_of
 from pparse.riegeli.chunk_data import ChunkData
 from pparse.riegeli.chunks import TRANSPOSED, ChunkError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records
 from pparse.riegeli.writer import RECORD_COST, FlushType, RecordWriter
+from pparse.tree.entry import LIST
 from pparse.writers.tfrecord import TfrecordWriter
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Final
 
     from pparse.data.reader import Range
+    from pparse.parsers.json.lines import JsonLinesParser
     from pparse.parsers.tfrecord.parser import TfrecordParser
     from pparse.recovery.salvage import Job
     from pparse.recovery.target import TargetFile
@@ -359,6 +361,45 @@ def salvage_tfrecord(job: Job) -> str:
     job.report(file, status, f"{count_words(records, 'record')} could be read; {lost}")
     try:
         copy.save_lost(f"{file.path}.partial")
+    finally:
+        rest.finish(status)
+    return SAVED
+
+
+# -- JSON Lines --------------------------------------------------------------------------------------------------------
+
+
+def salvage_rows(job: Job) -> str:
+    """Write the sound rows of a file of JSON Lines, each as it stands; see `pparse.recovery.salvage.salvage`.
+
+    A row tells by itself whether it is whole, so one whose number is uncertain is written, too. A file without any
+    sound row, or one that is not called as JSON Lines are (a log), is written as it is.
+    """
+    parser: JsonLinesParser = job.extraction.parse().parser  # type: ignore[assignment]
+    root, rows, status = parser.result.root, 0, Status.TRUNCATED
+    lost: list[tuple[int, int, int, Status, str]] = []  # number, bytes [from, to), status and reason
+    if root.shape != LIST or not job.name.lower().endswith(parser.extensions):
+        return UNHARMED
+    with job.target.create(job.name) as file, Rest(job, file.path, {"format": "json-lines"}) as rest:
+        for number, start, end, finding in parser.judged_rows():
+            job.advance(end - start, job.end - job.start)
+            if finding is None:
+                copy_into(job.data, start, end - start, file.write)
+                file.write(b"\n")
+                rows += 1
+                continue
+            known = cut_status(damaged=finding.code != "truncated" or end < job.end)
+            status = status if known is Status.TRUNCATED else known
+            told = {"row": number, "offset": start - job.start, "length": end - start, "reason": finding.reason}
+            rest.add(told)
+            if len(lost) < _MOST_FILES:
+                lost.append((number, start, end, known, finding.reason))
+        if not rows or not rest.count:
+            return job.give_up(file, rest, is_unharmed=True)
+    job.report(file, status, f"{count_words(rows, 'row')} could be read; {count_words(rest.count, 'other')} could not")
+    try:
+        for number, start, end, known, reason in lost:
+            job.save_piece(f"{file.path}.partial/row-{number}.txt", start, end, reason, known)
     finally:
         rest.finish(status)
     return SAVED

@@ -198,6 +198,20 @@ def is_deliverable(file: File, damage: Reach, way: str) -> bool:
     return reach.is_clean or (way == "recover" and reach.vouched and not reach.lost)
 
 
+def delivered_rows(attempt: Attempt, reach: Reach, content: bytes) -> Iterator[str]:
+    """Every row that is whole, with the line breaks around it, was written, and none that the file never had."""
+    sample = attempt.case.sample
+    places = [value.place for value in sample.values.values()]
+    kept = content.splitlines()
+    whole = {sample.content[start:end] for start, end in places if not reach.touches(start - 1, end + 1)}
+    missing = whole - set(kept)
+    if missing:
+        yield f"recover: {len(missing)} rows that are whole were not written, first {min(missing)!r}"
+    odd = [row for row in kept if row not in whole]
+    if len(odd) > len(places) - len(whole) + 1:
+        yield f"recover: {len(odd)} rows were written that the file never had, first {odd[0]!r}"
+
+
 def delivered_parts(attempt: Attempt) -> Iterator[str]:
     """Of a file that is cut, what precedes the cut was written; of one that is hit in place, what lies beside that.
 
@@ -221,6 +235,9 @@ def delivered_parts(attempt: Attempt) -> Iterator[str]:
             seen = attempt.files.get(f"{path}.partial/as-found.bin")
         if seen is None or seen.content is None:
             yield f"{case.way}: nothing is written of {path!r}, whose first {reach.first} bytes are whole"
+            continue
+        if case.sample.name == "json-lines" and case.way == "recover" and path == case.wrapped.main:
+            yield from delivered_rows(attempt, reach, seen.content)
             continue
         pairs = zip(file.content, seen.content, strict=False)
         wrong = next(
