@@ -7,12 +7,11 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from pparse.cli import recover
 from pparse.cli.common import USAGE, open_file
 from pparse.display.text import safe
 from pparse.errors import UnsupportedError
+from pparse.paths import glob
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,16 +97,16 @@ class _Wanted:
 
     def __init__(self, patterns: list[str]) -> None:
         self.identity = patterns
+        self._fits = {pattern: glob(pattern.removeprefix("./")) for pattern in patterns}
         self._met: set[str] = set()
 
     def __call__(self, name: str) -> bool:
         name = name.removeprefix("./")
-        found = set()
-        for pattern in self.identity:
-            wanted = pattern.removeprefix("./")
-            bare = wanted.rstrip("/")
-            if fnmatchcase(name, wanted) or name.rstrip("/") == bare or name.startswith(bare + "/"):
-                found.add(pattern)
+        found = {
+            pattern
+            for pattern, fits in self._fits.items()
+            if fits(name) or name.rstrip("/") == pattern.removeprefix("./").rstrip("/")
+        }
         self._met |= found
         return bool(found)
 
