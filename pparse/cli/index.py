@@ -8,13 +8,9 @@ if FILE has changed, the index is ignored. Other commands use an index elsewhere
 
 from __future__ import annotations
 
-import os
-from copy import copy
-
 from pparse.cli.common import DAMAGED, OK, size_from
-from pparse.cli.output import refuse_existing
 from pparse.display.text import safe
-from pparse.errors import FormatError, OptionError, PathError, SourceError, system_error
+from pparse.errors import FormatError, PathError, SourceError
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.compressed.gzip_index_builder import IndexReport
-    from pparse.data.reader import Range
 
 EXAMPLES: Final = """examples:
   pparse index backup.tar.gz
@@ -51,79 +46,38 @@ def add_arguments(parser: Arguments) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.data.files import exists, open_file
-
     if options.format not in (None, "gzip"):
         raise FormatError(f"only gzip files are indexed, not {options.format}", source=options.file)
     for name, _ in options.options:
         raise PathError("this command has no such option (-O)", path=name)
-    if options.file == "-" or ("::" in options.file and not exists(options.file)):
-        raise OptionError(f"{options.file} is not a separate file; only such a file can be indexed")
-    with open_file(options.file, stats=out.stats) as data:
-        source = data.range(0, data.size or 0)
-        if not data.pread(0, 3).startswith(b"\x1f\x8b\x08"):
-            raise FormatError("not a gzip file; only gzip files are indexed", source=data.name)
-        try:
-            return _check(options, out, source) if options.check else _build(options, out, source)
-        finally:
-            out.progress.clear()
+    try:
+        return _check(options, out) if options.check else _build(options, out)
+    finally:
+        out.progress.clear()
 
 
-def _place(options: Any, source: Range) -> str:
-    """Return where the index is written."""
-    from pparse.compressed.gzip_index import SUFFIX, cache_path
+def _build(options: Any, out: Output) -> int:
+    from pparse.writers.gzip_index import index
 
-    if options.cache:
-        return cache_path(source)
-    return str(options.output or options.file + SUFFIX)
-
-
-def _refuse_existing(path: str, options: Any) -> None:
-    """Raise `OptionError` for an output that exists and is not an index."""
-    from pparse.compressed.gzip_index import NAME
-
-    refuse_existing([path], options.file, force=True)
-    if options.force or not os.path.isfile(path):
-        return
-    with open(path, "rb") as file:
-        if file.read(len(NAME)) != NAME:
-            raise OptionError(f"{path} exists and is not an index; name another output, or replace it with --force")
-
-
-def _build(options: Any, out: Output, source: Range) -> int:
-    from pparse.budget import MemoryBudget
-    from pparse.compressed.gzip_index_builder import build_index
-    from pparse.writers.files import AtomicFile
-
-    path = _place(options, source)
-    _refuse_existing(path, options)
-    if options.cache:
-        try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise system_error(error, "cannot create the folder", os.path.dirname(path)) from error
-    with AtomicFile(path, make_folders=True) as file:
-        report = build_index(
-            source,
-            file.stream,
-            spacing=options.spacing,
-            budget=MemoryBudget(options.budget),
-            limits=options.limits,
-            progress=out.progress,
-        )
-        if report.error is not None and not report.size:  # nothing to write
-            failed = copy(report.error)
-            failed.reason = f"{failed.reason}; no index was written"
-            failed.source = source.data.name
-            raise failed from report.error
+    report = index(
+        options.file,
+        options.output,
+        cache=options.cache,
+        spacing=options.spacing,
+        force=options.force,
+        budget=options.budget,
+        limits=options.limits,
+        progress=out.progress,
+        stats=out.stats,
+    )
     out.progress.clear()
-    _tell(options, out, path, report)
+    _tell(options, out, report)
     return DAMAGED if report.error is not None else OK
 
 
-def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
+def _tell(options: Any, out: Output, report: IndexReport) -> None:
     """Report what was written."""
-    error = report.error
+    error, path = report.error, report.path
     if options.json:
         found = {
             "file": options.file,
@@ -156,20 +110,22 @@ def _tell(options: Any, out: Output, path: str, report: IndexReport) -> None:
         out.notes([f"points are {apart} apart, since the file has few places where decoding can begin"])
 
 
-def _check(options: Any, out: Output, source: Range) -> int:
+def _check(options: Any, out: Output) -> int:
     from pparse.budget import MemoryBudget
     from pparse.compressed.gzip_index import find_index, load_index
     from pparse.compressed.gzip_index_builder import check_index
+    from pparse.writers.gzip_index import opened, place_of
 
     budget = MemoryBudget(options.budget)
-    if options.output or options.cache:
-        index = load_index(_place(options, source), source, budget)
-    else:
-        found, errors = find_index(options.file, source, budget)
-        if found is None:
-            raise errors[0] if errors else SourceError("it has no index", source=options.file)
-        index = found
-    check_index(index, source, budget=budget, limits=options.limits, progress=out.progress)
+    with opened(options.file, out.stats) as source:
+        if options.output or options.cache:
+            index = load_index(place_of(source, options.file, options.output, cache=options.cache), source, budget)
+        else:
+            found, errors = find_index(options.file, source, budget)
+            if found is None:
+                raise errors[0] if errors else SourceError("it has no index", source=options.file)
+            index = found
+        check_index(index, source, budget=budget, limits=options.limits, progress=out.progress)
     out.progress.clear()
     if options.json:
         told = {
