@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pparse.document.registry import Registry
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits
+    from pparse.recovery.recover import extract, recover
     from pparse.tensors.node_viewer import NodeViewer
     from pparse.tensors.tensor import DType, Tensor
     from pparse.tensors.viewer import Viewer, view
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Confidence, Excerpt, Parser, Signature
     from pparse.tree.record import Field, Record
     from pparse.tree.visit import Member
+    from pparse.writers.indexing import index
 
 __version__ = "0.1.0"
 
@@ -120,7 +122,10 @@ _WHERE = {
     "UNLOADED_VALUE": "tree.entry",
     "Viewer": "tensors.viewer",
     "convert": "conversion.converting",
+    "extract": "recovery.recover",
+    "index": "writers.indexing",
     "open": "document.opening",
+    "recover": "recovery.recover",
     "view": "tensors.viewer",
 }
 
@@ -188,7 +193,10 @@ __all__ = [
     "UnsupportedError",
     "Viewer",
     "convert",
+    "extract",
+    "index",
     "open",
+    "recover",
     "view",
 ]
 

@@ -37,6 +37,7 @@ _INTEGER: Final = lazy_pattern(r"-?[0-9]{1,4300}")  # Python parses no longer on
 _JSON_STRING: Final = lazy_pattern(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BYTES: Final = lazy_pattern(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
 _SLICE: Final = lazy_pattern(r"\[[\s\d:,.+\-]*\]\Z")
+_RANGE: Final = lazy_pattern(r"\\\{([0-9]{1,18})\\\.\\\.([0-9]{1,18})\\\}")  # as `fnmatch.translate` leaves it
 
 
 class KeyStep(ByValue, by=("key", "occurrence")):
@@ -253,13 +254,26 @@ def split_slice(text: str) -> tuple[str, tuple[int | slice | object, ...]] | Non
 
 
 def glob(pattern: str) -> Callable[[str], bool]:
-    """Return what says whether a name matches ``pattern``: ``*``, ``?`` and ``[…]``, or the name as it is.
+    """Return what says whether a name matches ``pattern``: ``*``, ``?``, ``[…]`` and ``{0..5}``, or the name as it is.
 
-    A folder of an archive stands for everything in it.
+    ``{0..5}`` are the whole numbers from 0 to 5, as ``ls --group`` writes them. A folder of an archive stands for
+    everything in it.
     """
     from fnmatch import translate
 
-    match = re.compile(translate(pattern)).match
+    ranges: dict[str, range] = {}
+
+    def number(found: re.Match[str]) -> str:
+        word = f"n{len(ranges)}"
+        ranges[word] = range(int(found[1]), int(found[2]) + 1)
+        return rf"(?<![0-9])(?P<{word}>[0-9]{{1,18}})(?![0-9])"
+
+    search = re.compile(_RANGE.sub(number, translate(pattern))).match
+
+    def match(name: str) -> re.Match[str] | None:
+        found = search(name)
+        return found if found is None or all(int(found[word]) in ranges[word] for word in ranges) else None
+
     # An exact name may contain brackets and stars.
     below = pattern.rstrip("/") + "/"
     return lambda name: name == pattern or match(name) is not None or name.startswith((below, f"./{below}"))

@@ -247,7 +247,6 @@ OWN_PATHS = {
     "pparse.cli.merge": "-o of split and merge",
     "pparse.cli.get": "-o of get",
     "pparse.cli.get_tensor": "-o of get",
-    "pparse.cli.index": "-o of index",
     "pparse.cli.split": "-o of split",
     "pparse.cli.output": "-o of any command",
     "pparse.conversion.workspace": "writes the files of a conversion",
@@ -263,6 +262,7 @@ OWN_PATHS = {
     "pparse.riegeli.writer": "appends to its file",
     "pparse.testing.contract": "looks at the descriptors of the process",
     "pparse.writers.files": "writes files",
+    "pparse.writers.indexing": "writes an index",
 }
 
 

@@ -585,6 +585,7 @@ def test_with_group_numbered_names_share_a_row(run, layers, model):
     assert ran.lines[-1] == run("ls", layers).lines[-1]
     two = model({f"a.{x}.b.{y}": u8(1) for x in range(3) for y in (5, 7)})
     assert run("ls", two, "--group").lines[1].split()[:2] == ["a.{0..2}.b.{5..7}", "6"]
+    assert run("ls", two, "a.{0..2}.b.{5..7}", "-q").lines == run("ls", two, "-q").lines
     cut = model({f"a.{x}": u8(10) for x in range(4)}, cut=15)
     rows = run("ls", cut, "--group").lines[1:4]
     assert [(row.split()[0], row.split()[-1]) for row in rows] == [

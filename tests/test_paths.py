@@ -12,6 +12,7 @@ from pparse.paths import (
     KeyStep,
     OrdinalStep,
     format_path,
+    glob,
     join_extraction,
     parse_path,
     split_extraction,
@@ -390,3 +391,19 @@ def test_long_keys_are_written_in_linear_time():
         path = [KeyStep("x"), KeyStep(key), KeyStep("y")]
         assert parse_path(format_path(path)) == path
     assert time.process_time() - start < (4 if sweep.full else 2)
+
+
+@rows(
+    "pattern, matching, others",
+    [
+        ("h.{0..11}.w", ["h.0.w", "h.07.w", "h.11.w"], ["h.12.w", "h.x.w", "h..w", "h.1.w.x", f"h.{'1' * 30}.w"]),
+        ("*{2..3}", ["a2", "b.3", "2"], ["a12", "a4", "23", ""]),
+        ("{0..1}.{5..6}?", ["0.5x", "1.6y"], ["0.7x", "2.5x"]),
+        ("a{3..1}", ["a{3..1}"], ["a1", "a2", "a3"]),
+        ("a{x..y}", ["a{x..y}"], ["ax"]),
+        ("d/{0..1}", ["d/0", "d/{0..1}", "d/{0..1}/x"], ["d/2"]),
+    ],
+)
+def test_ranges_of_numbers_are_patterns(pattern, matching, others):
+    fits = glob(pattern)
+    assert [name for name in (*matching, *others) if fits(name)] == matching

@@ -432,11 +432,11 @@ def test_members_that_nobody_can_name_again_are_not_gone_on_with(tmp_path, sourc
         extract(
             document,
             tmp_path / "out",
-            wanted=lambda name: True,
+            members=lambda name: True,
             tell=lambda file: (_ for _ in ()).throw(KeyboardInterrupt()),
         )
     with pytest.raises(OptionError, match="unfinished"), pparse.open(source) as document:
-        extract(document, tmp_path / "out", wanted=lambda name: True)
+        extract(document, tmp_path / "out", members=lambda name: True)
 
 
 @POSIX

@@ -7,12 +7,9 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from pparse.cli import recover
 from pparse.cli.common import USAGE, open_file
 from pparse.display.text import safe
-from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.document.extraction import Extraction
 
 EXAMPLES: Final = """examples:
   pparse extract archive.tar.gz -o folder
@@ -45,14 +41,12 @@ def run(options: Any, out: Output) -> int:
     from pparse.recovery.recover import extract
 
     with open_file(options, out) as document:
-        _refuse_others(document)
         listing = recover.FileTable(out, options)
-        wanted = _Wanted(options.members)
         with recover.telling_how_to_go_on(options, out, listing):
             outcome = extract(
                 document,
                 options.output,
-                wanted=wanted if options.members else None,
+                options.members,
                 recursive=options.recursive,
                 max_output=options.max_output,
                 exist_ok=options.force,
@@ -71,46 +65,8 @@ def run(options: Any, out: Output) -> int:
                 out.line(
                     f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"
                 )
-        missed = wanted.missed()
-        for name in missed:
+        for name in outcome.unmatched:
             out.error(f"no member matches {name!r}")
-    if missed:
+    if outcome.unmatched:
         return USAGE
     return recover.exit_code(options, outcome)
-
-
-def _refuse_others(document: Extraction) -> None:
-    from pparse.containers.archive import ArchiveParser
-    from pparse.containers.stream import StreamParser
-
-    parser = document.parse().parser
-    if not isinstance(parser, ArchiveParser | StreamParser):
-        raise UnsupportedError(
-            f"{parser.name} is not an archive; 'pparse get' writes parts of it, 'pparse recover' saves what is whole"
-        )
-
-
-class _Wanted:
-    """Says whether a member was asked for, and which patterns matched none.
-
-    ``identity`` is the choice as plain data, so that a stopped run can be continued.
-    """
-
-    def __init__(self, patterns: list[str]) -> None:
-        self.identity = patterns
-        self._met: set[str] = set()
-
-    def __call__(self, name: str) -> bool:
-        name = name.removeprefix("./")
-        found = set()
-        for pattern in self.identity:
-            wanted = pattern.removeprefix("./")
-            bare = wanted.rstrip("/")
-            if fnmatchcase(name, wanted) or name.rstrip("/") == bare or name.startswith(bare + "/"):
-                found.add(pattern)
-        self._met |= found
-        return bool(found)
-
-    def missed(self) -> list[str]:
-        """Return the patterns that matched nothing."""
-        return [pattern for pattern in self.identity if pattern not in self._met]

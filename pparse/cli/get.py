@@ -277,6 +277,8 @@ def _unknown_name(viewer: Viewer, path: str, name: str, error: PathError) -> Pat
         return PathError(odd, path=path)
     why = viewer.why_unknown()
     reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
+    if "*" in path or "{" in path:
+        reason += "; a pattern is for -p"
     return PathError(reason, path=path, suggestions=viewer.suggest(name) or error.suggestions)
 
 

@@ -67,7 +67,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--regex", "PATTERN is a regular expression, matched anywhere")
     order = f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)"
     parser.add("--sort", order, choices=("name", "size", "offset", "none"))
-    parser.add("--group", "collapse names that differ only in numbers")
+    parser.add("--group", "collapse names that differ only in numbers: h.{0..5}.w, which is a pattern, too")
     parser.add("-R --recursive", "also list archives inside an archive; of a folder, the models in all folders below")
     long = (
         "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables; "

@@ -102,7 +102,7 @@ class _Pattern:
     def __init__(self, text: str, *, regex: bool, word: bool = False) -> None:
         self.text = text
         self.test = _expression(text) if regex else glob(text)
-        self._is_plain = not set(text) & set("*?[](){}|^$+\\" if regex else "*?[")
+        self._is_plain = not set(text) & set("*?[](){}|^$+\\" if regex else "*?[{")
         self._is_path = word and self._is_plain and _FILE.search(text.partition("::")[0]) is not None
         self._wanted = "" if regex else text.strip("*?").lower()
         self._inside: dict[str, int] = {}  # parts of names, as spelled there, that equal the pattern

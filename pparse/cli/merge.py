@@ -12,11 +12,12 @@ import os
 import sys
 
 from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file
-from pparse.cli.output import refuse_existing, refuse_terminal
+from pparse.cli.output import refuse_terminal
 from pparse.data.files import is_folder
 from pparse.display.text import safe
 from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, system_error
 from pparse.limits import count_words, format_size
+from pparse.writers.files import refuse_existing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from _thread import allocate_lock
 
 from pparse.cli.common import DAMAGED, OK, USAGE, row_of, screen
 from pparse.cli.streams import tell
-from pparse.data.files import same_file
 from pparse.display.text import columns_of, fitted, safe, shorten
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
-from pparse.errors import DataError, OptionError, PathError
+from pparse.errors import DataError, PathError
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
@@ -587,14 +586,3 @@ def write_text(path: str | None, out: Output, parts: Iterable[str]) -> None:
     else:
         encoded = (part.encode("utf-8", "backslashreplace") for part in parts)
         write(path, out, lambda stream: stream.writelines(encoded))
-
-
-def refuse_existing(paths: Iterable[str], source: str, *, force: bool) -> None:
-    """Raise `OptionError` for outputs that are the ``source`` or a folder; unless ``force``, for any that exists."""
-    for path in filter(os.path.lexists, paths):
-        if same_file(path, source):
-            raise OptionError(f"the output {path} is the file being read; name another one")
-        if os.path.isdir(path):
-            raise OptionError(f"the output {path} is a folder")
-        if not force:
-            raise OptionError(f"{path} exists already; name another output, or replace it with --force")

@@ -13,10 +13,10 @@ import os
 
 from pparse.cli import merge
 from pparse.cli.common import OK, USAGE, open_file, size_from
-from pparse.cli.output import refuse_existing
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
+from pparse.writers.files import refuse_existing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

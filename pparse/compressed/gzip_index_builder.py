@@ -55,10 +55,11 @@ class IndexReport:
 
     ``points``; ``members``, the last perhaps in part; ``size``: bytes of output indexed; ``end``: bytes of the source
     that gave them; ``source``: all of them; ``file_size``: bytes of the index. ``error``: why not all of the source
-    could be indexed, or None; of damage, its offset is at most 32 KiB before it.
+    could be indexed, or None; of damage, its offset is at most 32 KiB before it. ``path``: of the index, if a file of
+    its own was written.
     """
 
-    __slots__ = ("end", "error", "file_size", "members", "points", "size", "source")
+    __slots__ = ("end", "error", "file_size", "members", "path", "points", "size", "source")
 
     def __init__(self) -> None:
         self.points = 0
@@ -67,7 +68,12 @@ class IndexReport:
         self.end = 0
         self.source = 0
         self.file_size = 0
+        self.path = ""
         self.error: PparseError | None = None
+
+    def __repr__(self) -> str:
+        where = f" in {self.path}" if self.path else ""
+        return f"<IndexReport{where}: {self.points:,} points, {self.size:,} bytes of content>"
 
 
 class _PointTable:

@@ -6,12 +6,18 @@ Two runs on the same input give the same files. The input is only read.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
+from pparse.containers.archive import ArchiveParser
+from pparse.containers.stream import StreamParser
 from pparse.data.files import real_path
-from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError
-from pparse.findings import Finding, FindingList, Severity
+from pparse.document.extraction import Extraction
+from pparse.document.opening import open
+from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError, UnsupportedError, told
+from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.limits import parse_size
 from pparse.parsers.shards.shard_set import ShardSet
+from pparse.paths import glob
 from pparse.recovery.folder_writer import JOURNAL_NAME, WORK_NAME
 from pparse.recovery.journal import is_disk_full, was_stopped
 from pparse.recovery.model_files import base_name, files_beside, whole_folder
@@ -19,22 +25,38 @@ from pparse.recovery.report import RecoveryReport
 from pparse.recovery.steps import run_of, unlike_all
 from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.unpack import Unpacker
+from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any, Final
 
-    from pparse.document.extraction import Extraction
-    from pparse.document.opening import Resume
+    from pparse.document.opening import Resume, Source
     from pparse.recovery.report import RecoveredFile, Summary
     from pparse.recovery.target_file import LimitMet
     from pparse.tree.result import Result
+
+# The files that an outcome keeps.
+_KEPT: Final = 10_000
 
 
 class Outcome:
     """The result of `recover` or `extract`."""
 
-    __slots__ = ("confirmed", "errors", "findings", "limits", "resume", "resumed", "summary", "warnings")
+    __slots__ = (
+        "confirmed",
+        "errors",
+        "files",
+        "findings",
+        "folder",
+        "limits",
+        "resume",
+        "resumed",
+        "summary",
+        "unmatched",
+        "warnings",
+    )
 
     def __init__(
         self,
@@ -44,7 +66,16 @@ class Outcome:
         resumed: int,
         resume: list[Resume] | None = None,
         confirmed: dict[str | None, int] | None = None,
+        folder: str = "",
+        files: list[RecoveredFile] | None = None,
+        unmatched: list[str] | None = None,
     ) -> None:
+        self.folder = folder
+        """The folder that was written to."""
+        self.files = files or []
+        """The first 10,000 files, without their gaps; ``tell`` is called with each, and the summary counts all."""
+        self.unmatched = unmatched or []
+        """Patterns of members that matched none."""
         self.summary = summary
         """Counts of the files."""
         self.findings = findings
@@ -68,6 +99,62 @@ class Outcome:
     def is_whole(self) -> bool:
         """Whether nothing was found wrong."""
         return self.summary.is_complete and not self.errors
+
+    def __repr__(self) -> str:
+        return f"<Outcome in {self.folder}: {self.summary}>"
+
+
+@contextmanager
+def opened(source: Source | Extraction | Viewer, how: Mapping[str, Any]) -> Iterator[Extraction]:
+    """Give the document of a source: one that is open stays open; any other is opened as ``how`` says, and closed."""
+    if isinstance(source, Viewer):
+        source = source.extraction
+    if isinstance(source, Extraction):
+        yield source
+    else:
+        with open(source, **how) as document:
+            yield document
+
+
+class _Kept:
+    """Keeps the first files that are told of, and tells the caller of all."""
+
+    def __init__(self, tell: Callable[[RecoveredFile], object] | None) -> None:
+        self.files: list[RecoveredFile] = []
+        self._tell = tell
+
+    def __call__(self, file: RecoveredFile) -> None:
+        if self._tell is not None:
+            self._tell(file)
+        if len(self.files) < _KEPT:
+            file.gaps = ()
+            self.files.append(file)
+
+
+class _Members:
+    """Says whether a member was asked for, and which patterns matched none.
+
+    ``identity`` is the choice as plain data, so that a stopped run can be continued.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.identity = list(patterns)
+        self._fits = {pattern: glob(pattern.removeprefix("./")) for pattern in self.identity}
+        self._met: set[str] = set()
+
+    def __call__(self, name: str) -> bool:
+        name = name.removeprefix("./")
+        found = {
+            pattern
+            for pattern, fits in self._fits.items()
+            if fits(name) or name.rstrip("/") == pattern.removeprefix("./").rstrip("/")
+        }
+        self._met |= found
+        return bool(found)
+
+    def missed(self) -> list[str]:
+        """Return the patterns that matched nothing."""
+        return [pattern for pattern in self.identity if pattern not in self._met]
 
 
 def recognise(document: Extraction) -> Result:
@@ -125,20 +212,34 @@ def open_target(
 
 
 def recover(
-    document: Extraction,
+    source: Source | Extraction | Viewer,
     folder: str | os.PathLike[str],
     *,
-    max_output: int | None = None,
+    max_output: int | str | None = None,
     exist_ok: bool = False,
     tell: Callable[[RecoveredFile], object] | None = None,
+    **how: Any,
 ) -> Outcome:
-    """Write everything that can be saved of ``document`` into ``folder``, through all containers in it.
+    """Write everything that can be saved of ``source`` into ``folder``, through all containers in it.
 
-    ``RECOVERY.json`` there lists every file; ``tell`` is called with each. A file that meets a limit is cut there or
-    left out. An earlier call with the same arguments that was not finished is continued. Raise `LimitError` at a limit
-    that ends everything (the files written until then stay, and are in the report), `OptionError`, `SourceError`. If
-    the disk is full there may be no room for the report; with more room the same call continues.
+    ``RECOVERY.json`` there lists every file; ``tell`` is called with each. ``max_output`` is the most bytes to write
+    (16 GiB, or 200 times the input and 64 MiB if that is less); a file that meets a limit is cut there or left out.
+    ``exist_ok``: the folder may hold files, of which none is replaced. A document that is open is not closed; of any
+    other source, ``how`` are keyword arguments of `pparse.open`. An earlier call with the same arguments that was not
+    finished is continued.
+
+    Raises `LimitError` at a limit that ends everything (the files written until then stay, and are in the report),
+    `FormatError` for an unknown format, `OptionError`, `SourceError`. If the disk is full there may be no room for the
+    report; with more room the same call continues.
     """
+    most = None if max_output is None else parse_size(max_output)
+    with opened(source, how) as document:
+        return _recover(document, folder, max_output=most, exist_ok=exist_ok, kept=_Kept(tell))
+
+
+def _recover(
+    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None, exist_ok: bool, kept: _Kept
+) -> Outcome:
     files = whole_folder(document, real_path(os.fspath(folder)))
     result = None
     if files is None:
@@ -163,8 +264,7 @@ def recover(
 
         def note(file: RecoveredFile) -> None:
             report.add(file)
-            if tell is not None:
-                tell(file)
+            kept(file)
 
         unpacker = Unpacker(document, target, note, recursive=True, drain=True, salvage=True, findings=findings)
         try:
@@ -183,7 +283,8 @@ def recover(
             raise
         summary = report.finish(findings)
     resume = unpacker.models.resume if files is not None else None
-    return Outcome(summary, findings, unpacker.limits, unpacker.steps.resumed, resume)
+    where = os.fspath(folder)
+    return Outcome(summary, findings, unpacker.limits, unpacker.steps.resumed, resume, folder=where, files=kept.files)
 
 
 def _size_beside(document: Extraction, result: Result | None) -> int:
@@ -204,25 +305,47 @@ def is_unfinished(folder: str | os.PathLike[str]) -> bool:
 
 
 def extract(
-    document: Extraction,
+    source: Source | Extraction | Viewer,
     folder: str | os.PathLike[str],
+    members: Iterable[str] | Callable[[str], bool] = (),
     *,
-    wanted: Callable[[str], bool] | None = None,
     recursive: bool = False,
-    max_output: int | None = None,
+    max_output: int | str | None = None,
     exist_ok: bool = False,
     tell: Callable[[RecoveredFile], object] | None = None,
     begin_again: Callable[[], object] | None = None,
+    **how: Any,
 ) -> Outcome:
-    """Write the members of an archive into ``folder``, incomplete ones too; ``wanted`` selects them by name.
+    """Write the members of an archive into ``folder``, incomplete ones too.
 
-    ``recursive`` enters archives inside. ``tell`` is called with each file. If a compressed stream contradicts its
-    checksum at its end, the files reported as complete are removed, ``begin_again`` is called, and everything is
-    written and reported once more. Raises as `recover`, and continues an earlier call in the same way; ``wanted`` then
-    needs an attribute ``identity`` that describes its choice as plain data.
+    ``members`` are names or patterns (`Outcome.unmatched` has those that match none), or say of a name whether it is
+    wanted; by default all are. ``recursive`` enters archives inside. ``tell`` is called with each file. If a compressed
+    stream contradicts its checksum at its end, the files reported as complete are removed, ``begin_again`` is called,
+    and everything is written and reported once more. The other arguments, and what is raised, are those of `recover`;
+    `UnsupportedError` for what is no archive. An earlier call is continued in the same way; ``members`` that is called
+    then needs an attribute ``identity`` that describes its choice as plain data.
     """
+    most = None if max_output is None else parse_size(max_output)
+    with opened(source, how) as document:
+        return _extract(document, folder, members, recursive, most, exist_ok, _Kept(tell), begin_again)
+
+
+def _extract(
+    document: Extraction,
+    folder: str | os.PathLike[str],
+    members: Iterable[str] | Callable[[str], bool],
+    recursive: bool,
+    max_output: int | None,
+    exist_ok: bool,
+    kept: _Kept,
+    begin_again: Callable[[], object] | None,
+) -> Outcome:
     from pparse.recovery.report import Summary
 
+    _refuse_others(document)
+    wanted: Callable[[str], bool] | None = members if callable(members) else _Members(members)
+    if isinstance(wanted, _Members) and not wanted.identity:
+        wanted = None
     chosen = None if wanted is None else getattr(wanted, "identity", None) or unlike_all()
     resumed = 0
     for drain in (False, True):
@@ -233,10 +356,10 @@ def extract(
             summary.add(file)
             for _, length in file.gaps:
                 summary.add_gap(length)
-            if tell is not None:
-                tell(file)
+            kept(file)
 
-        result = recognise(document)
+        kept.files.clear()
+        result = document.parse()
         run = run_of(document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen)
         with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or drain, run=run) as target:
             unpacker = Unpacker(document, target, note, recursive=recursive, drain=drain, wanted=wanted)
@@ -250,4 +373,27 @@ def extract(
             begin_again()
     confirmed = unpacker.trusted.confirmed()
     summary.note_confirmed(sum(confirmed.values()))
-    return Outcome(summary, document.findings, unpacker.limits, resumed, confirmed=confirmed)
+    for file in kept.files:
+        if file.status is Status.COMPLETE and file.source in confirmed:
+            file.verified = True
+    return Outcome(
+        summary,
+        document.findings,
+        unpacker.limits,
+        resumed,
+        confirmed=confirmed,
+        folder=os.fspath(folder),
+        files=kept.files,
+        unmatched=wanted.missed() if isinstance(wanted, _Members) else None,
+    )
+
+
+def _refuse_others(document: Extraction) -> None:
+    """Raise `UnsupportedError` for what has no members."""
+    parser = document.parse().parser
+    if not isinstance(parser, ArchiveParser | StreamParser):
+        advice = told(
+            "'pparse get' writes parts of it, 'pparse recover' saves what is whole",
+            "pparse.view reads its tensors, pparse.recover saves what is whole",
+        )
+        raise UnsupportedError(f"{parser.name} is not an archive; {advice}")

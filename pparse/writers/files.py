@@ -8,11 +8,13 @@ import re
 import tempfile
 from contextlib import suppress
 
-from pparse.errors import PparseError, SourceError, system_error
+from pparse.data.files import same_file
+from pparse.errors import OptionError, PparseError, SourceError, system_error, told
 from pparse.limits import MIB, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import BinaryIO, Self
 
 
@@ -95,6 +97,19 @@ def refuse_full(path: str, wanted: int) -> None:
             errno=errno.ENOSPC,
             source=path,
         )
+
+
+def refuse_existing(paths: Iterable[str], source: str, *, force: bool) -> None:
+    """Raise `OptionError` for outputs that are the ``source`` or a folder; unless ``force``, for any that exists."""
+    for path in filter(os.path.lexists, paths):
+        if same_file(path, source):
+            raise OptionError(f"the output {path} is the file being read; name another one")
+        if os.path.isdir(path):
+            raise OptionError(f"the output {path} is a folder")
+        if not force:
+            raise OptionError(
+                f"{path} exists already; name another output, or replace it with {told('--force', 'force=True')}"
+            )
 
 
 def try_lock(descriptor: int) -> bool | None:
