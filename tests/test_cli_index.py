@@ -325,7 +325,7 @@ def test_what_a_killed_index_left_is_swept_by_the_next_of_the_same_file(place, r
 
 def killed_while_indexing(name: str) -> int:
     from pparse.cli import main
-    from pparse.writers import gzip_index as gzip_indexing
+    from pparse.writers import indexing as gzip_indexing
 
     child = os.fork()
     if child == 0:
@@ -338,7 +338,7 @@ def killed_while_indexing(name: str) -> int:
 
 
 def test_two_that_index_a_file_at_the_same_time_do_not_sweep_each_other(place, run, monkeypatch):
-    from pparse.writers import gzip_index as gzip_indexing
+    from pparse.writers import indexing as gzip_indexing
 
     real, ran = gzip_indexing.build_index, []
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pparse.cli.common import DAMAGED, OK, size_from
 from pparse.cli.common import open_file as open_document
 from pparse.display.text import safe
-from pparse.errors import MalformedError, PathError, SourceError
+from pparse.errors import FormatError, MalformedError, PathError, SourceError
 from pparse.limits import count_words, format_size, parse_size
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ EXAMPLES: Final = """examples:
   pparse index rows.jsonl
 """
 _SPACING: Final = "4MiB"
+_FORMATS: Final = ("gzip", "json-lines")
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -50,6 +51,8 @@ def add_arguments(parser: Arguments) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    if options.format not in (None, *_FORMATS):
+        raise FormatError(f"only {' and '.join(_FORMATS)} are indexed, not {options.format}", source=options.file)
     for name, _ in options.options:
         raise PathError("this command has no such option (-O)", path=name)
     try:
@@ -67,6 +70,7 @@ def _build(options: Any, out: Output) -> int:
         cache=options.cache,
         spacing=options.spacing,
         force=options.force,
+        format=options.format,
         budget=options.budget,
         limits=options.limits,
         progress=out.progress,

@@ -79,6 +79,7 @@ def index(
     cache: bool = False,
     spacing: int | str | None = None,
     force: bool = False,
+    format: str | None = None,
     budget: int | str = "64MiB",
     limits: Limits | None = None,
     progress: Progress | None = None,
@@ -89,8 +90,9 @@ def index(
 
     ``path``.pindex is written, or ``output``, or with ``cache`` a file in the user's cache; `pparse.open` finds the
     first and the last. Of gzip, there is a point to begin at about every ``spacing`` bytes of the content (4 MiB; 64
-    KiB at least); of rows, every 64th. An existing file that is no index is replaced with ``force`` only. If a gzip
-    file is damaged, what precedes that is indexed, and the report's ``error`` says why no more.
+    KiB at least); of rows, every 64th. An existing file that is no index is replaced with ``force`` only. ``format``
+    names that of rows. If a gzip file is damaged, what precedes that is indexed, and the report's ``error`` says why no
+    more.
 
     Raises `FormatError` for another file, `OptionError`, `SourceError`, `LimitError`, `MalformedError` if there is
     nothing to index, ValueError for a spacing that is too small.
@@ -108,7 +110,7 @@ def index(
             except OSError as error:
                 raise system_error(error, "cannot create the folder", folder) from error
         if not is_gzip:
-            more = {"progress": progress, "cancel": cancel, "stats": stats, "limits": limits}
+            more = {"progress": progress, "cancel": cancel, "stats": stats, "limits": limits, "format": format}
             with open_document(path, options={"index": "none"}, budget=budget, **more) as document:  # type: ignore[arg-type]
                 rows = rows_of(document)
                 with AtomicFile(target, make_folders=True) as file:
