@@ -341,7 +341,7 @@ BAD_ARGUMENTS = {
     ("ls", "f", "--limit", "depth=many"): "not a size: 'many'",
     ("ls", "f", "-O", "kernel"): "expected NAME=VALUE, not 'kernel'",
     ("ls", "f", "-O", "=stdlib"): "expected NAME=VALUE, not '=stdlib'",
-    ("ls", "f", "-O", "colonel=stdlib"): "colonel: no format has this option (-O); there are: kernel, verify",
+    ("ls", "f", "-O", "colonel=stdlib"): "colonel: no format has this option (-O); there are: kernel, index, verify",
     ("ls", "f", "--sort", "colour"): "invalid choice: 'colour'",
     ("ls", "f", "--color", "blue"): "invalid choice: 'blue'",
     ("ls", "f", "--json", "--jsonl"): "not allowed with argument",

@@ -37,10 +37,10 @@ def test_a_folder_of_several_models_is_listed_one_a_row(zoo, run):
     assert table["g.h5"][0::3] == ["hdf5", "B  not read yet (see 'pparse formats hdf5')"]
     assert "not readable: a Git LFS pointer" in table["h.safetensors"][3]
     assert "not readable: no parser recognises this text" in " ".join(table["words.npz"])
-    assert table["many/"] == ["folder", "-", "36.2", "KiB  2 model files in it"]
+    assert table["many/"] == ["folder", "-", "36.2", "KiB  not looked into: 2 model files in it"]
     assert table["saved/"][:2] == ["saved-model", "31"]
     assert table["sharded/model.safetensors.index.json"][:2] == ["safetensors", "21"]
-    assert ran.lines[-3] == "13 items, 107 tensors, 244 KiB: 1 not whole, 2 not readable"
+    assert ran.lines[-3] == "13 items, 107 tensors, 244 KiB: 1 not whole, 2 not readable, 5 not looked into"
     assert "2 other files: README.md, notes/a.txt" in ran.lines
 
 
@@ -120,6 +120,16 @@ def test_a_download_cache_stands_for_its_snapshot(tmp_path, run):
         assert len(model) == 21
     path = f"models--x--y/snapshots/{COMMIT}/model.safetensors"
     assert run("ls", "-q", tmp_path / "hub").lines == run("ls", "-Rq", tmp_path / "hub").lines == [path]
+
+
+def test_what_was_not_looked_into_or_not_fetched_is_not_called_complete(tmp_path, run):
+    folder = fill(tmp_path / "f", {"a.jsonl": '{"a": ', "x/a.gguf": b"GGUF", "x/b.gguf": b"GGUF"})
+    assert "2 items, 14 B: 2 not looked into" in run("ls", folder).lines
+    cache = fill(tmp_path / "hub" / "models--x--half", {"blobs/ab.incomplete": b"\x10" * 9, "refs/main": COMMIT})
+    for command in (("ls",), ("ls", "-R"), ("check", "-R")):
+        ran = run(*command, cache.parent)
+        assert (ran.code, "its download is not finished" in ran.out + ran.err) in ((4, True), (3, False)), command
+    assert run("ls", cache.parent).code == 4
 
 
 @rows(("name", "content"), [("empty", {}), ("text", {"a.txt": "text"}), ("below", {"x/a.json": "{}"})])

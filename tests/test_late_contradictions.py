@@ -250,7 +250,7 @@ def test_get_of_a_member_looks_at_the_end_of_the_stream_if_that_is_near(run, lat
     assert ran.code == 4
     assert ran.err == (
         "pparse: d/b.txt: damaged: the checksum of the stream contradicts what was decoded; it was written, and may be "
-        "wrong\n"
+        f"wrong\npparse: wrote {tmp_path / 'b.txt'}, 97.7 KiB\n"
     )
 
 

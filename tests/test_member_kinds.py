@@ -114,7 +114,8 @@ def test_a_zip_symlink_is_not_written_and_its_target_is_in_the_report(run, tmp_p
     code, files, _ = saved(run, archive.whole, tmp_path)
     assert (code, files) == (0, {"file": b"one"})
     report = json.loads((tmp_path / "recover" / "RECOVERY.json").read_text())
-    assert [finding["reason"] for finding in report["findings"]] == ["a symlink to ../to/there, which is never written"]
+    reasons = [finding["reason"] for finding in report["findings"] if finding["code"] != "misnamed"]
+    assert reasons == ["a symlink to ../to/there, which is never written"]
 
 
 def test_a_zip_symlink_whose_bytes_are_damaged_is_written_and_told_of(run, tmp_path) -> None:

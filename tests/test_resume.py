@@ -256,11 +256,11 @@ BESIDE = {
     ),
     "versions to serve": (
         {"": b"", "1/saved_model.pb": b"", "2/saved_model.pb": b""},
-        "1/saved_model.pb, 2/saved_model",
+        "2 × saved-model-folder",
     ),
     "a pipeline": (
         {"": b"", "model_index.json": b"{}", "unet/x.safetensors": MODEL},
-        "folder in it: unet/x.safetensors",
+        "1 × safetensors",
     ),
 }
 

@@ -175,4 +175,4 @@ def test_a_small_message_of_another_type_is_no_saved_model(tmp_path):
     path = tmp_path / "input_0.pb"
     path.write_bytes(b"\x08\x01\x10\x01B\x01xJ\x04\0\0\0\0")
     with pparse.open(path) as document:
-        assert (document.format, document.status) == ("protobuf", pparse.Status.COMPLETE)
+        assert (document.format, document.status) == ("onnx-data", pparse.Status.COMPLETE)

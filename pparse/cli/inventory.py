@@ -15,7 +15,7 @@ from pparse.document.beside import files_of
 from pparse.document.folder import folders_with
 from pparse.document.inventory import Inventory, is_one_thing
 from pparse.document.registry import model_extensions
-from pparse.errors import FormatError, PathError, PparseError
+from pparse.errors import EndOfDataError, FormatError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import findings_of
@@ -82,7 +82,7 @@ class _Rows:
     def __init__(self, document: FolderExtraction, options: Any, out: Output) -> None:
         self.inventory = Inventory(document, deep=getattr(options, "recursive", False))
         self.formats: Counter[str] = Counter()
-        self.tensors = self.size = self.broken = self.unread = 0
+        self.tensors = self.size = self.broken = self.unread = self.unknown = 0
         self.codes: list[int] = []
         self._options = options
         self._out = out
@@ -93,6 +93,7 @@ class _Rows:
             self.codes.append(row.code)
             unread = row.status == "unreadable"
             self.unread += unread
+            self.unknown += item.is_unknown
             self.broken += not unread and row.code != OK
             self.tensors += row.tensors or 0
             self.size += row.size or 0
@@ -104,8 +105,13 @@ class _Rows:
         count = self.formats.total()
         told = [f"{self.broken:,} not whole"] if self.broken else []
         told += [f"{self.unread:,} not readable"] if self.unread else []
-        said = self._out.paint(", ".join(told), "red") if told else self._out.status(Status.COMPLETE)
-        return f"{count_words(count, 'item')}, {count_words(self.tensors, 'tensor')}, {format_size(self.size)}: {said}"
+        said = self._out.paint(", ".join(told), "red") if told else ""
+        if not told and self.unknown < count:
+            said = self._out.status(Status.COMPLETE)
+        if self.unknown:
+            said += f"{', ' if said else ''}{self.unknown:,} not looked into"
+        tensors = f"{count_words(self.tensors, 'tensor')}, " if self.unknown < count else ""
+        return f"{count_words(count, 'item')}, {tensors}{format_size(self.size)}: {said}"
 
 
 class _Row:
@@ -128,7 +134,8 @@ class _Row:
         if error is not None:
             self.code = exit_code_of(error)
             self.status, self.reason = "unreadable", error.reason
-            self.words = out.paint("not readable", "red") + f": {shorten(safe(error.reason), _REASON)}"
+            words = "truncated" if isinstance(error, EndOfDataError) else "not readable"
+            self.words = out.paint(words, "red") + f": {shorten(safe(error.reason), _REASON)}"
 
     def _ask(self, viewer: Any, options: Any, out: Output) -> None:
         extent = viewer.extent()

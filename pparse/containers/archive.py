@@ -265,7 +265,7 @@ class ArchiveParser(Parser, Listing, Container):
         if folder is None:
             return None
         found = FolderExtraction(self.extraction.session, folder, name.rstrip("/"), self.extraction)
-        return None if next(iter(Inventory(found)), None) is None else found
+        return found if any(item.is_model for item in Inventory(found)) else None
 
     def _forget(self, name: str) -> None:
         """Release a member that was entered long ago, unless it has findings that the archive does not have."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.document.appearance import head_of
 from pparse.document.beside import files_of
 from pparse.document.extraction import FolderExtraction, snapshot_of
-from pparse.document.folder import FILE, STOPPED
+from pparse.document.folder import FILE, FOLDER, STOPPED
 from pparse.document.named_formats import DATA_FORMATS, Named, named, named_folder
 from pparse.document.registry import (
     ARCHIVE_EXTENSIONS,
@@ -18,7 +18,7 @@ from pparse.document.registry import (
     model_extensions,
     viewer_for,
 )
-from pparse.errors import FormatError, PathError, PparseError, SourceError
+from pparse.errors import EndOfDataError, FormatError, PathError, PparseError, SourceError
 from pparse.limits import count_words
 from pparse.tree.parser import bare_name
 
@@ -39,6 +39,8 @@ _PACKED_OR_KNOWN: Final = (
 )
 # What is said of archives and files of records.
 _PASSED: Final = "not looked into"
+# What a download cache of Hugging Face calls a file that is not all there.
+_UNFINISHED: Final = ".incomplete"
 # What files end in that name others, of which they come first.
 _INDEX: Final = ".index.json"
 _FIRST: Final = (_INDEX, ".index")
@@ -64,9 +66,19 @@ class Item:
         """What else is to be said, in words."""
 
     @property
+    def is_model(self) -> bool:
+        """Whether it is a model, or several, or its name says so."""
+        return self.viewer is not None or self.error is not None or self.format == FOLDER
+
+    @property
     def is_read(self) -> bool:
         """Whether its format is one that is read, or its name says so."""
         return self.viewer is not None or self.error is not None or self.what == _PASSED
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody looked whether it is whole."""
+        return self.viewer is None and self.error is None
 
     def files(self) -> set[str]:
         """Return the names, in its folder, of the files of a model, as far as they can be opened."""
@@ -115,7 +127,7 @@ class Inventory:
                 try:
                     inner = self._enter(here, name)
                 except SourceError as error:  # it cannot be listed
-                    item = Item(path, "folder")
+                    item = Item(path, FOLDER)
                     item.error = error
                     yield item
                     continue
@@ -147,7 +159,7 @@ class Inventory:
         """Yield the models that are files of a folder, but for those ``skipped``, and count its other files."""
         used = set(skipped)
         endings = (*self._models, *_PACKED_OR_KNOWN)
-        names = [name for name in here.members if bare_name(name).endswith(endings)]
+        names = [name for name in here.members if bare_name(name).endswith(endings) or name.endswith(_UNFINISHED)]
         shards = self._shards_alone(here)
         if shards is not None:
             used.update(shards)
@@ -207,12 +219,11 @@ class Inventory:
             other = named(head_of(found, 64)) if found is not None else None
             if other is not None and other in DATA_FORMATS:
                 return _not_read(path, other, found)
-            if not bare_name(name).endswith(model_extensions()):
-                return None
-            item = Item(path, size=None if found is None else found.size)
-            item.error = error
-            return item
-        return None
+            if bare_name(name).endswith(model_extensions()):
+                item = Item(path, size=None if found is None else found.size)
+                item.error = error
+                return item
+        return _unfinished(path, None if found is None else found.size) if name.endswith(_UNFINISHED) else None
 
     def _in_short(self, path: str, here: FolderExtraction) -> Iterator[Item]:
         """Yield one item for a folder: the only model in it, or how many files of models lie in and below it."""
@@ -222,7 +233,8 @@ class Inventory:
             return
         files = [item for item in here.folder.tree() if item.kind == FILE]
         models = [item for item in files if bare_name(item.path).endswith(self._models)]
-        snapshot = snapshot_of(here) if models else None
+        begun = [item for item in files if item.path.endswith(_UNFINISHED)]
+        snapshot = snapshot_of(here) if models and not begun else None
         if snapshot is not None:
             yield from self._in_short(f"{path}{snapshot}/", self._enter(here, snapshot))
             return
@@ -236,10 +248,14 @@ class Inventory:
         items.close()
         self.others, self.other_count = kept
         if not models:
-            self._count([item.path for item in files], path)
+            unfinished = [_unfinished(path + item.path, item.size) for item in begun]
+            yield from unfinished
+            self._count([item.path for item in files if item not in begun], path)
             return
-        item = Item(path, "folder", size=sum(item.size or 0 for item in files))
-        item.what = f"{count_words(len(models), 'model file')} in it"
+        item = Item(path, FOLDER, size=sum(item.size or 0 for item in files))
+        item.what = f"not looked into: {count_words(len(models), 'model file')} in it"
+        if begun:
+            item.error = _unfinished(begun[0].path, None).error
         yield item
 
 
@@ -248,6 +264,13 @@ def is_one_thing(folder: Extraction) -> bool:
     result = folder.parse()
     container = result.container
     return result.extraction is folder and container is not None and not container.is_set
+
+
+def _unfinished(path: str, size: int | None) -> Item:
+    """Return a file of a download that did not end, whatever is in it."""
+    item = Item(path, size=size)
+    item.error = EndOfDataError("its download is not finished", source=path)
+    return item
 
 
 def _not_read(path: str, known: Named, found: Any = None) -> Item:

@@ -164,7 +164,7 @@ class Services(Protocol):
     def entry(self, node: Node, ordinal: int) -> Entry:
         """Return the entry of one child."""
 
-    def entries_at(self, node: Node, first: int, ahead: int = 1) -> list[Entry]:
+    def entries_at(self, node: Node, first: int) -> list[Entry]:
         """Return some entries from child ``first`` on; none past the last child."""
 
     def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:

@@ -393,12 +393,12 @@ class Node:
         """Return the children that somebody holds: they must learn what is found out about them."""
         return [kid for ref in list((self._kids or {}).values()) if (kid := ref()) is not None]
 
-    def children(self, ahead: int = 1) -> Iterator[Node]:
-        """Yield every child, duplicates included, indexing only as far as the iteration goes, and ``ahead`` at once."""
+    def children(self) -> Iterator[Node]:
+        """Yield every child, duplicates included, indexing only as far as the iteration goes."""
         lock, result, first, is_last = self.result.lock, self.result, 0, False
         while not is_last:
             with lock:
-                group = result.entries_at(self, first, ahead)
+                group = result.entries_at(self, first)
                 kids = [self._adopt(ordinal, entry) for ordinal, entry in enumerate(group, first)]
                 first += len(kids)
                 index = self.index

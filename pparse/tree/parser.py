@@ -15,7 +15,7 @@ from pparse.locking import Doored
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.tree.container import Container
 from pparse.tree.context import NodeContext, bounded_by
-from pparse.tree.engine import FIRST_BLOCK, GROUP, run
+from pparse.tree.engine import run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.key_table import key_hash
 from pparse.tree.listing import Listing
@@ -523,8 +523,7 @@ class Parser(Doored):
                     tried = len(stack) if whole is False else 0
                     if whole:
                         continue
-                end = kid._end  # what fits in one block is read at once
-                children = kid.children(GROUP if end is not None and end - kid._start <= FIRST_BLOCK else 1)
+                children = kid.children()
                 try:
                     first = next(children, None)
                 except LimitError as error:

@@ -287,13 +287,13 @@ class Result:
                 yield first, entry
                 first += 1
 
-    def entries_at(self, node: Node, first: int, ahead: int = 1) -> list[Entry]:
-        """Return up to `GROUP` entries from child ``first`` on; ``ahead`` are wanted. The caller holds the lock."""
+    def entries_at(self, node: Node, first: int) -> list[Entry]:
+        """Return up to `GROUP` entries from child ``first`` on. The caller holds the lock."""
         before = node.index
         known = before.count if before is not None else 0
         # Entries of children that are being indexed need not be read again.
         fresh: list[Entry] | None = [] if first == known and self.parser.rereads(node.kind) else None
-        index = node.index_to(first + ahead, fresh)
+        index = node.index_to(first + 1, fresh)
         if fresh and node.index is index:
             index.group = kept = (first, fresh)
             self.extraction.session.indexes.keep_group(index, kept)
