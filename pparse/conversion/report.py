@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.errors import NotWholeError
+from pparse.errors import NotWholeError, spoken
 from pparse.findings import Status
 from pparse.limits import are, count_words, format_size
 
@@ -130,4 +130,4 @@ def refuse_damage(report: Report) -> None:
     if lost:
         names = ", ".join(entry.name for entry in lost[:_NAMED]) + (", …" if len(lost) > _NAMED else "")
         reasons.append(f"{count_words(len(lost), 'tensor')} {are(len(lost))} not whole ({names})")
-    raise report.refusal(f"{'; '.join(reasons)}: nothing was written; --skip-damaged writes what is whole")
+    raise report.refusal(f"{'; '.join(reasons)}: nothing was written; {spoken('--skip-damaged')} writes what is whole")
