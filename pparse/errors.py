@@ -58,6 +58,25 @@ def told(command: str, python: str) -> str:
     return command if _to_commands else python
 
 
+def spoken(option: str) -> str:
+    """Return an option of commands as whom reads a message gives it: ``--limit depth=9`` is ``limits=Limits(depth=9)``.
+
+    Functions call their keywords as commands call their options. Any other text stays as it is.
+    """
+    name, _, value = option.partition(" ")
+    if _to_commands or not name.startswith("-"):
+        return option
+    if name == "--limit":
+        return f"limits=Limits({value})"
+    if name == "-O":
+        key, _, meant = value.partition("=")
+        return f'options={{"{key}": "{meant}"}}'
+    word = "format" if name == "-f" else name.lstrip("-").replace("-", "_")
+    if not value:
+        return "a larger budget" if word == "budget" else f"{word}=True"
+    return f"{word}={value}" if value.isdigit() or value.isupper() else f'{word}="{value}"'
+
+
 class Fault(enum.Enum):
     """What an error contradicts. Code branches on this; the words are for people.
 
@@ -246,7 +265,7 @@ class LimitError(DataError):
         offset: int | None = None,
         told: bool = False,
     ) -> None:
-        advice = f"; lift it with {option}" if option and not told else ""
+        advice = f"; lift it with {spoken(option)}" if option and not told else ""
         super().__init__(reason + advice, wanted=wanted, got=got, path=path, offset=offset)
         self.option = option
         """Command-line option that lifts the limit; empty: none does."""

@@ -101,7 +101,7 @@ def test_keys_that_would_be_many_times_as_long_as_the_table_are_refused(tmp_path
     made = counted_entries(monkeypatch)
     with pparse.view(path) as model, pytest.raises(LimitError, match="more than 32 times") as refused:
         list(model.tensors())
-    assert "--limit name_bytes=" in str(refused.value)
+    assert "Limits(name_bytes=" in str(refused.value)
     assert sum(made) < 1000
 
 

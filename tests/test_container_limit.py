@@ -45,7 +45,7 @@ def test_a_listing_looks_into_as_many_containers_as_the_limit_says(name):
         assert [path for path, _ in documents_below(document.parse())] == found
         (told,) = [finding for finding in document.findings if finding.code == "limit"]
         assert told.path == found[-1]
-        assert "limit containers=2; lift it with --limit containers=8" in told.reason
+        assert "limit containers=2; lift it with limits=Limits(containers=8" in told.reason
     with opened(name, containers=1) as document:
         assert len([finding for finding in document.findings if finding.code == "limit"]) == 0
         listed = [path for path, _ in documents_below(document.parse())]
@@ -63,7 +63,7 @@ def test_as_many_containers_are_written_as_the_limit_says(write, name, tmp_path)
         outcome = write(document, tmp_path / "less")
         assert not outcome.is_whole
         (reason,) = {finding.reason for finding in document.findings if finding.code == "limit"}
-    assert "limit containers=3; lift it with --limit containers=" in reason
+    assert "limit containers=3; lift it with limits=Limits(containers=" in reason
     # What is one container too many is written as it is.
     assert len(list((tmp_path / "less").rglob("text"))) == count - 1
 

@@ -321,7 +321,7 @@ def test_a_file_that_came_meanwhile_is_not_replaced(tmp_path, samples):
         if what == "writing" and done == total:
             target.write_bytes(b"precious")
 
-    with pytest.raises(OptionError, match="--force"):
+    with pytest.raises(OptionError, match="force=True"):
         pparse.convert(SAMPLE, target, progress=progress)
     assert target.read_bytes() == b"precious"
     target.unlink()

@@ -227,7 +227,7 @@ def test_what_more_memory_might_give_is_not_called_lost(budget, last):
         return
     found = data.range_status(lost_at - 10, lost_at + 10)
     assert (found.status, found.there) == (Status.UNSUPPORTED, 10)
-    assert "--budget 64MiB" in (found.reason or "")
+    assert 'budget="64MiB"' in (found.reason or "")
     part = SplicedData([data.range(0, lost_at + 10)])
     assert part.range_status(lost_at, lost_at + 10).status is Status.UNSUPPORTED
     assert data.range_status(0, lost_at).status is Status.COMPLETE

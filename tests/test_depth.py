@@ -136,7 +136,7 @@ def test_where_nothing_lifts_a_limit_nothing_is_advised():
 def test_the_warning_about_depth_names_a_number():
     with pparse.open(b"[" * 60 + b"]" * 60, format="json", limits=Limits(depth=20)) as document:
         (finding,) = document.check()
-    assert finding.reason.endswith("lift it with --limit depth=80")
+    assert finding.reason.endswith("lift it with limits=Limits(depth=80)")
 
 
 # -- JSON of deep values -----------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ from pparse.errors import (
     TensorError,
     TruncatedTensorError,
     UnsupportedError,
+    speak_of_commands,
+    spoken,
 )
 from tests.rows import rows
 
@@ -177,7 +179,7 @@ def test_unsupported_names_the_package():
 def test_limit_error_names_the_option():
     error = LimitError("too deep", option="--limit depth=9", wanted=9, got=8)
     assert error.option == "--limit depth=9"
-    assert str(error) == "too deep; lift it with --limit depth=9 (wanted 9, got 8)"
+    assert str(error) == "too deep; lift it with limits=Limits(depth=9) (wanted 9, got 8)"
 
 
 def test_path_error_suggests():
@@ -220,3 +222,25 @@ def test_pickle_keeps_notes():
     error = MalformedError("x", offset=3)
     error.add_note("seen in the third pass")
     assert pickle.loads(pickle.dumps(error)).__notes__ == ["seen in the third pass"]
+
+
+@rows(
+    "option, python",
+    [
+        ("--limit depth=9", "limits=Limits(depth=9)"),
+        ("--budget 64MiB", 'budget="64MiB"'),
+        ("--scratch DIR", "scratch=DIR"),
+        ("--max-nodes 7", "max_nodes=7"),
+        ("--skip-damaged", "skip_damaged=True"),
+        ("-O message=NAME", 'options={"message": "NAME"}'),
+        ("-f tar", 'format="tar"'),
+        ("a slice", "a slice"),
+    ],
+)
+def test_advice_is_for_whom_reads_it(option, python):
+    assert spoken(option) == python
+    before = speak_of_commands(yes=True)
+    try:
+        assert (spoken(option), before) == (option, False)
+    finally:
+        speak_of_commands(yes=before)

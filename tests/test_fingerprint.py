@@ -564,7 +564,7 @@ def test_what_does_not_fit_goes_to_scratch_files(tmp_path) -> None:
     (tmp_path / "scratch").mkdir()
     folder = large_model(tmp_path / "model", 2000)
     expected = fingerprint(folder)
-    with pytest.raises(LimitError, match="--budget"):
+    with pytest.raises(LimitError, match="budget="):
         fingerprint(folder, budget="1MiB")
     scratch = Scratch(tmp_path / "scratch", 1 << 30)
     found = fingerprint(folder, budget="1MiB", scratch=scratch)

@@ -430,7 +430,7 @@ def test_a_limit_names_the_option_that_lifts_it_once():
     extraction = read(b"[%s]" % (b"1" * 5000))
     with pytest.raises(LimitError) as caught:
         extraction.get("[0]")
-    assert str(caught.value).count("--limit number_bytes") == 1
+    assert str(caught.value).count("Limits(number_bytes") == 1
     assert str(caught.value).count("lift it with") == 1
     previous = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)
@@ -635,7 +635,7 @@ def test_a_key_above_the_limit_is_refused_by_name():
     assert (root["a"].load(), root["b"].load()) == (1, 3)
     node = root.child(1)
     assert node.status is Status.UNSUPPORTED
-    with pytest.raises(LimitError, match="--limit name_bytes"):
+    with pytest.raises(LimitError, match=r"Limits\(name_bytes"):
         node.load()
 
 
@@ -659,7 +659,7 @@ def test_long_strings_are_left_in_the_file(size, kernel):
     assert node.load() == value
     assert extraction.get("after[0]") == value
     assert read(text).root.to_python() == {"before": 1, "long": value, "after": [value]}
-    with pytest.raises(LimitError, match="--limit scalar_bytes"):
+    with pytest.raises(LimitError, match=r"Limits\(scalar_bytes"):
         read(text, limits=Limits(scalar_bytes=1000)).get("long")
     assert read(raw).root.load() == value  # the whole document
     assert read(raw).status is Status.COMPLETE
@@ -697,9 +697,9 @@ def test_a_million_levels_are_scanned_flat(kernel, opener, closer):
         assert node.depth == level + 1
         assert node.range.size == len(text) - (level + 1) * (len(opener) + 1)
     refused = node.child(0)
-    with pytest.raises(LimitError, match="--limit depth"):
+    with pytest.raises(LimitError, match=r"Limits\(depth"):
         refused.child(0)
-    with pytest.raises(LimitError, match="--limit depth"):
+    with pytest.raises(LimitError, match=r"Limits\(depth"):
         refused.load()
     with pytest.raises(LimitError):
         root.to_python()
@@ -914,7 +914,7 @@ def test_cancelling_and_going_on():
 def test_a_limit_on_children_does_not_give_a_wrong_tree_later():
     extraction = read(dump(list(range(5000))), limits=Limits(entries=3000), block_size=100)
     for _ in range(2):
-        with pytest.raises(LimitError, match="--limit entries"):
+        with pytest.raises(LimitError, match=r"Limits\(entries"):
             len(extraction.root)
     assert [extraction.root.child(number).value for number in (0, 1, 2900)] == [0, 1, 2900]
 

@@ -146,3 +146,28 @@ def test_findings_are_a_bounded_table(count):
     source = findings._repr_html_()
     assert source.count("<tr>") == (min(count, 100) + 1 if count else 0)
     assert ("150 more" in source) == (count == 250)
+
+
+def test_a_cut_model_says_where_to_resume_and_a_graph_is_drawn(monkeypatch):
+    with pparse.view(SAMPLES / "tiny-gpt.cut.safetensors") as model:
+        assert "resume the download at byte 14208 of" in model._repr_html_()
+    with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
+        assert "resume" not in model._repr_html_()
+    with pparse.view(SAMPLES / "tiny.onnx") as model:
+        assert model.graph._repr_svg_().startswith("<svg")
+        monkeypatch.setattr("pparse.graphs.drawing._BEFORE", 0)
+        monkeypatch.setattr("pparse.graphs.drawing._EDGES", -1)
+        assert model.graph._repr_svg_() is None
+
+
+def test_who_asks_for_all_names_and_then_for_each_tensor_causes_one_listing(monkeypatch):
+    names = [f"t{number}" for number in range(200)]
+    with pparse.view(model_of(names)) as model:
+        monkeypatch.setattr(type(model), "find", lambda self, name: pytest.fail(f"searched for {name}"))
+        assert list(dict(model)) == names
+        assert {name: tensor.name for name, tensor in dict(model).items()} == dict(zip(names, names, strict=True))
+        assert model._run is None
+        monkeypatch.undo()
+        assert [*model.keys()][:2] == ["t0", "t1"]
+        assert [model[name].name for name in ("t0", "t2", "t1", "t0")] == ["t0", "t2", "t1", "t0"]
+        assert model._run is None

@@ -287,7 +287,7 @@ def test_a_header_longer_than_numpy_takes_is_read_and_told():
 def test_a_header_above_the_limit_names_the_option():
     content = with_header(PLAIN + " " * 300_000, SIX.tobytes(), (2, 0))
     tensor = only(content)
-    assert (tensor.status, "--limit leaf_bytes=" in tensor.finding.reason) == (Status.UNSUPPORTED, True)
+    assert (tensor.status, "Limits(leaf_bytes=" in tensor.finding.reason) == (Status.UNSUPPORTED, True)
     lifted = only(content, limits=pparse.Limits(leaf_bytes=1 << 20))
     assert lifted.numpy().tolist() == SIX.tolist()
 

@@ -253,7 +253,7 @@ def test_hostile_neighbours_leave_a_tensor_alone(inside):
 def test_a_model_above_the_budget_is_refused_with_the_option():
     message = model()
     message.graph.initializer.add(name="f", data_type=FLOAT, dims=[1 << 18], float_data=[1.0] * (1 << 18))
-    with pytest.raises(LimitError, match="--budget"), pparse.view(text_of(message), budget="1MiB") as view:
+    with pytest.raises(LimitError, match="budget="), pparse.view(text_of(message), budget="1MiB") as view:
         view.status  # noqa: B018
 
 

@@ -232,7 +232,7 @@ def test_large_keys_and_too_many_keys_are_refused():
     with opened(large, "tensorflow.NodeDef") as doc, pytest.raises(LimitError, match="name_bytes"):
         list(doc.node("attr").children())
     pairs = b"".join(length(5, length(1, b"%d" % at) + length(2, number_field(3, at))) for at in range(60_000))
-    with opened(pairs, "tensorflow.NodeDef", budget="8MiB") as doc, pytest.raises(LimitError, match="--budget"):
+    with opened(pairs, "tensorflow.NodeDef", budget="8MiB") as doc, pytest.raises(LimitError, match="budget="):
         list(doc.node("attr").children())
 
 

@@ -641,7 +641,7 @@ def test_large_records_are_streamed_where_the_budget_has_no_room(save, tmp_path)
         out = save(damaged, "riegeli", "r", budget=budget, scratch=scratch)
         assert records_of(out.files["r"]) == records
         assert len(out.files["r"]) < 2 * len(content)
-    with pytest.raises(LimitError, match="--scratch"):
+    with pytest.raises(LimitError, match="scratch=DIR"):
         save(damaged, "riegeli", "r", budget="7MiB")
 
 

@@ -143,6 +143,6 @@ def test_a_message_that_does_not_fit_in_the_budget_is_left_uncompared_with_a_wor
     write_fingerprint(folder)
     with pparse.view(folder, budget="1MiB") as model:
         (told,) = [finding for finding in model.check() if finding.code == "fingerprint"]
-        assert (told.severity, "--budget" in told.reason) == (Severity.WARNING, True)
+        assert (told.severity, "budget=" in told.reason) == (Severity.WARNING, True)
         assert next(iter(model.values())).verified is None
     assert told_by(folder) == []

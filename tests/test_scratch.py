@@ -99,9 +99,9 @@ def test_the_cap_is_on_all_together(scratch):
 
 
 def test_without_a_folder_the_option_is_named():
-    with pytest.raises(LimitError, match="--scratch DIR"):
+    with pytest.raises(LimitError, match="scratch=DIR"):
         Scratch(None, 1 << 20).spool()
-    assert str(no_scratch("sorting")) == "sorting needs a scratch file; lift it with --scratch DIR"
+    assert str(no_scratch("sorting")) == "sorting needs a scratch file; lift it with scratch=DIR"
 
 
 def test_a_folder_that_is_none(tmp_path):

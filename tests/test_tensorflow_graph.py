@@ -275,7 +275,7 @@ def test_a_subgraph_beyond_the_limit_is_refused_with_the_option():
     message = graph_def(**SMALL)
     graph = graph_of(message, max_nodes=6)
     assert len(list(graph.edges)) == 7  # streams whatever the number
-    with pytest.raises(LimitError, match="--max-nodes 7") as caught:
+    with pytest.raises(LimitError, match="max_nodes=7") as caught:
         graph.subgraph(["y"])
     assert (caught.value.wanted, caught.value.got) == (7, 6)
 

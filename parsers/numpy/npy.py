@@ -23,7 +23,7 @@ from pparse.data.base import Access
 from pparse.data.trailing_bytes import has_odd_tail, trailing_severity
 from pparse.display.text import shape_words, shorten
 from pparse.document.extraction import extraction_of
-from pparse.errors import MalformedError, OptionError
+from pparse.errors import MalformedError, OptionError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
@@ -229,7 +229,7 @@ def _read_text(header: ArrayHeader, data: Data, end: int | None, session: Sessio
     """Read the text, of which ``known`` is there already, and what it says."""
     limits, length, at = session.limits, header.length, header.text_at
     if length > limits.leaf_bytes:
-        option = limits.option("leaf_bytes") or ""
+        option = spoken(limits.option("leaf_bytes"))
         reason = (
             f"its header of {length:,} bytes exceeds the limit leaf_bytes={limits.leaf_bytes}; lift it with {option}"
         )

@@ -117,6 +117,8 @@ class SafetensorsParser(Parser, Listing, Container):
     @staticmethod
     def _match_damaged(excerpt: Excerpt) -> Confidence:
         """LIKELY if a tensor's entry is near the beginning, though the first bytes are not those of a header."""
+        if excerpt.head(2) == b"PK":  # a zip, which may hold such a file as it is
+            return Confidence.NO
         return Confidence.LIKELY if MEMBER.search(excerpt.head(4096), 8) is not None else Confidence.NO
 
     # -- the header, and how long it is --------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from pparse.errors import (
     PathError,
     PparseError,
     UnsupportedError,
+    spoken,
 )
 from pparse.findings import Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
@@ -550,7 +551,7 @@ def documents_below(result: Result, refused: Refused | None = None) -> Iterator[
 def nested_too_deep(limits: Limits, path: str, source: str = "") -> Finding:
     """Return the finding on a container that is nested too deep to be entered."""
     option = limits.option("nesting")
-    how = f"; lift it with {option}" if option else ", which is the maximum"
+    how = f"; lift it with {spoken(option)}" if option else ", which is the maximum"
     reason = f"not entered: it is nested deeper than the limit nesting={limits.nesting}{how}"
     return Finding("limit", reason, path=path, source=source)
 
@@ -559,7 +560,7 @@ def too_many_containers(limits: Limits, path: str, source: str = "") -> Finding:
     """Return the finding on a container that is not entered, since too many were."""
     reason = (
         f"not entered: more containers than the limit containers={limits.containers}; lift it with "
-        f"--limit containers={4 * limits.containers}"
+        f"{spoken(f'--limit containers={4 * limits.containers}')}"
     )
     return Finding("limit", reason, path=path, source=source)
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from pparse.conversion.cast import Q8_0
 from pparse.display.text import shorten
-from pparse.errors import OptionError, PparseError
+from pparse.errors import OptionError, PparseError, told
 from pparse.kernels.ggml_blocks import q8_0_of
 from pparse.kernels.joined_crc import joined_crc
 from pparse.limits import MIB, are, count_words, format_size
@@ -179,7 +179,7 @@ class SafetensorsForm(Form):
         if length > REFERENCE_HEADER_LIMIT:
             raise OptionError(
                 f"the header of {path} would take {length:,} bytes, more than the {REFERENCE_HEADER_LIMIT:,} that "
-                "readers accept; --max-shard-size writes several files"
+                f"readers accept; {told('--max-shard-size', 'max_shard_size=')} writes several files"
             )
         return 8 + length, self._place(items, 8 + length)
 
@@ -375,7 +375,7 @@ class GgufForm(Form):
         if dtype != Q8_0 and dtype.name not in _BY_DTYPE:
             return f"GGUF has no type for {dtype}"
         if len(name.encode()) > _LONGEST_NAME:
-            return f"ggml reads names of at most {_LONGEST_NAME} bytes; --rename shortens them"
+            return f"ggml reads names of at most {_LONGEST_NAME} bytes; {told('--rename', 'rename=')} shortens them"
         if len(shape) > _MOST_DIMENSIONS:
             return f"ggml reads at most {_MOST_DIMENSIONS} dimensions"
         return None

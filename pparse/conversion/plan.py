@@ -13,7 +13,7 @@ from pparse.conversion import forms
 from pparse.conversion.report import LeftOut, Report, Written, refuse_damage
 from pparse.data.hashing import digest
 from pparse.display.text import shorten
-from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
+from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError, spoken, told
 from pparse.findings import Severity, Status, clipped
 from pparse.limits import MIB, count_words, format_size
 from pparse.recovery.reader_rules import clashes, is_text
@@ -53,7 +53,8 @@ def form_named(target: str, to: str | None) -> str:
         to = form_of(target)
         if to is None:
             raise OptionError(
-                f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or --to"
+                f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or "
+                + told("--to", "to=")
             )
     elif to not in FORMS:
         raise OptionError(f"cannot write {to!r}; use one of {', '.join(FORMS)}")
@@ -110,9 +111,13 @@ class Plan:
         """The path asked for; files of a set are named after it."""
         form = form_named(target, options.to)
         if form != "safetensors" and options.max_shard_size is not None:
-            raise OptionError(f"only safetensors files come in sets; --max-shard-size is not for .{form}")
+            raise OptionError(
+                f"only safetensors files come in sets; {told('--max-shard-size', 'max_shard_size')} is not for .{form}"
+            )
         if form != "safetensors" and options.dedupe:
-            raise OptionError(f"--dedupe notes names in the metadata of safetensors files; a .{form} has none")
+            raise OptionError(
+                f"{spoken('--dedupe')} notes names in the metadata of safetensors files; a .{form} has none"
+            )
         self.form: Form = self._new_form(form)
         self.report = Report(form, dry_run=dry_run)
         """What is known of the outcome so far."""
@@ -146,7 +151,7 @@ class Plan:
         if form == "gguf":
             return forms.GgufForm(self.viewer, self.target, wanted)
         if wanted is not None and wanted.name == "Q8_0":
-            raise OptionError(f"only GGUF files have blocks of Q8_0; --dtype Q8_0 is not for .{form}")
+            raise OptionError(f"only GGUF files have blocks of Q8_0; {spoken('--dtype Q8_0')} is not for .{form}")
         return forms.SafetensorsForm() if form == "safetensors" else forms.NpzForm()
 
     # -- which tensors -------------------------------------------------------------------------------------------------
@@ -249,8 +254,9 @@ class Plan:
         found = quantisation_of(self.viewer, tensor)
         if found is not None:
             raise OptionError(
-                f"{tensor.name} is to be multiplied by {found.parts[0].name}, and --dtype {wanted} alone would cast it "
-                "as it is: --dequantize multiplies; without --dtype both are kept as they are"
+                f"{tensor.name} is to be multiplied by {found.parts[0].name}, and {spoken(f'--dtype {wanted}')} alone "
+                f"would cast it as it is: {spoken('--dequantize')} multiplies; without {told('--dtype', 'dtype')} both "
+                "are kept as they are"
             )
         return dtype if is_scale(self.viewer, tensor) else wanted
 
@@ -286,7 +292,7 @@ class Plan:
         more = f"; and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
         raise UnsupportedError(
             f"{self.report.form} cannot hold {count_words(len(lost), 'tensor')}, and nothing was written "
-            f"({names}{more}); --skip-unsupported leaves such tensors out"
+            f"({names}{more}); {spoken('--skip-unsupported')} leaves such tensors out"
         )
 
     def _refuse_nothing(self, items: list[forms.Item]) -> None:
@@ -358,7 +364,9 @@ class Plan:
             self.report.notes.append(f"the files of the source differ in their metadata ({names}): the first was kept")
         for name, kept in self.report.aliases.items():
             if found.setdefault(name, kept) != kept:
-                raise OptionError(f"--dedupe would note {name!r} in the metadata, which have that key already")
+                raise OptionError(
+                    f"{spoken('--dedupe')} would note {name!r} in the metadata, which have that key already"
+                )
         unwritable = [key for key, text in found.items() if not is_text(key) or not is_text(text)]
         for key in unwritable:
             del found[key]
@@ -475,7 +483,7 @@ class Plan:
             report.notes.append(
                 f"{count_words(report.shared_copies, 'tensor')} with the same bytes as another got a copy "
                 f"({format_size(report.shared_bytes)})"
-                + ("; --dedupe writes such bytes once" if self.form.holds_metadata else "")
+                + (f"; {spoken('--dedupe')} writes such bytes once" if self.form.holds_metadata else "")
             )
         if self.options.dequantize:
             self._tell_scaled(items)
@@ -498,7 +506,7 @@ class Plan:
         foreign = {item.dtype.name: item.dtype for item in items if item.dtype.numpy.isbuiltin == 2}
         for _, dtype in sorted(foreign.items()):
             if dtype.kind != "other":
-                more = ", or convert with --dtype float32" if dtype.kind == "float" else ""
+                more = f", or convert with {spoken('--dtype float32')}" if dtype.kind == "float" else ""
                 self.report.notes.append(forms.bits_note(dtype) + more)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pparse.errors import NotWholeError
+from pparse.errors import NotWholeError, spoken
 from pparse.findings import Status
-from pparse.limits import are, count_words
+from pparse.limits import are, count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ class Written:
         """Its size."""
         self.tensors = tensors
         """Number of tensors in it; 0 for an index."""
+
+    def __repr__(self) -> str:
+        return f"<Written {self.path!r}: {count_words(self.tensors, 'tensor')}, {format_size(self.bytes)}>"
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
@@ -127,4 +130,4 @@ def refuse_damage(report: Report) -> None:
     if lost:
         names = ", ".join(entry.name for entry in lost[:_NAMED]) + (", …" if len(lost) > _NAMED else "")
         reasons.append(f"{count_words(len(lost), 'tensor')} {are(len(lost))} not whole ({names})")
-    raise report.refusal(f"{'; '.join(reasons)}: nothing was written; --skip-damaged writes what is whole")
+    raise report.refusal(f"{'; '.join(reasons)}: nothing was written; {spoken('--skip-damaged')} writes what is whole")

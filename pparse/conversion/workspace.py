@@ -17,7 +17,7 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from pparse.errors import OptionError, refused
+from pparse.errors import OptionError, refused, spoken
 from pparse.recovery.journal import Journal
 from pparse.writers.files import try_lock
 
@@ -376,4 +376,4 @@ def refuse_taken(paths: Iterable[str], *, force: bool) -> None:
         if os.path.exists(path) and not os.path.isfile(path):
             raise OptionError(f"the output {path} is not a file")
         if not force:
-            raise OptionError(f"{path} exists already; name another output, or replace it with --force")
+            raise OptionError(f"{path} exists already; name another output, or replace it with {spoken('--force')}")

@@ -126,7 +126,7 @@ class Inventory:
                 path = f"{prefix}{name}/"
                 try:
                     inner = self._enter(here, name)
-                except SourceError as error:  # it cannot be listed
+                except (PathError, SourceError) as error:  # it cannot be listed, or has a name that is not taken
                     item = Item(path, FOLDER)
                     item.error = error
                     yield item

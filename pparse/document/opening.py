@@ -331,12 +331,12 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
     for part, is_there in zip(found.parts, found.there, strict=True):
         if is_there:
             files_there[part] = session.adopt(files.open_file(part, session.pool, session.stats))
-    if not _are_parts(found, files_there):
+    if not _are_parts(session, found, files_there):
         for data in files_there.values():
             data.close()
         return None
     sizes = [data.size or 0 for part, data in files_there.items() if part != found.parts[-1]]
-    each = sizes[0] if sizes else 0
+    each = max(sizes, default=0)
     of_zip = found.parts[-1] == found.whole
     sources: list[Data] = []
     parts: list[FilePart] = []
@@ -349,7 +349,7 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
             sources.append(source)
         may_lack = number < len(found.parts) - 1 and not of_zip
         lacks = max(0, each - there) if may_lack or source is None else 0
-        known = source is not None or (number < len(found.parts) - 1 and (of_zip or max(sizes) <= each))
+        known = source is not None or (number < len(found.parts) - 1 and (of_zip or len(set(sizes)) == 1))
         if lacks:
             if known:
                 sources.append(session.adopt(MissingData(lacks)))
@@ -380,7 +380,7 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
     return extraction
 
 
-def _are_parts(found: SplitSet, there: Mapping[str, Data]) -> bool:
+def _are_parts(session: Session, found: SplitSet, there: Mapping[str, Data]) -> bool:
     """Say whether files that are called so are parts of one: the second one does not begin as a file of its kind.
 
     A zip's last part says of how many it is one (APPNOTE.TXT 4.3.16). If the names do not say that they are parts, they
@@ -392,9 +392,20 @@ def _are_parts(found: SplitSet, there: Mapping[str, Data]) -> bool:
         return last is None or last.known(max(0, (last.size or 0) - 22), 6) != b"PK\5\6\0\0"
     if first.known(0, 4) == second.known(0, 4) or second.known(257, 5) == b"ustar":
         return False
+    if not found.marked and _begins_a_file(session, second):
+        return False
     *equal, last_size = [data.size or 0 for data in there.values()]
     alike = len(set(equal)) == 1 and last_size <= equal[0]
     return found.marked or (alike and found.whole.lower().endswith(EXTENSIONS))
+
+
+def _begins_a_file(session: Session, data: Data) -> bool:
+    """Say whether some format is recognised at the beginning of data, as it is in the next of several whole files."""
+    try:
+        Extraction(session, "part", data).parse()
+    except FormatError:
+        return False
+    return True
 
 
 def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from unicodedata import east_asian_width
 
 from pparse.display.text import safe
-from pparse.errors import LimitError
+from pparse.errors import LimitError, told
 from pparse.graphs.index import NOBODY
 from pparse.graphs.layout import LayerPlan
 from pparse.lazy import lazy_pattern
@@ -125,7 +125,9 @@ class Collapsed:
             else:
                 self._collapse_flat()
         if len(self.boxes) > _MOST:
-            raise LimitError(f"the drawing would have {len(self.boxes):,} boxes", option="a smaller --depth")
+            raise LimitError(
+                f"the drawing would have {len(self.boxes):,} boxes", option=told("a smaller --depth", "a smaller depth")
+            )
         self._leave_out()
 
     def _collapse_flat(self) -> None:
@@ -253,7 +255,10 @@ class Collapsed:
 
     def _new(self, name: str, kind: str, count: int = 0) -> int:
         if len(self.boxes) >= _BEFORE:
-            raise LimitError(f"depth {self.depth} makes more than {_BEFORE:,} boxes", option="a smaller --depth")
+            raise LimitError(
+                f"depth {self.depth} makes more than {_BEFORE:,} boxes",
+                option=told("a smaller --depth", "a smaller depth"),
+            )
         self.boxes.append(Box(name, kind, count))
         return len(self.boxes) - 1
 
@@ -305,7 +310,10 @@ class Collapsed:
     def _add_edge(self, source: int, target: int, *, control: bool = False) -> None:
         counts = self.edges.setdefault((source, target), [0, 0])
         if len(self.edges) > _EDGES:
-            raise LimitError(f"the drawing would have more than {_EDGES:,} edges", option="a smaller --depth")
+            raise LimitError(
+                f"the drawing would have more than {_EDGES:,} edges",
+                option=told("a smaller --depth", "a smaller depth"),
+            )
         counts[control] += 1
 
     def _add_bodies(self, box_of: array[int]) -> None:

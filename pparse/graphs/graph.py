@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 
-from pparse.errors import PathError
+from pparse.errors import PathError, PparseError
 from pparse.graphs.index import NOBODY, GraphIndex
 from pparse.graphs.source import MAX_NODES, Edge
 from pparse.locking import Guarded
@@ -215,6 +215,13 @@ class _Part(Guarded):
         from pparse.graphs.drawing import to_svg
 
         return to_svg(self, title, depth, constants=constants, captured=captured)
+
+    def _repr_svg_(self) -> str | None:
+        """Return the drawing for a notebook; None, which leaves it to ``repr``, if it has too many boxes."""
+        try:
+            return "".join(self.to_svg()).partition("?>\n")[2]  # without the first line, for files
+        except PparseError:
+            return None
 
     def to_json(self) -> Iterator[str]:
         """Yield pieces of one JSON object: ``nodes`` and ``edges``."""

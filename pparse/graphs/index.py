@@ -180,7 +180,7 @@ class GraphIndex:
     def _check_count(self) -> None:
         if self.total > self.max_nodes:
             what = "nodes, inputs and stored values" if self.source.names_values else "nodes"
-            option = f"--max-nodes {self.total} (max_nodes=)"
+            option = f"--max-nodes {self.total}"
             raise LimitError(f"the graph has {self.total} {what}", option=option, wanted=self.total, got=self.max_nodes)
 
     def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third

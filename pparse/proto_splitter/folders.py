@@ -28,7 +28,9 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
     refused,
+    spoken,
     system_error,
+    told,
 )
 from pparse.limits import Limits
 from pparse.proto_splitter.split import writing
@@ -254,7 +256,10 @@ def _check_target(source: str, target: str, given: FolderOptions) -> None:
     if not found:
         return
     if not given.overwrite:
-        raise OptionError(f"the target {target} is not empty; name another folder, or overwrite it (--force)")
+        raise OptionError(
+            f"the target {target} is not empty; name another folder, or overwrite it "
+            f"({told('--force', 'overwrite=True')})"
+        )
     if not {CHUNKED, WHOLE, _TEXT} & set(found):
         raise OptionError(f"the target {target} is not empty, and not a SavedModel folder: it is not overwritten")
 
@@ -377,7 +382,7 @@ def _may_follow(source: str, name: str, given: FolderOptions, notes: list[str]) 
     if _lies_in(real, source):
         return True
     if not given.follow_links:
-        raise OptionError(f"{path} is a link out of the folder, to {real}: allow it with --follow-links")
+        raise OptionError(f"{path} is a link out of the folder, to {real}: allow it with {spoken('--follow-links')}")
     notes.append(f"{name} was a link out of the folder: its target {real} was copied")
     return True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from array import array
 
-from pparse.errors import Fault, MalformedError, OptionError, PparseError
+from pparse.errors import Fault, MalformedError, OptionError, PparseError, spoken
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.write import measure, write
 from pparse.proto_splitter.merge_chunks import Uses
@@ -148,7 +148,7 @@ def check_mergeable(document: Extraction) -> CpbParser:
         raise unsound
     if parser.root_type is None:
         check_first(parser)
-        raise OptionError(f"the message type of {document.name} is not known; give it with -O message=NAME")
+        raise OptionError(f"the message type of {document.name} is not known; give it with {spoken('-O message=NAME')}")
     return parser
 
 

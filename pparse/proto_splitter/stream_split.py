@@ -24,7 +24,7 @@ from pparse.data.base import BytesData, copy_into
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
 from pparse.data.utf8 import find_not_utf8
-from pparse.errors import MalformedError, OptionError, SplitError, refused
+from pparse.errors import MalformedError, OptionError, SplitError, refused, spoken
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
@@ -149,7 +149,7 @@ def split_document(
     if isinstance(parser, CpbParser) and (parser.chunks is not None or parser.problem is not None):
         raise OptionError(f"{document.name} is in chunks already (.cpb): merge it first")
     if parser.root_type is None:
-        raise OptionError(f"the message type of {document.name} is not known; give it with -O message=NAME")
+        raise OptionError(f"the message type of {document.name} is not known; give it with {spoken('-O message=NAME')}")
     allowed = min(max_size() if limit is None else checked_size(limit), MAX_MESSAGE_BYTES)
     pieces = parser.root_pieces()
     part = pieces[0] if pieces else None

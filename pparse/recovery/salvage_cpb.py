@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
-from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, PparseError
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, PparseError, spoken
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.cpb.metadata import ChunkMetadata
@@ -453,7 +453,7 @@ def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
     metadata.moved = parser.chunks.metadata.moved if parser.chunks is not None else None
     parser.chunks = _ChunkFiles(metadata, parser._new_lookup("all"), parser, pruned)
     if parser.root_type is None:
-        raise MalformedError("the message type is not known; give it with -O message=NAME")
+        raise MalformedError(f"the message type is not known; give it with {spoken('-O message=NAME')}")
     check_uses(parser)
     root = fresh.root
     sizes = measure(root)

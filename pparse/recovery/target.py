@@ -29,7 +29,7 @@ from contextlib import suppress
 from hashlib import blake2b
 
 from pparse.budget import MemoryBudget
-from pparse.errors import ClosedError, LimitError, OptionError, refused, system_error
+from pparse.errors import ClosedError, LimitError, OptionError, refused, system_error, told
 from pparse.limits import GIB, MIB, Limits, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
 from pparse.recovery.journal import HashTable, Journal, is_disk_full, was_stopped
@@ -143,7 +143,10 @@ class Target:
                 self.withdraw(self.journal.pending, pending=True)
             return
         if not exist_ok and not self.places.is_empty(self._root, "" if run is None else WORK_NAME):
-            raise OptionError(f"the target {self.folder} is not empty; name another folder, or allow it with --force")
+            raise OptionError(
+                f"the target {self.folder} is not empty; name another folder, or allow it with "
+                + told("--force", "exist_ok=True")
+            )
         if run is None:
             return
         journal = self.journal or self._read_journal(make=True)

@@ -6,7 +6,9 @@ from itertools import islice
 
 from pparse.display.html import table
 from pparse.display.text import safe, shorten
+from pparse.document.opening import resume_lines
 from pparse.errors import PparseError
+from pparse.findings import Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.tensors.status import status_words
@@ -61,6 +63,8 @@ def viewer_html(viewer: Any) -> str:
         notes = [f"{count_words(len(rows) - _ROWS, 'row')} more"] if len(rows) > _ROWS else []
         if next(tensors, None) is not None:
             notes.append(f"only the first {_LOOKED_AT:,} tensors were looked at")
+        elif viewer.status is not Status.COMPLETE:
+            notes += resume_lines(viewer.extent().resume, _SHOWN)
     except PparseError as error:
         return table(repr(viewer).splitlines()[0], (), [(str(error),)])
     heads = ("name", "tensors", "type", "shape", "size", "status")

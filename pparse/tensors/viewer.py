@@ -9,7 +9,7 @@ from itertools import islice
 from pparse.data.range_status import cut_status
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
-from pparse.errors import EndOfDataError, PathError, UnsupportedError
+from pparse.errors import EndOfDataError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
 from pparse.tensors.extent import Extent
@@ -424,7 +424,30 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Look at everything and yield each finding; ``strict`` adds the rules of the reference reader."""
         return self.extraction.parse().check(strict=strict)
 
+    _run: tuple[int, Iterator[Tensor] | None] | None = None
+    """How many tensors may be asked for in the order in which `keys` gave their names, and the listing, once begun."""
+
+    def _next_listed(self, name: str) -> Tensor | None:
+        """Return the next tensor of a run if that is meant, as by ``dict(model)``: all names, then each tensor."""
+        run, self._run = self._run, None  # another thread searches
+        if run is None:
+            return None
+        left, tensors = run
+        try:
+            tensors = self.tensors() if tensors is None else tensors
+            tensor = next(tensors, None)
+        except PparseError:  # searching says what is wrong
+            return None
+        if tensor is None or tensor.name != name:
+            return None
+        if left > 1:
+            self._run = left - 1, tensors
+        return tensor
+
     def __getitem__(self, name: str) -> Tensor:
+        tensor = self._next_listed(name)
+        if tensor is not None:
+            return tensor
         tensor = self.find(name)
         if tensor is None:
             why = self.why_unknown()
@@ -515,6 +538,12 @@ class _Names(KeysView[str]):
 
     __slots__ = ()
     _mapping: Viewer
+
+    def __iter__(self) -> Iterator[str]:
+        count = 0
+        for count, name in enumerate(self._mapping, 1):  # noqa: B007 -- their number is needed behind them
+            yield name
+        self._mapping._run = (count, None) if count else None
 
     def __getitem__(self, part: slice) -> list[str]:
         return [tensor.name for tensor in _sliced(self._mapping, part)]

@@ -14,7 +14,7 @@ import weakref
 
 from pparse.budget import evictor
 from pparse.data.range_status import status_of
-from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
 from pparse.findings import UNSURE_NUMBER, Finding, Status
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -498,7 +498,7 @@ class Node:
         if max_bytes is not None and size > max_bytes:
             raise LimitError(
                 f"the node covers {size} bytes",
-                option="max_bytes=None (--limit scalar_bytes=N)",
+                option=told("--limit scalar_bytes=N", "max_bytes=None, or limits=Limits(scalar_bytes=N)"),
                 wanted=size,
                 got=max_bytes,
                 path=self.path,

@@ -23,7 +23,7 @@ from bisect import bisect_left
 from math import sqrt
 
 from pparse.compressed.resync.deflate_chain import EnteredAt, TailBytes, join_edges, output_before
-from pparse.errors import LimitError
+from pparse.errors import LimitError, spoken
 from pparse.kernels import deflate_tokens
 from pparse.kernels.deflate_blocks import find_blocks
 from pparse.kernels.deflate_tokens import FIXED, LONGEST, STORED, read_head, walk
@@ -127,7 +127,8 @@ class Inside:
         enough = _MOST * _OF_BUDGET
         if self._budget.limit >= enough:
             return None
-        return f"decoding the rest of a damaged block needs more memory; lift it with --budget {enough >> 20}MiB"
+        more = spoken(f"--budget {enough >> 20}MiB")
+        return f"decoding the rest of a damaged block needs more memory; lift it with {more}"
 
     # -- before the gap ----------------------------------------------------------------------------------------------
 
