@@ -250,3 +250,53 @@ def test_a_wrong_element_of_a_long_list_is_told_by_its_place(number):
         assert finding.path == f"[{number}]"
         assert finding.offset is not None
         assert 300_001 + text.index(b"1.") <= finding.offset <= 300_001 + text.index(b"1.") + 2
+
+
+@rows(
+    ("row", "reason"),
+    [
+        (b"INFO", "expected a value"),
+        (b"\xef\xbb\xbf[1]", "a byte order mark before the row"),
+        (b'{"a": 1},', "a comma behind the row"),
+        (b"\0\0\0", "zeros, where a row was never written or is lost"),
+        (b'{"a": ', None),
+        (b'{"a": 1}, {"b": 2}', None),
+        (b"IN\x01FO", None),
+    ],
+)
+def test_a_row_that_is_surely_one_does_not_make_numbers_uncertain(row, reason):
+    for before in (b'{"n": 1}\n' * 3, b"" if row.isalpha() else b"[0]\n"):
+        with named(before + row + b'\n{"n": 2}\n', "rows.jsonl", {}) as document:
+            found = list(document.root.children())
+            sure = reason is not None and b"\0" not in row  # zeros may have been several rows
+            assert found[-1].status is (Status.COMPLETE if sure else Status.DAMAGED)
+            assert reason is None or found[-2].finding.reason == reason
+
+
+@rows(
+    ("content", "format"),
+    [
+        (b'1\n"x"\nnull\n', "json-lines"),
+        (b'INFO\n{"a": 1}\n', "json-lines"),
+        (b"\n" * 5000, "json-lines"),
+        (b'[\n{"a": 1},\n{"a": 2}\n]\n', None),
+        (b'[{"a": 1},\n{"a": 2}]\n', None),
+        (b"<html>\n</html>\n", None),
+        (b"Not Found\n", None),
+    ],
+)
+def test_the_name_is_believed_if_the_content_may_be_rows(content, format):
+    if format is None:
+        with pytest.raises(pparse.FormatError), named(content, "rows.jsonl", {}) as document:
+            document.root  # noqa: B018 -- recognised now
+    else:
+        with named(content, "rows.jsonl", {}) as document:
+            assert document.format == format
+
+
+def test_the_first_row_with_a_repeated_key_is_named():
+    content = b'{"n": 1}\n' * 1000 + b'{"n": 1, "n": 2}\n' * 2
+    with pparse.open(content) as document:
+        (finding,) = document.check()
+        assert (finding.code, finding.path, finding.offset) == ("duplicate-key", "[1000]", 9000)
+        assert finding.reason.startswith("2 keys")

@@ -154,15 +154,18 @@ class JsonLinesParser(JsonParser):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """LIKELY if most of the first lines are objects or arrays of their own, or a second one follows the first."""
+        """LIKELY if most of the first lines are objects or arrays of their own, or a second one follows the first.
+
+        By its extension POSSIBLE if any is JSON, or begins so; but not for one list that is written on many lines.
+        """
         named = excerpt.ends_with(cls.extensions)
         for size in (4 << 10, 64 << 10):
             head = excerpt.head(size)
             text = head.removeprefix(BOM).lstrip(WHITESPACE)
-            if not text or text[0] not in _OPENERS:
+            if not named and (not text or text[0] not in _OPENERS):
                 return Confidence.NO
             lines = [line for line in text.split(b"\n") if line.strip(WHITESPACE)][: _TRIED + 1]
-            if len(head) == size and len(lines) <= _TRIED:
+            if lines and len(head) == size and len(lines) <= _TRIED:
                 lines.pop()  # the excerpt ends in it
             sound = sum(map(_is_document, lines[:_TRIED]))
             if sound >= (1 if named else 2) and 3 * sound >= 2 * len(lines[:_TRIED]):
@@ -171,7 +174,11 @@ class JsonLinesParser(JsonParser):
                 return Confidence.LIKELY
             if sound or len(head) < size:
                 break
-        return Confidence.POSSIBLE if named else Confidence.NO
+        first = next(iter(lines), b"").strip(WHITESPACE)
+        if not named or (first[:1] == b"[" and (len(first) == 1 or first[-1:] == b",")):
+            return Confidence.NO
+        begun = not text.strip(WHITESPACE) or text[0] in _OPENERS or sound > 0 or _is_json(first)
+        return Confidence.POSSIBLE if begun else Confidence.NO
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
@@ -191,6 +198,7 @@ class JsonLinesParser(JsonParser):
         super().__init__(result)
         self.damage = RowDamage(self)
         self._is_surveyed = False
+        self._repeats: tuple[int, int] | None = None  # the first row with a repeated key, and where it begins
 
     def root_entry(self) -> Entry:
         """Describe the root: a list of rows, each on a line, or of documents that are told apart by their brackets."""
@@ -345,15 +353,20 @@ class JsonLinesParser(JsonParser):
             except (LimitError, UnsupportedError):
                 return None
             except DataError as error:
-                reason, offset = error.reason, error.offset
+                reason, offset = _odd_row(raw) or error.reason, error.offset
             finally:
                 self.decoder.duplicates = repeated
         path = "" if ordinal is None else f"[{ordinal}]"
         finding = Finding("malformed", reason, path=path, source=extraction.name, offset=offset)
         if path:
             self.result.findings.add(finding)  # else `_entries` does, which knows the number
-        apart = self.result.root.kind == "rows"  # else a bracket too many is one more document
-        self.damage.note(start, finding, extraction.find_end(), shifts=gap is not None or not (apart and _is_one(raw)))
+        root, behind = self.result.root, extraction.find_end()
+        apart = root.kind == "rows"  # else a bracket too many is one more document
+        is_one = end >= behind - 1 or (apart and _is_one(raw))
+        if apart and not is_one and _is_foreign(raw):  # scalars are like other text, brackets are not
+            near = (extraction.data.pread(at, 1) for at in (root.start, end + 1))
+            is_one = any(byte in (b"{", b"[") for byte in near)
+        self.damage.note(start, finding, behind, shifts=gap is not None or not is_one)
         return finding
 
     def _batches(self, node: Node) -> Iterator[tuple[int, array[int], list[bytes], list[Any] | None]]:
@@ -375,8 +388,24 @@ class JsonLinesParser(JsonParser):
             size = bounds[count] - separator - begin
             text = data.pread(begin, size) if size <= session.limits.leaf_bytes and not data.gaps else b""
             rows = [text[bounds[at] - begin : bounds[at + 1] - separator - begin] for at in range(count)]
+            repeated = self.decoder.duplicates
             yield first, bounds, rows, self._decode_rows(rows, begin) if text else None
+            if self.decoder.duplicates > repeated and self._repeats is None:
+                at = self._first_repeating(rows)
+                self._repeats = first + at, bounds[at]
             first += count
+
+    def _first_repeating(self, rows: list[bytes]) -> int:
+        """Return the number of the first of some sound rows with an object in which a key occurs more than once."""
+        known = self.decoder.duplicates
+        try:
+            for at, row in enumerate(rows):
+                self.decoder.decode(row, 0)
+                if self.decoder.duplicates > known:
+                    return at
+            return 0
+        finally:
+            self.decoder.duplicates = known
 
     def _rows(self, node: Node, *, sound: bool = True) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
         """Yield ``(ordinal, start, end, value, finding)`` of all rows, decoding many at a time.
@@ -499,8 +528,10 @@ class JsonLinesParser(JsonParser):
                 yield Visit.of(kid, 1)
         walk.charge.release()
         if self.decoder.duplicates > repeated and not detail:
-            reason = f"{self.decoder.duplicates - repeated} keys occur more than once in one object"
-            self.note("duplicate-key", reason, node.start, severity=Severity.WARNING)
+            number, start = self._repeats or (0, node.start)
+            count = self.decoder.duplicates - repeated
+            reason = f"{count} keys occur more than once in one object; this is the first such row"
+            self.note("duplicate-key", reason, start, path=f"[{number}]", severity=Severity.WARNING)
         if self.decoder.odd_numbers > odd and not detail:
             self.note("not-finite", NOT_FINITE, node.start, severity=Severity.WARNING)
 
@@ -508,13 +539,35 @@ class JsonLinesParser(JsonParser):
 def _is_document(line: bytes) -> bool:
     """Return whether a line is an object or array of its own."""
     line = line.strip(WHITESPACE)
-    if line[:1] not in (b"{", b"[") or line[-1:] not in (b"}", b"]"):
-        return False
+    return line[:1] in (b"{", b"[") and line[-1:] in (b"}", b"]") and _is_json(line)
+
+
+def _is_json(line: bytes) -> bool:
+    """Return whether a line is a JSON value of its own."""
     try:
         json.loads(line)
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _odd_row(raw: bytes) -> str | None:
+    """Return what is wrong with the text of a row that is sound but for what writers put around it."""
+    text = raw.strip(WHITESPACE)
+    if not text.strip(WHITESPACE + b"\0"):
+        return "zeros, where a row was never written or is lost"
+    if text.startswith(BOM) and _is_json(text[len(BOM) :]):
+        return "a byte order mark before the row"
+    return "a comma behind the row" if text.endswith(b",") and _is_json(text[:-1]) else None
+
+
+def _is_foreign(raw: bytes) -> bool:
+    """Return whether a wrong row is a line of other text, as of a log, which is no row that it may have been, nor the
+    end of one or its beginning: the numbers of rows behind it are those of lines."""
+    text = raw.strip(WHITESPACE)
+    begins, ends = text[:1] in (b"{", b"["), text[-1:] in (b"}", b"]")
+    clean = len(text.translate(None, _CONTROL)) == len(text) and "\ufffd" not in text.decode(errors="replace")
+    return clean and not begins and not ends
 
 
 def _is_followed(text: bytes) -> bool:
@@ -529,7 +582,8 @@ def _is_followed(text: bytes) -> bool:
 
 def _is_one(raw: bytes) -> bool:
     """Return whether the text of a wrong row is of just one row: it begins and ends as one, and not in between."""
-    text = raw.strip(WHITESPACE)
+    text = raw.strip(WHITESPACE).removeprefix(BOM)
+    text = text[:-1] if text.endswith((b"},", b"],")) else text
     closer = {b"{": b"}", b"[": b"]"}.get(text[:1])
     if closer is None or text[-1:] != closer or len(text.translate(None, _CONTROL)) < len(text) - 1:
         return False
