@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -290,3 +291,30 @@ def test_all_data_say_what_identifies_them():
             if kind.__module__.startswith("pparse.") and not says and not inherits:
                 silent.add((kind.__module__, kind.__name__))
     assert silent == set(WITHOUT.items())
+
+
+def test_whole_files_with_numbered_names_are_no_parts_of_one(tmp_path):
+    (tmp_path / "log.jsonl.0").write_text('{"a":1}\n{"a":2}\n')
+    (tmp_path / "log.jsonl.1").write_text('{"b":1}\n{"a":2}\n')
+    with pparse.open(tmp_path / "log.jsonl.0") as document:
+        assert document.root.load() == [{"a": 1}, {"a": 2}]
+
+
+def test_a_first_part_that_is_cut_moves_nothing(tmp_path):
+    whole = Path("docs/samples/tiny-gpt.safetensors").read_bytes()
+    for number, start in enumerate(range(0, len(whole), 5000)):
+        (tmp_path / f"m.safetensors.part-a{chr(97 + number)}").write_bytes(whole[start + (not number) : start + 5000])
+    first = tmp_path / "m.safetensors.part-aa"
+    first.write_bytes(whole[:4999])
+    with pparse.view(first) as cut, pparse.view("docs/samples/tiny-gpt.safetensors") as sound:
+        found = {tensor.name: tensor for tensor in cut.values() if tensor.status is pparse.Status.COMPLETE}
+        assert 15 < len(found) < 21
+        assert all(found[name].numpy().tobytes() == sound[name].numpy().tobytes() for name in found)
+
+
+def test_a_zip_that_begins_with_a_mark_is_no_safetensors_file_whatever_it_holds():
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.write("docs/samples/tiny-gpt.safetensors", "m.safetensors")
+    with pparse.open(b"PK\7\10" + made.getvalue()) as document:
+        assert document.format == "zip"
