@@ -90,7 +90,7 @@ def test_a_member_that_a_limit_refuses_is_unsupported_and_says_how_to_lift_it(mo
         )
         verdict = parser.verify(member)
     assert (verdict.status, verdict.code) == (Status.UNSUPPORTED, "limit")
-    assert verdict.reason == "the window is too large; lift it with --budget 2GiB"
+    assert verdict.reason == 'the window is too large; lift it with budget="2GiB"'
 
 
 def test_a_cut_archive_is_no_complete_one_when_it_was_listed() -> None:

@@ -103,7 +103,7 @@ def test_names_are_cut_as_deep_as_the_number_of_boxes_allows():
 
 
 def test_more_boxes_than_can_be_drawn_are_refused():
-    with pytest.raises(LimitError, match="--depth"):
+    with pytest.raises(LimitError, match="a smaller depth"):
         Collapsed(graph_of(layers(1_100)), 2)
 
 

@@ -125,7 +125,7 @@ def test_the_ratio_of_a_stream_is_limited_and_can_be_lifted(tmp_path, monkeypatc
     assert (met.files, met.option.partition("=")[0]) == (1, "--limit expansion_ratio")
     (file,) = json.loads((tmp_path / "stopped" / "RECOVERY.json").read_text())["files"]
     assert (file["status"], file["bytes"], file["gaps"]) == ("truncated", free, [[free, None]])
-    assert "lift it with --limit expansion_ratio=" in file["reason"]
+    assert "lift it with limits=Limits(expansion_ratio=" in file["reason"]
     limits = Limits(expansion_ratio=10_000_000)
     with pparse.open(bomb, format="bz2", limits=limits) as document:
         assert recover(document, tmp_path / "whole", max_output=1 << 30).summary.bytes == free + (16 << 20)
