@@ -153,8 +153,10 @@ def test_links_and_what_cannot_be_listed_do_no_harm(tmp_path, monkeypatch):
         return scandir(path)
 
     with pparse.open(str(folder)) as document:
-        assert [item.path for item in Inventory(document, deep=True)] == ["a.gguf", "b/c.gguf"]
+        found = [(item.path, item.error and item.error.reason) for item in Inventory(document, deep=True)]
+    gone = "gone.gguf", "cannot be opened: a link that leads nowhere"
+    assert found == [("a.gguf", None), gone, ("b/c.gguf", None)]
     monkeypatch.setattr(os, "scandir", refuse)
     with pparse.open(str(folder)) as document:
         found = [(item.path, item.error and item.error.reason) for item in Inventory(document, deep=True)]
-    assert found == [("a.gguf", None), ("b/", "cannot list: Permission denied")]
+    assert found == [("a.gguf", None), gone, ("b/", "cannot list: Permission denied")]

@@ -292,6 +292,10 @@ class Folder(ABC):
         """Return the names of the folders right below it that hold anything, sorted; links to folders are left out."""
         return sorted({item.path.partition("/")[0] for item in self.tree() if "/" in item.path})
 
+    def unreadable(self) -> Sequence[FolderItem]:
+        """Return what lies right in it and is neither a file nor a folder, such as links that lead nowhere."""
+        return ()
+
     def below(self, name: str) -> Folder:
         """Return the folder ``name`` below it."""
         return FolderBelow(self, f"{name}/")
@@ -421,6 +425,14 @@ class LocalFolder(Folder):
         except OSError as error:
             raise system_error(error, "cannot list", self.path or "<folder>") from error
 
+    def unreadable(self) -> Sequence[FolderItem]:
+        """Return links that lead nowhere, devices, pipes and sockets in it; not links to folders."""
+        try:
+            with os.scandir(self.path or ".") as listing:
+                return [_item(item, item.name, ()) for item in listing if not (_is_file(item) or _is_folder(item))]
+        except OSError:  # listing it says so
+            return ()
+
     def below(self, name: str) -> Folder:
         """Return the folder ``name`` in it."""
         return LocalFolder(inside(self.path, *confine(name)), self._pool, self._stats)
@@ -483,6 +495,13 @@ def _is_file(item: os.DirEntry[str]) -> bool:
     try:
         return item.is_file()
     except OSError:  # a link that leads to itself
+        return False
+
+
+def _is_folder(item: os.DirEntry[str]) -> bool:
+    try:
+        return item.is_dir()
+    except OSError:
         return False
 
 

@@ -174,6 +174,11 @@ class Inventory:
                 yield item
                 used |= item.files()
             here.children.pop(name, None)
+        for lost in here.folder.unreadable():
+            if bare_name(lost.path).endswith(self._models):
+                item = Item(prefix + lost.path)
+                item.error = SourceError(f"cannot be opened: {lost.kind}", source=item.path)
+                yield item
         others = [name for name in here.members if name not in used]
         self._count(others, prefix)
 
