@@ -3,7 +3,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import struct
 import tarfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -300,3 +302,20 @@ def test_the_first_row_with_a_repeated_key_is_named():
         (finding,) = document.check()
         assert (finding.code, finding.path, finding.offset) == ("duplicate-key", "[1000]", 9000)
         assert finding.reason.startswith("2 keys")
+
+
+def test_an_index_whose_rows_begin_elsewhere_is_not_believed(tmp_path, run):
+    """Its checksums are right, as those of one that was made to mislead."""
+    header = struct.Struct("<15sBQQQq16sII")
+    path, index = tmp_path / "h.jsonl", tmp_path / "h.jsonl.pindex"
+    path.write_text("".join(f'{{"i":{number}}}\n' for number in range(1000)))
+    run("index", path)
+    fields = list(header.unpack(index.read_bytes()[: header.size]))
+    for step in (1, 501):
+        table = struct.pack("<16Q", *range(0, 16 * step, step))
+        fields[7] = zlib.crc32(table)
+        head = header.pack(*fields[:-1], 0)[:-4]
+        index.write_bytes(head + struct.pack("<I", zlib.crc32(head)) + table)
+        ran = run("get", path, "[777]")
+        assert (ran.code, json.loads(ran.out)) == (0, {"i": 777})
+        assert "the index is not used" in run("ls", path).out

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 _DECODED: Final = 64 << 10
 # Rows that are decoded together.
 _BATCH: Final = 512
+# How many beginnings of rows in an index file are compared with the text before them, and what may be there.
+_SAMPLES: Final = 64
+_BEFORE_ROWS: Final = frozenset((b"\n", b"\r", b" ", b"\t", b"}", b"]"))
 # How many rows tell whether a text is JSON Lines.
 _TRIED: Final = 8
 # Between two documents there is no comma.
@@ -229,7 +232,9 @@ class JsonLinesParser(JsonParser):
         kept, errors = find_index(RowIndex, source, session.budget, session.pool, session.stats, option=option)
         if kept is not None:
             kept.close()
-            if kept.offsets[0] == start:
+            some = kept.offsets[1 :: len(kept.offsets) // _SAMPLES + 1]
+            before = {source.data.known(offset - 1, 1) for offset in some}
+            if kept.offsets[0] == start and before <= _BEFORE_ROWS:
                 index.restore(kept.offsets)
                 return kept.offsets[-1]
             errors.append(MalformedError("it is of rows that begin elsewhere", source=kept.name))
