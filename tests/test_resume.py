@@ -256,11 +256,11 @@ BESIDE = {
     ),
     "versions to serve": (
         {"": b"", "1/saved_model.pb": b"", "2/saved_model.pb": b""},
-        "2 × saved-model-folder",
+        "saved",
     ),
     "a pipeline": (
         {"": b"", "model_index.json": b"{}", "unet/x.safetensors": MODEL},
-        "1 × safetensors",
+        "safetensors",
     ),
 }
 

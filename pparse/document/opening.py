@@ -336,7 +336,9 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
             data.close()
         return None
     sizes = [data.size or 0 for part, data in files_there.items() if part != found.parts[-1]]
-    each = max(sizes, default=0)
+    each, *others = sizes or [0]
+    if len(others) > 1 and len(set(others)) == 1:
+        each = max(each, others[0])  # the first one is cut
     of_zip = found.parts[-1] == found.whole
     sources: list[Data] = []
     parts: list[FilePart] = []
@@ -349,7 +351,7 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
             sources.append(source)
         may_lack = number < len(found.parts) - 1 and not of_zip
         lacks = max(0, each - there) if may_lack or source is None else 0
-        known = source is not None or (number < len(found.parts) - 1 and (of_zip or len(set(sizes)) == 1))
+        known = source is not None or (number < len(found.parts) - 1 and (of_zip or max(sizes) <= each))
         if lacks:
             if known:
                 sources.append(session.adopt(MissingData(lacks)))

@@ -6,6 +6,7 @@ from collections import deque
 
 from pparse.document.registry import viewer_for
 from pparse.errors import DataError, PathError
+from pparse.findings import Status
 from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.parsers.pytorch.distcp import DistcpParser
+    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
 
 # Items that stay open, and facts that are told.
@@ -69,6 +71,12 @@ class DistcpViewer(Viewer):
         viewer = self._viewer(int(number))
         tensor = None if viewer is None else viewer.find(inner)
         return None if tensor is None or str(int(number)) != number else self._named(int(number), tensor)
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added; behind a cut there may have been more items."""
+        closed = super().close_extent(extent)
+        closed.at_least = closed.at_least or closed.document_status is Status.TRUNCATED
+        return closed
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
