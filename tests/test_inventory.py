@@ -122,6 +122,16 @@ def test_a_download_cache_stands_for_its_snapshot(tmp_path, run):
     assert run("ls", "-q", tmp_path / "hub").lines == run("ls", "-Rq", tmp_path / "hub").lines == [path]
 
 
+def test_shards_without_an_index_are_one_item_and_not_beside_themselves(tmp_path, run):
+    shards = {path.name: path for path in (SAMPLES / "sharded").glob("*.safetensors")}
+    folder = fill(tmp_path / "f" / "set", {**shards, "tiny.gguf": SAMPLES / "tiny.gguf"})
+    rest = f"also here: tiny.gguf (not looked at; 'pparse ls -R {folder}' lists all models)"
+    assert run("ls", folder).lines[-2:] == ["taken: model-00001-of-00003.safetensors and 2 files of it", rest]
+    assert run("ls", "-Rq", folder.parent).lines == ["set/", "set/tiny.gguf"]
+    (folder / "tiny.gguf").unlink()
+    assert run("ls", "-q", folder.parent).lines == ["set/"]
+
+
 def test_what_was_not_looked_into_or_not_fetched_is_not_called_complete(tmp_path, run):
     folder = fill(tmp_path / "f", {"a.jsonl": '{"a": ', "x/a.gguf": b"GGUF", "x/b.gguf": b"GGUF"})
     assert "2 items, 14 B: 2 not looked into" in run("ls", folder).lines

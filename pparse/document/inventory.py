@@ -116,11 +116,12 @@ class Inventory:
         waiting = [("", self._document)]
         while waiting:
             prefix, here = waiting.pop()
-            item = self._as_one(prefix, here)
+            item, parts = self._as_one(prefix, here)
             if item is not None:
                 yield item
+            if parts is None:
                 continue
-            yield from self._files(prefix, here)
+            yield from self._files(prefix, here, parts)
             below: list[tuple[str, FolderExtraction]] = []
             for name in here.folder.folders():
                 path = f"{prefix}{name}/"
@@ -142,28 +143,30 @@ class Inventory:
         folder = here.folder.below(name)
         return FolderExtraction(here.session, folder, folder.path, here)
 
-    def _as_one(self, prefix: str, here: FolderExtraction) -> Item | None:
-        """Return a folder as an item if all that lies in it, and below, is one thing; else None."""
+    def _as_one(self, prefix: str, here: FolderExtraction) -> tuple[Item | None, Collection[str] | None]:
+        """Return a folder as an item if it is one, and which of its files that is; None: all, and what lies below."""
         other = named_folder(here.members) if prefix else None  # opening the folder itself says so
         if other is not None:
-            return _not_read(prefix, other)
+            return _not_read(prefix, other), None
         try:
             result = here.parse()
         except (FormatError, PathError):  # no model is in it, or several are
-            return None
+            return None, ()
+        parts: Collection[str] | None = None
         if not is_one_thing(here):
-            return None
-        return Item(prefix or "./", result.parser.name, viewer=viewer_for(here))
+            container = result.container
+            if container is None or not container.is_set or any(name.endswith(_INDEX) for name in here.members):
+                return None, ()
+            parts = container.shard_names()  # no index says so
+            if len(parts) < 2:
+                return None, ()
+        return Item(prefix or "./", here.format, viewer=viewer_for(here)), parts
 
     def _files(self, prefix: str, here: FolderExtraction, skipped: Collection[str] = ()) -> Generator[Item, None, None]:
         """Yield the models that are files of a folder, but for those ``skipped``, and count its other files."""
         used = set(skipped)
         endings = (*self._models, *_PACKED_OR_KNOWN)
         names = [name for name in here.members if bare_name(name).endswith(endings) or name.endswith(_UNFINISHED)]
-        shards = self._shards_alone(here)
-        if shards is not None:
-            used.update(shards)
-            yield Item(prefix or "./", here.format, viewer=viewer_for(here))
         for name in sorted(names, key=lambda name: (not name.endswith(_FIRST), name)):
             here.session.check_cancelled()
             if here.session.progress is not None:
@@ -189,18 +192,6 @@ class Inventory:
     def _count(self, others: list[str], prefix: str) -> None:
         self.other_count += len(others)
         self.others += [prefix + name for name in others[: _MOST_OTHERS - len(self.others)]]
-
-    @staticmethod
-    def _shards_alone(here: FolderExtraction) -> list[str] | None:
-        """Return the files of a folder that are one model, though no index says so; None if there is no such model."""
-        try:
-            container = here.parse().container
-        except (FormatError, PathError):
-            return None
-        if container is None or not container.is_set or any(name.endswith(_INDEX) for name in here.members):
-            return None
-        shards: list[str] = container.shard_names()
-        return shards if len(shards) > 1 else None
 
     def _file(self, prefix: str, here: FolderExtraction, name: str) -> Item | None:
         """Return a file as an item; None if it is not what its name may promise."""
@@ -232,8 +223,8 @@ class Inventory:
 
     def _in_short(self, path: str, here: FolderExtraction) -> Iterator[Item]:
         """Yield one item for a folder: the only model in it, or how many files of models lie in and below it."""
-        whole = self._as_one(path, here)
-        if whole is not None:
+        whole, parts = self._as_one(path, here)
+        if whole is not None and parts is None:
             yield whole
             return
         files = [item for item in here.folder.tree() if item.kind == FILE]
@@ -244,8 +235,8 @@ class Inventory:
             yield from self._in_short(f"{path}{snapshot}/", self._enter(here, snapshot))
             return
         kept = self.others.copy(), self.other_count
-        items = self._files(path, here)
-        first = next(items, None)
+        items = self._files(path, here, parts or ())
+        first = whole or next(items, None)
         if first is not None and {item.path for item in models} <= first.files():
             yield first
             yield from items  # there are none, but it counts the other files
