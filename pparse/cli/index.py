@@ -18,9 +18,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pparse.budget import MemoryBudget
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.compressed.gzip_index_builder import IndexReport
+    from pparse.data.index_files import Kind
     from pparse.data.reader import Range
     from pparse.writers.indexing import RowReport
 
@@ -132,24 +134,29 @@ def _tell_rows(options: Any, out: Output, report: RowReport, *, sound: bool = Fa
     out.line(f"{safe(report.path)}: {text.format(*counts)}")
 
 
+def _existing(kind: type[Kind], options: Any, source: Range, budget: MemoryBudget) -> Kind:
+    """Return the index of ``source`` that is to be checked. Raises `SourceError` if there is none."""
+    from pparse.data.index_files import find_index, load_index
+    from pparse.writers.indexing import place_of
+
+    if options.output or options.cache:
+        return load_index(kind, place_of(source, options.file, options.output, cache=options.cache), source, budget)
+    found, errors = find_index(kind, source, budget)
+    if found is None:
+        raise errors[0] if errors else SourceError("it has no index", source=options.file)
+    return found
+
+
 def _check_rows(options: Any, out: Output, source: Range) -> None:
     """Compare the index of a file of rows with all of it. What is wrong with rows is the business of `pparse check`."""
-    from pparse.data.index_files import find_index, load_index
     from pparse.tree.index import STRIDE
     from pparse.tree.row_index import RowIndex
-    from pparse.writers.indexing import RowReport, place_of, rows_of
+    from pparse.writers.indexing import RowReport, rows_of
 
     options.options = [("index", "none")]
     with open_document(options, out) as document:
-        index, budget = rows_of(document), document.session.budget
-        if options.output or options.cache:
-            place = place_of(source, options.file, options.output, cache=options.cache)
-            known = load_index(RowIndex, place, source, budget)
-        else:
-            found, errors = find_index(RowIndex, source, budget)
-            if found is None:
-                raise errors[0] if errors else SourceError("it has no index", source=options.file)
-            known = found
+        index = rows_of(document)
+        known = _existing(RowIndex, options, source, document.session.budget)
         report = RowReport(known.name, source.end, known.rows, known.points, known.file_size)
         known.close()
         if index.count != known.rows or index.offsets[:: STRIDE // index.stride] != known.offsets:
@@ -162,22 +169,14 @@ def _check(options: Any, out: Output) -> int:
     from pparse.budget import MemoryBudget
     from pparse.compressed.gzip_index import GzipIndex
     from pparse.compressed.gzip_index_builder import check_index
-    from pparse.data.index_files import find_index, load_index
-    from pparse.writers.indexing import opened, place_of
+    from pparse.writers.indexing import opened
 
     budget = MemoryBudget(options.budget)
     with opened(options.file, out.stats) as (source, is_gzip):
         if not is_gzip:
             _check_rows(options, out, source)
             return OK
-        if options.output or options.cache:
-            place = place_of(source, options.file, options.output, cache=options.cache)
-            index = load_index(GzipIndex, place, source, budget)
-        else:
-            found, errors = find_index(GzipIndex, source, budget)
-            if found is None:
-                raise errors[0] if errors else SourceError("it has no index", source=options.file)
-            index = found
+        index = _existing(GzipIndex, options, source, budget)
         check_index(index, source, budget=budget, limits=options.limits, progress=out.progress)
     out.progress.clear()
     if options.json:
