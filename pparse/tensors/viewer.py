@@ -62,6 +62,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
+    may_have_had_more = False  #: whether a cut document may have had more tensors than those that are known of
     places_by_offset = False
     """Whether a header tells at which offsets tensors stand: behind lost bytes, a tensor may stand elsewhere."""
 
@@ -159,6 +160,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             extent.document_status, extent.resume_at = Status.TRUNCATED, actual
         elif self.findings.errors:
             extent.document_status = Status.DAMAGED
+        extent.at_least |= self.may_have_had_more and extent.document_status is Status.TRUNCATED
         if extent.expected > actual:
             extent.resume_at = actual
         return self.keep_extent(extent)

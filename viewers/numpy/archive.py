@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.npz import NpzParser
-    from pparse.tensors.extent import Extent
     from pparse.tree.node import Node
 
 # The arrays that scipy.sparse.save_npz writes besides ``format`` and ``shape`` (scipy/sparse/_matrix_io.py).
@@ -193,6 +192,7 @@ class NpzViewer(Viewer):
 
     parser: NpzParser
     needs_name = True
+    may_have_had_more = True
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -376,12 +376,6 @@ class NpzViewer(Viewer):
         if not self._resolved:
             self._resolved = True
             self.parser.verify_arrays()
-
-    def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all arrays were added; without its directory, the archive may have had more."""
-        closed = super().close_extent(extent)
-        closed.at_least = closed.at_least or closed.document_status is Status.TRUNCATED
-        return closed
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ from collections import deque
 
 from pparse.document.registry import viewer_for
 from pparse.errors import DataError, PathError
-from pparse.findings import Status
 from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.parsers.pytorch.distcp import DistcpParser
-    from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
 
 # Items that stay open, and facts that are told.
@@ -27,6 +25,8 @@ _MOST_FACTS: Final = 10_000
 
 class DistcpViewer(Viewer):
     """A mapping of names to tensors: ``3`` if item 3 is a tensor, ``3/NAME`` if it is an object that has some."""
+
+    may_have_had_more = True
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -71,12 +71,6 @@ class DistcpViewer(Viewer):
         viewer = self._viewer(int(number))
         tensor = None if viewer is None else viewer.find(inner)
         return None if tensor is None or str(int(number)) != number else self._named(int(number), tensor)
-
-    def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; behind a cut there may have been more items."""
-        closed = super().close_extent(extent)
-        closed.at_least = closed.at_least or closed.document_status is Status.TRUNCATED
-        return closed
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
