@@ -13,7 +13,6 @@ import re
 from collections import Counter
 
 from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
-from pparse.cli.inventory import spread
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
 from pparse.display.text import safe
@@ -87,6 +86,8 @@ def run(options: Any, out: Output) -> int:
     if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not files.exists(options.sha256):
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
     if options.recursive:
+        from pparse.cli.inventory import spread
+
         spread(options, out)
     code = each_file(options, out, _check)
     if options.several and not (options.quiet or options.json or options.jsonl):

@@ -7,7 +7,6 @@ from itertools import groupby, islice
 
 from pparse.cli.common import OK, each_file, exit_code_for, open_file
 from pparse.cli.graph import graph_facts, graph_words
-from pparse.cli.inventory import describe_folder, is_inventory, spread, taken_fields
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
@@ -61,6 +60,8 @@ def add_arguments(parser: Arguments) -> None:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     if options.recursive:
+        from pparse.cli.inventory import spread
+
         spread(options, out)
         options.recursive = False
     return each_file(options, out, _tell)
@@ -68,8 +69,11 @@ def run(options: Any, out: Output) -> int:
 
 def _tell(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
-        if is_inventory(document, options):
-            return describe_folder(document, options, out)  # type: ignore[arg-type]
+        if document.is_folder:
+            from pparse.cli.inventory import describe_folder, is_inventory
+
+            if is_inventory(document, options):
+                return describe_folder(document, options, out)  # type: ignore[arg-type]
         viewer = viewer_for(document)
         if viewer is not None:
             return _model(document, viewer, options, out)
@@ -114,6 +118,15 @@ def _show(fields: list[Field], options: Any, out: Output, *, sound: bool) -> Non
             out.field(_CALL.get(run[0][0], run[0][0]), f"… {count_words(cut, 'more line')}; -l shows all")
 
 
+def _taken(document: Extraction) -> list[tuple[str, str]]:
+    """Return which file was taken for a folder, as fields."""
+    if not document.is_folder:
+        return []
+    from pparse.cli.inventory import taken_fields
+
+    return taken_fields(document)
+
+
 def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> int:
     extent = viewer.extent()
     metadata = dict(viewer.metadata)
@@ -137,7 +150,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     if options.quiet:
         out.line(_in_short(options, f"{viewer.format} {extent.status}"))
         return code
-    fields = [*_head(document), *_details(viewer), *taken_fields(document)]
+    fields = [*_head(document), *_details(viewer), *_taken(document)]
     fields.append(("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}"))
     fields.append(("parameters", parameters_words(extent.parameters, noun=False)))
     most = None if options.long else _CALLS

@@ -18,7 +18,6 @@ from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
-from pparse.document.inventory import Inventory
 from pparse.errors import (
     DataError,
     EndOfDataError,
@@ -265,6 +264,8 @@ class ArchiveParser(Parser, Listing, Container):
         folder = folder_in(self, name)
         if folder is None:
             return None
+        from pparse.document.inventory import Inventory
+
         found = FolderExtraction(self.extraction.session, folder, name.rstrip("/"), self.extraction)
         return found if any(item.is_model for item in Inventory(found)) else None
 
