@@ -190,8 +190,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
             finding = tensor.why_listed()
             status = _with_reason(out, known, finding.reason if finding is not None else "")
         nbytes = tensor.stored_nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
-        dtype, shape = tensor.dtype, tensor.shape
-        kind = type(tensor), dtype and dtype.name, tensor.stored_dtype, type(shape), shape, nbytes
+        kind = tensor.alike, nbytes
         same = cells.get(kind)
         if same is None:
             same = safe(tensor.type_name), tensor.shape_text, size(nbytes)

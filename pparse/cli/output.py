@@ -293,13 +293,15 @@ class Table:
 
     def row(self, *cells: str) -> None:
         """Add a row of safe text."""
-        if self.has_written:
-            self._write(cells)
-            return
-        self._waiting.append(cells)
-        self._letters += sum(map(len, cells))
-        if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
-            self._begin()
+        if self._pattern:
+            self._out.write(self._pattern % cells)
+        elif self.has_written:
+            self._out.line(self._line((*cells[:-1], "") if cells[-1] == self.usual else cells))
+        else:
+            self._waiting.append(cells)
+            self._letters += sum(map(len, cells))
+            if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
+                self._begin()
 
     def close(self) -> None:
         """Write the waiting rows."""
@@ -323,14 +325,8 @@ class Table:
             head = self._line(self._header) if self._columns else self._pattern[:-1] % tuple(self._header)
             self._out.line(self._out.paint(head, "dim"))
         for cells in self._waiting:
-            self._write(cells)
+            self.row(*cells)
         self._waiting = []
-
-    def _write(self, cells: tuple[str, ...]) -> None:
-        if self._columns:
-            self._out.line(self._line((*cells[:-1], "") if cells[-1] == self.usual else cells))
-        else:
-            self._out.write(self._pattern % cells)
 
     def _make_pattern(self) -> str:
         """Return a line as a %-pattern: half the time of padding cell by cell."""

@@ -345,7 +345,7 @@ class Data(ABC):
     @property
     def flawed(self) -> bool:
         """Whether anything is known to be wrong with any of the bytes; never reads."""
-        return bool(self.ledger) or bool(self.gaps) or bool(self.suspect_ranges)
+        return bool(self.ledger or self.gaps or self.suspect_ranges)
 
     def resolve(self) -> None:  # noqa: B027 -- most data know all there is to know
         """If the data is known to break off or be damaged somewhere, find out where. Raises `LimitError`."""

@@ -151,7 +151,6 @@ class Extent:
     def add(self, tensor: Tensor) -> tuple[Status, bool | None]:
         """Count one tensor; return its status and what was verified of it (`Tensor.as_listed`)."""
         known = status, verified = tensor.as_listed()
-        spans = tensor._spans if type(tensor._spans) is tuple else tensor.spans
         if tensor.unwritten_nbytes:
             self.unwritten += 1
             if self.unwritten <= _HOLES:
@@ -160,25 +159,21 @@ class Extent:
             self.whole += 1
             self.verified += verified is True
         else:
-            self._add_hit(tensor, status, spans)
-        nbytes = 0
-        for span in spans:
-            nbytes += span.length
-            end = span.offset + span.length if span.is_placed else 0
-            if end > self.last_byte:
-                self.last_byte = end
+            self._add_hit(tensor, status)
+        nbytes, end = tensor.stored_nbytes, tensor.last_byte
+        if end > self.last_byte:
+            self.last_byte = end
         self.tensor_bytes += nbytes
         self.listed_bytes += nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
         if status is not Status.DAMAGED:  # else the number of elements is unknown
-            dtype, shape = tensor.dtype, tensor.shape
-            kind = type(tensor), dtype and dtype.name, tensor.stored_dtype, type(shape), shape
-            known_kind = self._kinds.get(kind)
-            if known_kind is not None:
-                known_kind[2] += 1
-            elif tensor.is_shape_known and not tensor.is_text and (dtype is None or dtype.is_number):
+            alike = tensor.alike
+            kind = self._kinds.get(alike)
+            if kind is not None:
+                kind[2] += 1
+            elif tensor.is_shape_known and not tensor.is_text and (tensor.dtype is None or tensor.dtype.is_number):
                 if len(self._kinds) >= _MOST_KINDS:
                     self._add_up()
-                self._kinds[kind] = [tensor.type_name, tensor.size, 1]
+                self._kinds[alike] = [tensor.type_name, tensor.size, 1]
         return known
 
     @property
@@ -198,12 +193,13 @@ class Extent:
             dtype = "other"
         parameters[dtype] = parameters.get(dtype, 0) + size
 
-    def _add_hit(self, tensor: Tensor, status: Status, spans: tuple[Span, ...]) -> None:
+    def _add_hit(self, tensor: Tensor, status: Status) -> None:
         if status is Status.TRUNCATED or status is Status.MISSING:
             if status is Status.TRUNCATED:
                 self.truncated += 1
             else:
                 self.missing += 1
+            spans = tensor.spans
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
             # The order of names may differ from the order of bytes.
             if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):

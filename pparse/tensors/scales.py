@@ -99,7 +99,7 @@ class ComputedTensor(Tensor):
 
     def __init__(self, name: str, shape: tuple[int, ...], sources: Sequence[Tensor]) -> None:
         codes = sources[0]
-        super().__init__(name, DTYPES["float32"], shape, lambda: codes.spans, **codes._claims())
+        super().__init__(name, DTYPES["float32"], shape, lambda _: codes.spans, **codes._claims())
         self._made_of = tuple(sources)
         self.unwritten_nbytes = sum(tensor.unwritten_nbytes for tensor in sources)
 
@@ -580,7 +580,7 @@ def _mxfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
 
 def _retyped(tensor: Tensor, dtype: str, shape: tuple[int, ...]) -> Tensor:
     """Return the bytes of a tensor as elements of another type."""
-    made = Tensor(tensor.name, DTYPES[dtype], shape, lambda: tensor.spans, **tensor._claims())
+    made = Tensor(tensor.name, DTYPES[dtype], shape, lambda _: tensor.spans, **tensor._claims())
     made.unwritten_nbytes = tensor.unwritten_nbytes
     return made
 

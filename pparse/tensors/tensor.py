@@ -100,7 +100,7 @@ class Tensor:
         name: str,
         dtype: DType | None,
         shape: tuple[int, ...],
-        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
+        spans: tuple[Span, ...] | Callable[[Any], tuple[Span, ...]],
         *,
         stored_dtype: str = "",
         strides: tuple[int, ...] | None = None,
@@ -149,7 +149,7 @@ class Tensor:
         """Where the bytes are; found on demand for a tensor in thousands of stretches."""
         spans = self._spans
         if not isinstance(spans, tuple):
-            spans = self._spans = spans()
+            spans = self._spans = spans(self)
         return spans
 
     @spans.setter
@@ -311,6 +311,11 @@ class Tensor:
         return self.stored_dtype or "?" if self.dtype is None else self.dtype.name
 
     @property
+    def alike(self) -> object:
+        """What tensors of the same type and shape have in common, to be compared: models have few of these."""
+        return type(self), self.dtype and self.dtype.name, self.stored_dtype, type(self.shape), self.shape
+
+    @property
     def is_text(self) -> bool:
         """Whether its elements are text rather than numbers."""
         return False
@@ -332,6 +337,11 @@ class Tensor:
         """Bytes in the file."""
         spans = self._spans if type(self._spans) is tuple else self.spans
         return spans[0].length if len(spans) == 1 else sum(span.length for span in spans)
+
+    @property
+    def last_byte(self) -> int:
+        """Where the last of its bytes ends, as an offset of their data; 0 if that is not known without reading."""
+        return max((span.offset + span.length for span in self.spans if span.is_placed), default=0)
 
     @property
     def listed_nbytes(self) -> int:

@@ -398,7 +398,7 @@ class PickleViewer(Viewer):
             finding=why if status is not Status.COMPLETE else None,
             owner=self,
         )
-        made._spans = partial(self._places_of, made, held, begin, end, stop)
+        made._spans = partial(self._places_of, held, begin, end, stop)
         if (stored.conj or stored.neg) and status is Status.COMPLETE:
             span = made.spans[0]
             if span.data is not None:
@@ -434,7 +434,7 @@ class PickleViewer(Viewer):
         self.lacking[storage.key] = max(0, meant - there)
         return status_by_place(*place, there), held.finding, stop
 
-    def _places_of(self, tensor: Tensor, held: Stored, begin: int, end: int, written: int | None) -> tuple[Span, ...]:
+    def _places_of(self, held: Stored, begin: int, end: int, written: int | None, tensor: Tensor) -> tuple[Span, ...]:
         if held.data is not None and held.data.distance is Distance.FAR:
             return (SpanToPlace(held, begin, end - begin, self.extraction.path),)
         try:

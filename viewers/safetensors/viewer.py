@@ -37,13 +37,30 @@ if TYPE_CHECKING:
 class HeaderTensor(Tensor):
     """A tensor that knows which entry of the header it is."""
 
-    __slots__ = ("ordinal",)
+    __slots__ = ("info", "ordinal")
 
-    def __init__(self, name: str, ordinal: int, kind: Kind, span: Span, status: Status, owner: Viewer) -> None:
-        dtype, shape, word = kind
-        Tensor.__init__(self, name, dtype, shape, (span,), stored_dtype=word, status=status, owner=owner)
+    def __init__(self, name: str, ordinal: int, info: TensorInfo, status: Status, owner: SafetensorsViewer) -> None:
+        dtype, shape, word = info.kind
+        Tensor.__init__(self, name, dtype, shape, owner._spans_of, stored_dtype=word, status=status, owner=owner)
         self.ordinal = ordinal
         """The number of its header entry."""
+        self.info = info
+        """The entry."""
+
+    @property
+    def alike(self) -> object:
+        """What tensors of the same type and shape have in common; the header's word says all of the type."""
+        return self.stored_dtype, self.shape
+
+    @property
+    def stored_nbytes(self) -> int:
+        """Bytes in the file."""
+        return self.info.end - self.info.begin
+
+    @property
+    def last_byte(self) -> int:
+        """Where the last of its bytes ends, as an offset of the file."""
+        return self._owner._base + self.info.end  # type: ignore[no-any-return]
 
     def as_listed(self) -> tuple[Status, bool | None]:
         """Return status and what was verified as far as the header was read, if nothing else is known."""
@@ -146,8 +163,7 @@ class SafetensorsViewer(Viewer):
         begin, end = info.begin, info.end
         is_whole = end <= self._there and problem is None and parser.adrift is None
         status = Status.COMPLETE if is_whole else parser.claimed_status(info, self._there)
-        span = Span(self.extraction.data, base + begin, end - begin, self._path, self._end)
-        tensor = HeaderTensor(shown, ordinal, info.kind, span, status, self)
+        tensor = HeaderTensor(shown, ordinal, info, status, self)
         if problem is not None:
             tensor.finding = self._bad_entry(tensor, problem, info)
             return tensor
@@ -157,6 +173,10 @@ class SafetensorsViewer(Viewer):
         if holes:
             tensor.unwritten_nbytes = unwritten_in(holes, base + begin, base + end)[1]
         return tensor
+
+    def _spans_of(self, tensor: HeaderTensor) -> tuple[Span]:
+        begin, end = tensor.info.begin, tensor.info.end
+        return (Span(self.extraction.data, (self._base or 0) + begin, end - begin, self._path, self._end),)
 
     def _lost(self, shown: str, entry: Entry) -> Tensor:
         """Return a tensor at whose entry the header itself is cut or damaged: the rest of that cannot be read."""
@@ -182,7 +202,7 @@ class SafetensorsViewer(Viewer):
     def _is_quiet(self) -> bool:
         """Return whether nothing is known about tensors but what their entries say."""
         data, parser = self.extraction.data, self.parser
-        return not (parser.conflicts or parser.adrift is not None or data.flawed or data.has_proofs)
+        return not (data.flawed or data.has_proofs or parser.conflicts or parser.adrift)
 
     def renew(self, tensor: Tensor) -> None:
         """Tell a tensor that it conflicts with another or may lie elsewhere, if that was found since it was made."""

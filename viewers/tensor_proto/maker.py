@@ -232,7 +232,7 @@ class TensorMaker:
         name: str,
         dtype: DType | None,
         shape: tuple[int, ...],
-        spans: tuple[Span, ...] | Callable[[], tuple[Span, ...]],
+        spans: tuple[Span, ...] | Callable[[Any], tuple[Span, ...]],
         stored: str,
         problem: Problem | None = None,
         content: Span | None = None,
@@ -304,7 +304,7 @@ class TensorMaker:
         first = self.spans(content.data.range(content.start, content.start + min(1, len(content))))[0]
         # One stretch per 64 KiB of a Riegeli file: thousands, which are rarely needed.
         read = Span(content.data, content.start, len(content), first.path)
-        made = self.new(name, dtype, shape, lambda: self.spans(content), stored, content=read)
+        made = self.new(name, dtype, shape, lambda _: self.spans(content), stored, content=read)
         wanted, length = dtype.stored_nbytes(made.size), len(content)
         there = max(0, min(self.make.data_end(content), content.end) - content.start)
         if length != wanted:
