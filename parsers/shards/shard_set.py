@@ -240,19 +240,24 @@ class ShardIndexParser(ShardSet):
     @property
     def has_map(self) -> bool:
         """Whether the index has a weight map."""
-        small = self._small
-        return (
-            isinstance(small.get("weight_map"), dict) if small is not None else self._object("weight_map") is not None
-        )
+        return self._map() is not None
+
+    def _map(self) -> dict[str, Any] | Node | None:
+        """Return the weight map; None if the index has none."""
+        if self._small is None:
+            return self._object("weight_map")
+        found = self._small.get("weight_map")
+        return found if isinstance(found, dict) else None
 
     def weight_map(self) -> Iterator[tuple[str, str | None]]:
         """Yield the weight map."""
-        if self._small is not None:
-            pairs = self._small["weight_map"].items() if self.has_map else ()
-        else:
-            node = self._object("weight_map")
+        found = self._map()
+        pairs: Iterable[tuple[str, Any]] = ()
+        if isinstance(found, dict):
+            pairs = found.items()
+        elif found is not None:
             json: JsonParser = self.json.parser  # type: ignore[assignment]
-            members = json.each_member(node) if node is not None else ()
+            members = json.each_member(found)
             pairs = ((name, shard) for _, name, shard, entry in members if name is not None and entry is None)
         for name, shard in pairs:
             yield name, shard if isinstance(shard, str) else None
@@ -266,20 +271,16 @@ class ShardIndexParser(ShardSet):
 
     def map_size(self) -> int | None:
         """Return the number of entries in the weight map."""
-        small = self._small
-        if small is not None and self.has_map:
-            return len(small["weight_map"])
-        node = self._object("weight_map")
-        return len(node) if node is not None else None
+        found = self._map()
+        return len(found) if found is not None else None
 
     def map_lookup(self, name: str) -> str | None:
         """Return the shard that the weight map names for a tensor."""
-        small = self._small
-        if small is not None:
-            shard = small["weight_map"].get(name) if self.has_map else None
+        found = self._map()
+        if isinstance(found, dict):
+            shard = found.get(name)
             return shard if isinstance(shard, str) else None
-        node = self._object("weight_map")
-        kid = node.find(name) if node is not None else None
+        kid = found.find(name) if found is not None else None
         if kid is None or kid.kind != "string" or kid.status is not Status.COMPLETE:
             return None
         try:
@@ -451,17 +452,15 @@ class ShardFolderParser(ShardSet):
 
     def _numbered(self) -> list[str] | None:
         """Return all names that ``…-00001-of-00007.safetensors`` implies; None if files are not numbered like that."""
-        matches = [NUMBERED.fullmatch(name) for name in self._files]
-        if not matches or any(match is None for match in matches):
+        found = [match.groups() for match in map(NUMBERED.fullmatch, self._files) if match is not None]
+        if not found or len(found) < len(self._files) or len({total for _, _, total, _ in found}) > 1:
             return None
-        first = matches[0]
-        total, width = int(first[3]), len(first[2])  # type: ignore[index]
-        if len({match[3] for match in matches if match}) > 1 or total > 100_000 or total < len(self._files):
+        head, number, total, tail = found[0]
+        if not len(self._files) <= int(total) <= 100_000:
             return None
-        head, tail = first[1], first[4]  # type: ignore[index]
-        numbers = [int(match[2]) for match in matches if match]
-        base = 0 if 0 in numbers else 1
-        names = [f"{head}{number:0{width}d}-of-{first[3]}{tail}" for number in range(base, base + total)]  # type: ignore[index]
+        first = 1 if all(int(number) for _, number, *_ in found) else 0
+        numbers = range(first, first + int(total))
+        names = [f"{head}{at:0{len(number)}d}-of-{total}{tail}" for at in numbers]
         return names if set(self._files) <= set(names) else None
 
     def extra_files(self) -> list[str]:

@@ -99,13 +99,7 @@ class TarHeader:
     __slots__ = ("dialect", "letter", "mode", "mtime", "problem", "raw", "raw_link", "raw_name", "size", "sound")
 
     def __init__(
-        self,
-        raw: bytes,
-        dialect: str,
-        *,
-        sound: bool,
-        problem: str | None = None,
-        plain: re.Match[bytes] | None = None,
+        self, raw: bytes, dialect: str, *, sound: bool, problem: str | None = None, plain: re.Match[bytes] | None = None
     ) -> None:
         self.raw = raw
         """The block."""
@@ -134,9 +128,6 @@ class TarHeader:
     def stored(self) -> int:
         """Bytes that its member takes behind it, in whole blocks."""
         return 0 if self.letter in BODILESS else padded(self.size or 0)
-
-    def __repr__(self) -> str:
-        return f"<TarHeader {self.raw_name!r}, {self.dialect} {self.letter!r}, {self.size} bytes, sound={self.sound}>"
 
 
 def _name(raw: bytes, dialect: str, letter: bytes) -> bytes:

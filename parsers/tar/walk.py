@@ -15,7 +15,6 @@ from __future__ import annotations
 from pparse.containers.archive import ArchiveMember
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
-from pparse.parsers.tar.blank import judge_blank
 from pparse.parsers.tar.headers import (
     BLOCK,
     BODILESS,
@@ -98,9 +97,7 @@ class TarWalker:
             found = self.source.probe(pos)
             if isinstance(found, TarHeader):
                 if found.letter not in EXTENDED:
-                    outcome = self._member(found, pos, pending, keep_map)
-                    outcome.blank = blank
-                    return outcome
+                    return self._member(found, pos, pending, keep_map)._replace(blank=blank)
                 pending = pending or Pending(pos)
                 pos = self._extend(found, pos, pending)
             elif found is Blank.ZERO and (pending is None or pending.only_global):
@@ -109,11 +106,9 @@ class TarWalker:
                 start, (pos, pending) = pos, (max(after, pos + BLOCK), None)
                 last = self.source.probe(pos)
                 at_end = last is Blank.END or (last is Blank.CUT and self._is_zero(pos))
-                blank = judge_blank(self.source, start, pos, at_end=at_end)
+                blank = self.source.judge_blank(start, pos, at_end=at_end)
             elif found is Blank.END or (found is Blank.CUT and zeros and self._is_zero(pos)):
-                outcome = self._end(begin, pos, zeros, pending)
-                outcome.blank = blank
-                return outcome
+                return self._end(begin, pos, zeros, pending)._replace(blank=blank)
             elif found is Blank.CUT:
                 at = pos if pending is None else pending.at
                 return self.mender.cut_header(at, pos, self._attributes(pos, pending))

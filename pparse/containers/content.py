@@ -46,20 +46,6 @@ _LONGEST: Final = 1 << 62
 class Verdict:
     """The result of reading content."""
 
-    __slots__ = (
-        "code",
-        "gaps",
-        "offset",
-        "parts",
-        "passed",
-        "reason",
-        "size",
-        "source",
-        "status",
-        "suspect",
-        "verified",
-    )
-
     def __init__(self) -> None:
         self.status = Status.COMPLETE
         """Status of the content."""
@@ -106,17 +92,8 @@ class Verdict:
         kind = EndOfDataError if self.status is Status.TRUNCATED else MalformedError
         return kind(f"{self.reason}; 'pparse extract' writes what can be read", path=path, source=source)
 
-    def __repr__(self) -> str:
-        return f"<Verdict {self.status}, verified {self.verified}: {self.reason}>"
 
-
-_WORSE: Final = {
-    Status.COMPLETE: 0,
-    Status.UNSUPPORTED: 1,
-    Status.TRUNCATED: 2,
-    Status.MISSING: 3,
-    Status.DAMAGED: 4,
-}
+_WORSE: Final = {Status.COMPLETE: 0, Status.UNSUPPORTED: 1, Status.TRUNCATED: 2, Status.MISSING: 3, Status.DAMAGED: 4}
 
 
 class GapLog:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Final, Self
 
+    from pparse.containers.content import Verdict
     from pparse.findings import Finding, FindingList
     from pparse.recovery.target import Target, TargetFile
 
@@ -55,52 +56,38 @@ class RecoveredFile:
     ``doubtful`` and ``gaps`` may be iterators: `RecoveryReport.add` reads them once.
     """
 
-    def __init__(
-        self,
-        path: str | None,
-        status: Status,
-        *,
-        verified: bool | None = None,
-        parts: tuple[int, int] = (0, 0),
-        is_part: bool = False,
-        bytes: int = 0,
-        sha256: str | None = None,
-        source: str | None = None,
-        offset: int | None = None,
-        mtime: float | None = None,
-        raw_name: str | None = None,
-        reason: str | None = None,
-        doubtful: Sequence[Sequence[int]] = (),
-        gaps: Iterable[Gap] = (),
-    ) -> None:
+    verified: bool | None = None
+    """Whether its own checksum confirmed it; None if it has none."""
+    parts: tuple[int, int] = (0, 0)
+    """How many parts it has, and for how many of them a checksum agrees; not in the JSON."""
+    is_part: bool = False
+    """Whether it is a part of a file, such as a tensor, that could not be saved; not in the JSON."""
+    bytes: int = 0
+    """Bytes written."""
+    sha256: str | None = None
+    """SHA-256 of the bytes written, in hexadecimal."""
+    source: str | None = None
+    """The container that it was in."""
+    offset: int | None = None
+    """Offset in that container."""
+    mtime: float | None = None
+    """Modification time, in seconds since 1970."""
+    raw_name: str | None = None
+    """The stored name, if it differs from `path`."""
+    reason: str | None = None
+    """Why the file is not complete, in words."""
+    doubtful: Sequence[Sequence[int]] = ()
+    """Pairs ``(offset, length)`` of bytes in the file that may be wrong."""
+    gaps: Iterable[Gap] = ()
+    """Pairs ``(offset, length)`` of missing bytes in the file; the length is None if it is not known."""
+
+    def __init__(self, path: str | None, status: Status, **known: Any) -> None:
+        """``known``: the other attributes, as far as they are known."""
         self.path = path
         """Path below the target, with slashes; None if nothing was written."""
         self.status = status
         """Status of the file."""
-        self.verified = verified
-        """Whether its own checksum confirmed it; None if it has none."""
-        self.parts = parts
-        """How many parts it has, and for how many of them a checksum agrees; not in the JSON."""
-        self.is_part = is_part
-        """Whether it is a part of a file, such as a tensor, that could not be saved; not in the JSON."""
-        self.bytes = bytes
-        """Bytes written."""
-        self.sha256 = sha256
-        """SHA-256 of the bytes written, in hexadecimal."""
-        self.source = source
-        """The container that it was in."""
-        self.offset = offset
-        """Offset in that container."""
-        self.mtime = mtime
-        """Modification time, in seconds since 1970."""
-        self.raw_name = raw_name
-        """The stored name, if it differs from `path`."""
-        self.reason = reason
-        """Why the file is not complete, in words."""
-        self.doubtful = doubtful
-        """Pairs ``(offset, length)`` of bytes in the file that may be wrong."""
-        self.gaps = gaps
-        """Pairs ``(offset, length)`` of missing bytes in the file; the length is None if it is not known."""
+        self.__dict__.update(known)
 
     @classmethod
     def written(cls, file: TargetFile, status: Status, **known: Any) -> RecoveredFile:
@@ -108,6 +95,14 @@ class RecoveredFile:
         return cls(
             file.path, status, bytes=file.bytes, sha256=file.sha256, mtime=file.mtime, raw_name=file.raw_name, **known
         )
+
+    @classmethod
+    def judged(cls, file: TargetFile | None, verdict: Verdict, **known: Any) -> RecoveredFile:
+        """Return the entry for what was read with ``verdict``, and written to ``file`` (None: nothing was)."""
+        known |= {"verified": verdict.verified, "parts": verdict.parts, "doubtful": verdict.suspect}
+        if file is None:
+            return cls(None, verdict.status, reason=verdict.reason, **known)
+        return cls.written(file, verdict.status, reason=verdict.reason, gaps=verdict.gaps, **known)
 
     def to_dict(self) -> dict[str, object]:
         """Return all but the gaps as plain data, in the order of the schema."""
@@ -177,6 +172,13 @@ class Summary:
         self.doubtful += bool(file.doubtful)
         if file.path is not None and is_set_apart(file.path) and len(self.set_apart) < 1000:
             self.set_apart.append(file.path)
+
+    def add_whole(self, file: RecoveredFile) -> None:
+        """Count a file and its gaps, which are kept in the file."""
+        file.gaps = tuple(file.gaps)
+        self.add(file)
+        for _, length in file.gaps:
+            self.add_gap(length)
 
     def note_confirmed(self, files: int) -> None:
         """Count that many complete files as verified that were not when they were added."""
