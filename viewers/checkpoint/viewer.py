@@ -267,8 +267,7 @@ class CheckpointViewer(Viewer):
             owner=self,
         )
         data = span.data
-        made._content_range = data.range(span.offset, span.offset + span.length) if data is not None else None
-        made._crc = entry.crc
+        made.lie_in(data.range(span.offset, span.offset + span.length) if data is not None else None, entry.crc)
         return made
 
     def _span(self, name: str, entry: BundleEntry) -> tuple[Span, Status, Finding | None]:
