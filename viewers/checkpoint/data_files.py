@@ -204,10 +204,13 @@ class StringTensor(ProtoTensor):
 
     _crc: int | None
 
-    def lie_in(self, content: Range | None, crc: int | None) -> None:
-        """Note the bytes in the data file, if it is there, and the checksum of them that the index states."""
-        listing = None if content is None else (partial(string_list, content, self.size, _CRC), content)
-        self._maker, self._parts, self._listing, self._crc = None, (), listing, crc
+    def lie_in(self, span: Span, crc: int | None) -> None:
+        """Note the bytes in the data file, which may not be there, and the checksum of them that the index states."""
+        data, self._listing, self._crc = span.data, None, crc
+        self._maker, self._parts = None, ()
+        if data is not None:
+            content = data.range(span.offset, span.offset + span.length)
+            self._listing = partial(string_list, content, self.size, _CRC), content
 
     def strings(self) -> Iterator[bytes]:
         """Yield the elements in C order. Raises `MalformedError` if the lengths are not those of the content."""

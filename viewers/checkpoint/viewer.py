@@ -230,14 +230,15 @@ class CheckpointViewer(Viewer):
         if entry.part_count:
             return self._in_parts(name, key, entry, dtype, told)
         span, status, finding = self._span(name, entry)
-        if dtype is None:
-            return self._strings(name, entry, span, status, finding)
-        size = dtype.stored_nbytes(prod(shape))
-        if size != entry.size:
+        if dtype is not None and (size := dtype.stored_nbytes(prod(shape))) != entry.size:
             reason = f"it has {entry.size:,} bytes; type and shape need {size:,}"
             return Tensor(name, dtype, shape, (), status=Status.DAMAGED, finding=self._bad(name, reason), **told)
+        kind = StringTensor if dtype is None else Tensor
         order = "big" if self.header[1] else "little"
-        return Tensor(name, dtype, shape, (span,), status=status, finding=finding, byteorder=order, **told)
+        made = kind(name, dtype, shape, (span,), status=status, finding=finding, byteorder=order, **told)
+        if isinstance(made, StringTensor):
+            made.lie_in(span, entry.crc)
+        return made
 
     def _wrong(self, entry: BundleEntry, dtype: DType | None) -> tuple[Status, str] | None:
         """Return what is wrong with an entry by itself, or why its values are no tensor."""
@@ -251,24 +252,6 @@ class CheckpointViewer(Viewer):
         if dtype is None and not entry.part_count and prod(entry.shape) > entry.size:
             return Status.DAMAGED, f"its {entry.size:,} bytes cannot hold {prod(entry.shape):,} lengths"
         return None
-
-    def _strings(
-        self, name: str, entry: BundleEntry, span: Span, status: Status, finding: Finding | None
-    ) -> StringTensor:
-        made = StringTensor(
-            name,
-            None,
-            entry.shape,
-            (span,),
-            stored_dtype="DT_STRING",
-            status=status,
-            finding=finding,
-            byteorder="big" if self.header[1] else "little",
-            owner=self,
-        )
-        data = span.data
-        made.lie_in(data.range(span.offset, span.offset + span.length) if data is not None else None, entry.crc)
-        return made
 
     def _span(self, name: str, entry: BundleEntry) -> tuple[Span, Status, Finding | None]:
         """Return where the bytes of a tensor are, and what is wrong with that."""
