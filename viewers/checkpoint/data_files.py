@@ -102,11 +102,6 @@ class DataFiles:
             if isinstance(file, Finding) and (not count or shard < count):
                 yield shard, file.reason
 
-    def path_of(self, name: str) -> str:
-        """Return the path of a file beside the index, as the caller who opened it would write it."""
-        folder = self._index.folder
-        return name if folder is None else folder.path_of(name)
-
     def add_to(self, extent: Extent) -> None:
         """Add to an extent how large the files are and should be, and where their downloads go on."""
         extent.actual, extent.expected = extent.actual or 0, extent.expected or 0
@@ -118,12 +113,12 @@ class DataFiles:
                 extent.expected += max(needed, there)
                 if needed > there:
                     extent.cut_files += 1
-                    extent.resume.append(Resume(self.path_of(self.name_of(shard)), there))
+                    extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), there))
         for shard, _ in self.missing():
             extent.missing_files += 1
             extent.at_least = True
             if shard not in self._unreadable:  # to fetch it again would not help
-                extent.resume.append(Resume(self.path_of(self.name_of(shard)), 0))
+                extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), 0))
 
 
 # -- Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice

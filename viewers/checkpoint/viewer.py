@@ -359,10 +359,6 @@ class CheckpointViewer(Viewer):
         """Yield the data files that tensors lie in and that are not there."""
         return ((self._files.name_of(shard), reason) for shard, reason in self._files.missing())
 
-    def rank(self, tensor: Tensor) -> int:
-        """Return 1 for the object graph, which no user looks for."""
-        return int(self.is_bookkeeping(tensor))
-
     def node_of(self, tensor: Tensor) -> Node | None:
         """Return the entry of a tensor in the index."""
         return self.root.find(key_of(bytes_of(tensor.key or tensor.name)))
@@ -511,7 +507,7 @@ class CheckpointViewer(Viewer):
             extent.at_least = True  # entries that are lost may name more data
             if self.root.status is Status.TRUNCATED:
                 name = self.extraction.name.rpartition("/")[2]
-                extent.resume.append(Resume(self._files.path_of(name), extent.actual))
+                extent.resume.append(Resume(self.extraction.path_beside(name), extent.actual))
                 extent.expected += 1
                 extent.cut_files += 1
         self._files.add_to(extent)
