@@ -19,6 +19,7 @@ from pparse.kernels.wire import (
     SLACK,
     START_GROUP,
     VARINT,
+    fields,
     leave_groups,
     read_length,
     read_tag,
@@ -88,6 +89,27 @@ def test_fields_are_found_wherever_blocks_are_cut(raw):
     wanted = begins(raw)
     for block in (*range(SLACK, SLACK + 24), 61, len(raw) + 1):
         assert walked(raw, block) == wanted
+    whole: dict[int, list[int]] = defaultdict(list)
+    pos = 0
+    for tag, start, end in fields(raw + PADDING, 0, len(raw)):
+        assert pos < start <= end
+        whole[tag].append(pos)
+        pos = end
+    assert whole == wanted
+
+
+@rows(
+    "raw",
+    [tagged(1, 2, b"abc"), tagged(1, 0, varint(300)), tagged(2, 5, bytes(4)), tagged(3, 3, tagged(1, 1, bytes(8)))],
+)
+def test_a_message_that_is_cut_is_refused(raw):
+    assert [tag for tag, _, _ in fields(b"\x08\1" + raw + PADDING, 2, 2 + len(raw))] == [raw[0]]
+    for end in range(1, len(raw)):
+        with pytest.raises(MalformedError):
+            list(fields(raw[:end] + PADDING, 0, end))
+    for wrong in (b"\x0c", b"\0\1", b"\x0e"):  # the end of a group, field number 0, wire type 6
+        with pytest.raises(MalformedError):
+            list(fields(raw + wrong + PADDING, 0, len(raw) + len(wrong)))
 
 
 @rows("seed", range(20))

@@ -11,6 +11,7 @@ from struct import pack, unpack_from
 
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.table_block import entries
+from pparse.kernels.varint import MAX_BYTES_32, read_varints
 from pparse.lazy import lazy_pattern
 from pparse.parsers.checkpoint.table import PLAIN, SNAPPY, TRAILER, proves
 
@@ -174,21 +175,8 @@ def _sizes(source: _Bytes, at: int) -> Iterator[int]:
 
 def head_of_entry(head: bytes) -> tuple[int, int, int, int]:
     """Return the three numbers of an entry, and their size. Raises `MalformedError`."""
-    found = []
-    pos = 0
-    for _ in range(3):
-        value = shift = 0
-        while True:
-            if pos >= len(head) or shift > 28:
-                raise MalformedError("no entry of a table")
-            byte = head[pos]
-            pos += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        found.append(value)
-    return found[0], found[1], found[2], pos
+    (shared, unshared, length), size = read_varints(head, 0, len(head), 3, MAX_BYTES_32)
+    return shared, unshared, length, size
 
 
 def _with_restarts(source: _Bytes, at: int, pos: int, known: set[int]) -> Iterator[int]:

@@ -17,6 +17,7 @@ from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end, find_entry, stops, survey
+from pparse.kernels.varint import read_varint
 from pparse.kernels.wire import PADDING, read_length
 
 TYPE_CHECKING = False
@@ -260,22 +261,14 @@ class SortedTable:
 
 def read_handle(raw: bytes, pos: int) -> tuple[tuple[int, int], int]:
     """Return offset and size of a block, and the position behind its handle. Raises `MalformedError`."""
-    found = []
-    for _ in range(2):
-        value = shift = 0
-        while True:
-            if pos >= len(raw) or shift > 63:
-                raise MalformedError("the place of a block of the table is not valid", offset=pos)
-            byte = raw[pos]
-            pos += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        if value >> 63:
-            raise MalformedError("the place of a block of the table is not valid", offset=pos)
-        found.append(value)
-    return (found[0], found[1]), pos
+    try:
+        offset, after = read_varint(raw, pos, len(raw))
+        size, after = read_varint(raw, after, len(raw))
+    except MalformedError as error:
+        raise MalformedError("the place of a block of the table is not valid", offset=error.offset) from error
+    if (offset | size) >> 63:
+        raise MalformedError("the place of a block of the table is not valid", offset=pos)
+    return (offset, size), after
 
 
 def proves(data: Data, offset: int, size: int, poll: Callable[[], object]) -> bool:

@@ -9,6 +9,7 @@ range where the fields of each number begin.
 from __future__ import annotations
 
 from array import array
+from collections import namedtuple
 
 from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeAlias
 
     from pparse.data.base import Data
-    from pparse.errors import Fault, PparseError
     from pparse.protobuf.schema import FieldType, MessageType
     from pparse.tree.index import KeptBlock
 
@@ -74,15 +74,10 @@ class ChunkRange(Range):
             raise MalformedError(f"chunk {self.index} is declared as {said}, but {wanted} belongs here")
 
 
-class Lost:
-    """A piece that is lost: the ``reason``, the kind of ``fault``, and the ``error`` if there is one."""
+class Lost(namedtuple("Lost", "reason error fault", defaults=(None,))):
+    """A piece that is lost: the ``reason``, the ``error`` if there is one, and the kind of ``fault``."""
 
-    __slots__ = ("error", "fault", "reason")
-
-    def __init__(self, reason: str, error: PparseError | None, fault: Fault | None = None) -> None:
-        self.reason = reason
-        self.error = error
-        self.fault = fault
+    __slots__ = ()
 
 
 class OverlayField:

@@ -6,6 +6,8 @@ included, but makes neither nodes nor a lasting index.
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
@@ -38,20 +40,13 @@ _TEXT_LIMIT: Final = 1 << 20
 MAX_ELEMENTS: Final = 1 << 20
 
 
-class Problem:
-    """Why a message is not whole."""
+class Problem(namedtuple("Problem", "status reason offset contradicted", defaults=(None, False))):
+    """Why a message is not whole: damaged, truncated, missing or unsupported (``status``), and a ``reason`` in words.
 
-    __slots__ = ("contradicted", "offset", "reason", "status")
+    ``offset`` tells where, None if unknown; ``contradicted`` that a checksum contradicts the bytes.
+    """
 
-    def __init__(self, status: Status, reason: str, offset: int | None = None, *, contradicted: bool = False) -> None:
-        self.contradicted = contradicted
-        """Whether a checksum contradicts the bytes."""
-        self.status = status
-        """Damaged, truncated, missing or unsupported."""
-        self.reason = reason
-        """What is wrong, in words."""
-        self.offset = offset
-        """Where; None if unknown."""
+    __slots__ = ()
 
 
 def problem_of(error: PparseError) -> Problem:

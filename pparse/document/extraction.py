@@ -153,6 +153,11 @@ class Extraction:
             )
         self.layers += 1
 
+    def path_beside(self, name: str) -> str:
+        """Return the path of a file in the folder of this one, as the caller who named this one would write it."""
+        folder = self.folder
+        return name if folder is None else folder.path_of(name)
+
     def sibling(self, name: str, *, any_content: bool = False) -> Extraction:
         """Return the file ``name`` in the folder of this file; the first call opens it.
 

@@ -62,18 +62,14 @@ class Value(namedtuple("Value", "name dtype shape")):
         return f"{self.name} {self.dtype}[{','.join('?' if size is None else str(size) for size in self.shape)}]"
 
 
-class Signature:
-    """A way to call a model: names of arguments and of results, each with the name of its value in the graph."""
+class Signature(namedtuple("Signature", "inputs outputs method_name", defaults=("",))):
+    """A way to call a model, and the ``method_name`` that it describes.
 
-    __slots__ = ("inputs", "method_name", "outputs")
+    ``inputs`` are names of arguments, to names of values in the graph (in TensorFlow ``node:0``), ``outputs`` names of
+    results.
+    """
 
-    def __init__(self, inputs: dict[str, str], outputs: dict[str, str], method_name: str = "") -> None:
-        self.inputs = inputs
-        """Names of arguments, to names of values (in TensorFlow ``node:0``)."""
-        self.outputs = outputs
-        """Names of results, to names of values."""
-        self.method_name = method_name
-        """The method that it describes."""
+    __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the signature as plain data, for JSON."""

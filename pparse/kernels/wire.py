@@ -14,6 +14,7 @@ from pparse.errors import MalformedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Final
 
 VARINT: Final = 0
@@ -112,6 +113,36 @@ def leave_groups(block: bytes, pos: int, stop: int, groups: list[int], base: int
         else:
             pos = skip_payload(block, pos, wire, base)
     return pos, last
+
+
+def fields(block: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the tag of each field of the message in ``block[pos:end]``, and where its payload begins and ends.
+
+    `PADDING` follows the message in ``block``. The payload of a group ends behind its end tag. Raises `MalformedError`
+    if something is not a field, or extends beyond the message.
+    """
+    while pos < end:
+        begin = pos
+        tag, start = (block[pos], pos + 1) if block[pos] < 0x80 else read_tag(block, pos)
+        wire = tag & 7
+        if wire > FIXED32 or tag < 8:
+            raise no_field(tag, begin)
+        if wire == LEN:
+            length, start = (block[start], start + 1) if block[start] < 0x80 else read_length(block, start)
+            pos = start + length
+        elif wire == START_GROUP:
+            groups = [tag >> 3]
+            pos, _ = leave_groups(block, start, end, groups, 0)
+            pos = end + 1 if groups else pos
+        elif wire == END_GROUP:
+            raise MalformedError("a group ends that was never opened", offset=begin)
+        else:
+            pos = skip_payload(block, start, wire)
+        if pos > end:
+            raise MalformedError(
+                "a field extends beyond its message", offset=begin, wanted=pos - begin, got=end - begin
+            )
+        yield tag, start, pos
 
 
 def skip_payload(block: bytes, pos: int, wire: int, base: int = 0) -> int:

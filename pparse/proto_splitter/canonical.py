@@ -24,6 +24,7 @@ refers to them. Each message is handled by a generator that yields the messages 
 from __future__ import annotations
 
 import re
+from collections import namedtuple
 
 from pparse.data.reader import Range
 from pparse.errors import MalformedError, UnsupportedError
@@ -49,7 +50,7 @@ from pparse.protobuf.schema import WIRE_TYPES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import FieldType, MessageType
 
     Run = Generator[tuple[MessageType, list[Item]], Any, Rope]
-    Rewrite = Callable[[list[Item]], list[Item]]
     Key = int | bytes
 
 _MASK32: Final = (1 << 32) - 1
@@ -134,18 +134,14 @@ class _CanonicalField:
         return wire == LEN and self.repeated and self.wire in (VARINT, FIXED32, FIXED64)
 
 
-class Changes:
-    """Changes to a message: singular messages that become empty, and one repeated message with rewritten elements."""
+class Changes(namedtuple("Changes", "cleared number rewrite", defaults=((), 0, list))):
+    """Changes to a message: singular messages that become empty, and one repeated message with rewritten elements.
 
-    __slots__ = ("cleared", "number", "rewrite")
+    ``cleared`` are the numbers of the former, ``number`` is that of the latter; ``rewrite`` takes the items of an
+    element and returns the new ones.
+    """
 
-    def __init__(self, cleared: Sequence[int] = (), number: int = 0, rewrite: Rewrite = list) -> None:
-        self.cleared = cleared
-        """Numbers of the singular fields that become empty."""
-        self.number = number
-        """Number of the repeated field whose elements are rewritten."""
-        self.rewrite = rewrite
-        """Function that takes the items of an element and returns the new items."""
+    __slots__ = ()
 
 
 _UNCHANGED: Final = Changes()

@@ -28,9 +28,9 @@ Chunks and large fields are hashed while they are read; none is held in memory.
 from __future__ import annotations
 
 import os
+from collections import namedtuple
 
 from pparse.data.files import exists, inside, open_file
-from pparse.equality import ByValue
 from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
 from pparse.kernels.varint import encode_varint
@@ -102,43 +102,28 @@ _OBJECTS: Final[Tag] = (*_META_GRAPH, ("field", 7))
 _TARGETS: Final = (_GRAPH, _SIGNATURES, _OBJECTS)
 
 
-class Fingerprint(ByValue, by=(*HASHES, "producer", "uuid")):
+class Fingerprint(
+    namedtuple(
+        "Fingerprint",
+        "saved_model_checksum graph_def_program_hash signature_def_hash saved_object_graph_hash checkpoint_hash "
+        "uuid producer",
+        defaults=(0, 0, 0, 0, 0, "", 0),
+    )
+):
     """The fields of a ``tensorflow.FingerprintDef``.
 
-    Two are equal if all their fields are; `same_model` ignores the uuid.
+    Hashes: of the whole SavedModel, of the graph of the first MetaGraphDef, of its signatures, of its object graph, and
+    of the index of the checkpoint (0 if there is none). ``uuid`` is a random identifier of this copy, ``producer`` the
+    version of the rules that the hashes were computed by. Two are equal if all fields are; `same_model` ignores the
+    uuid.
     """
 
-    __slots__ = (*HASHES, "producer", "uuid")
-
-    def __init__(
-        self,
-        saved_model_checksum: int = 0,
-        graph_def_program_hash: int = 0,
-        signature_def_hash: int = 0,
-        saved_object_graph_hash: int = 0,
-        checkpoint_hash: int = 0,
-        uuid: str = "",
-        producer: int = 0,
-    ) -> None:
-        self.saved_model_checksum = saved_model_checksum
-        """Hash of the whole SavedModel."""
-        self.graph_def_program_hash = graph_def_program_hash
-        """Hash of the graph of the first MetaGraphDef."""
-        self.signature_def_hash = signature_def_hash
-        """Hash of its signatures."""
-        self.saved_object_graph_hash = saved_object_graph_hash
-        """Hash of its object graph."""
-        self.checkpoint_hash = checkpoint_hash
-        """Hash of the index of the checkpoint; 0 if there is none."""
-        self.uuid = uuid
-        """A random identifier of this copy."""
-        self.producer = producer
-        """Version of the rules that the hashes were computed by."""
+    __slots__ = ()
 
     @property
     def hashes(self) -> tuple[int, ...]:
         """The five hashes, in the order of their fields."""
-        return tuple(getattr(self, name) for name in HASHES)
+        return self[: len(HASHES)]
 
     @property
     def singleprint(self) -> str:

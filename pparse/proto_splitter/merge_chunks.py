@@ -7,7 +7,6 @@ found by the numeric position of its record.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections import OrderedDict
 
 from pparse.budget import MemoryBudget
@@ -167,8 +166,7 @@ class StoredChunks:
         self._infos = infos
         self._options = options
         self._reader: RecordReader | None = None
-        self._sizes: dict[int, int] = {}  # sizes of the chunks not used yet, by position
-        self._offsets: list[int] = []  # all positions, sorted
+        self._sizes = {info.offset: info.size for info in infos}  # of the chunks not used yet, by position
         self._ahead: OrderedDict[int, bytes] = OrderedDict()
         self._ahead_size = 0
         self._entered = -1  # begin of the Riegeli chunk that was read ahead last
@@ -230,18 +228,13 @@ class StoredChunks:
         """Keep the small chunks of the Riegeli chunk at ``begin``, which is decoded now, that are still needed."""
         from pparse.riegeli.positions import RecordPosition
 
-        if not self._offsets:
-            self._sizes = {info.offset: info.size for info in self._infos}
-            self._offsets = sorted(self._sizes)
-        end = _end_of_chunk(reader, begin)
-        for at in range(bisect_left(self._offsets, begin), bisect_left(self._offsets, end)):
-            offset = self._offsets[at]
-            size = self._sizes.get(offset, _SMALL + 1)
+        reader.seek(RecordPosition(begin))
+        while (here := reader.pos).chunk_begin == begin:
+            offset, size = here.numeric, self._sizes.get(here.numeric, _SMALL + 1)
             if size > _SMALL or offset in self._ahead:
+                reader.seek(RecordPosition(begin, here.record_index + 1))
                 continue
-            if reader.pos.numeric != offset:
-                reader.seek(RecordPosition(begin, offset - begin))
-            if reader.pos.chunk_begin != begin or not self._make_room(size, begin, offset):
+            if not self._make_room(size, begin, offset):
                 break
             record = reader.read_record()
             if record is not None and len(record) == size:
@@ -272,19 +265,6 @@ class StoredChunks:
                 self._reader.close()
             except PparseError:
                 pass  # raised already, or in a chunk that was not asked for
-
-
-def _end_of_chunk(reader: RecordReader, begin: int) -> int:
-    """Return where the Riegeli chunk at ``begin`` ends, after a record of it was read; the reader stays there."""
-    from pparse.riegeli.positions import RecordPosition
-
-    here = reader.pos
-    if here.chunk_begin != begin:
-        return here.chunk_begin
-    reader.seek(RecordPosition(begin, reader.size() - begin))
-    end = reader.pos.chunk_begin
-    reader.seek(here)
-    return end
 
 
 class GivenChunks:

@@ -27,7 +27,7 @@ from pparse.protos import message_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any, Final
 
     from pparse.proto_splitter.fields import Fields, FieldStep
@@ -104,13 +104,14 @@ class Splitter(abc.ABC):
 
 
 class _Added:
-    """A chunk that was added, for the value at ``tag``; its ``size``, if it is known and does not change."""
+    """A chunk for the value at ``fields``, with the ``tag`` of these; its ``size``, if known and not to change."""
 
-    __slots__ = ("chunk", "size", "tag")
+    __slots__ = ("chunk", "fields", "size", "tag")
 
-    def __init__(self, chunk: Chunk, tag: Tag) -> None:
+    def __init__(self, chunk: Chunk, tag: Tag, fields: Fields) -> None:
         self.chunk = chunk
         self.tag = tag
+        self.fields = fields
         self.size: int | None = None
 
 
@@ -143,7 +144,7 @@ class ComposableSplitter(Splitter):
         self._parent_splitter = parent_splitter
         self._fields_in_parent: list[FieldStep] = list(fields_in_parent or ())
         self._max_size = None if max_size is None else checked_size(max_size)
-        self._initial = _Added(proto, ())
+        self._initial = _Added(proto, (), ())
         self._added: list[_Added] = []  # in the order in which they were added
         self._placed: list[_Added] = []  # in the order of the chunks
         self._chunks: list[Chunk] = []
@@ -198,7 +199,7 @@ class ComposableSplitter(Splitter):
             self._parent_splitter.add_chunk(chunk, [*self._fields_in_parent, *field_tags], index)
             return
         tag = _serialized(get_field_tag(self._proto, field_tags))
-        self._added.append(_Added(_checked(chunk), tag))
+        self._added.append(_Added(_checked(chunk), tag, field_tags))
         self._placed.insert(len(self._placed) if index is None else index, self._added[-1])
         self._tree = None
 
@@ -339,7 +340,7 @@ class ComposableSplitter(Splitter):
                 raise SplitError(
                     f"a chunk of {size} bytes is above max_size {limit}; its largest part that could not be split off "
                     f"is {name}, {part} bytes",
-                    path=field_path(self._proto, list(_steps(added.tag))) or str(self._proto.DESCRIPTOR.full_name),
+                    path=self.path(added.fields),
                     wanted=size,
                     got=limit,
                 )
@@ -427,15 +428,6 @@ def _checked(chunk: Any) -> Chunk:
 
 def _serialized(tag: list[Any]) -> Tag:
     return tuple(step.SerializeToString() for step in tag)
-
-
-def _steps(tag: Tag) -> Iterator[FieldStep]:
-    index_class = message_class(f"{PACKAGE}.FieldIndex")
-    for step in tag:
-        index = index_class.FromString(step)
-        kind = index.WhichOneof("kind")
-        value = getattr(index, kind)
-        yield getattr(value, value.WhichOneof("type")) if kind == "map_key" else value
 
 
 def largest_part(message: Any) -> tuple[str, int]:

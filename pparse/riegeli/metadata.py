@@ -6,17 +6,16 @@ extensions of users from 1000 on (google/riegeli, riegeli/records/records_metada
 
 from __future__ import annotations
 
-from pparse.kernels.varint import MAX_BYTES_32, read_varint
+from pparse.errors import MalformedError
+from pparse.kernels import wire
 from pparse.riegeli.errors import InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, Final
+    from typing import Any
 
     RecordsMetadata: Any
-
-_MAX_NESTING: Final = 100
 
 
 def __getattr__(name: str) -> Any:
@@ -74,33 +73,15 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
     For metadata without a protobuf library. Groups are skipped. Raise `InvalidArgumentError` if it is not a message.
     """
-    pos, end, nesting = 0, len(message), 0
+    padded = message + wire.PADDING
     try:
-        while pos < end:
-            tag, pos = read_varint(message, pos, end, MAX_BYTES_32)
-            number, wire = tag >> 3, tag & 7
-            value: int | bytes
-            if wire == 0:
-                value, pos = read_varint(message, pos, end)
-            elif wire in (1, 5):
-                size = 8 if wire == 1 else 4
-                value, pos = int.from_bytes(message[pos : pos + size], "little"), pos + size
-            elif wire == 2:
-                length, pos = read_varint(message, pos, end)
-                value, pos = message[pos : pos + length], pos + length
-            elif wire == 3 and nesting < _MAX_NESTING:
-                nesting += 1
-                continue
-            elif wire == 4 and nesting:
-                nesting -= 1
-                continue
-            else:
-                raise InvalidArgumentError(f"the metadata are not a message: wire type {wire}", offset=pos)
-            if pos > end or not number:
-                raise InvalidArgumentError("the metadata are not a message: a field extends beyond them", offset=pos)
-            if not nesting:
-                yield number, value
-    except ValueError as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
-        raise InvalidArgumentError(f"the metadata are not a message: {error}") from error
+        for tag, start, end in wire.fields(padded, 0, len(message)):
+            kind = tag & 7
+            if kind == wire.VARINT:
+                yield tag >> 3, wire.read_value(padded, start)[0]
+            elif kind != wire.START_GROUP:
+                payload = message[start:end]
+                yield tag >> 3, payload if kind == wire.LEN else int.from_bytes(payload, "little")
+    except MalformedError as error:
+        reason = f"the metadata are not a message: {error.reason}"
+        raise InvalidArgumentError(reason, offset=error.offset) from error

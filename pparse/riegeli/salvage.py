@@ -16,6 +16,8 @@ and there. This module also finds:
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from pparse.errors import MalformedError
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
@@ -56,39 +58,20 @@ MAX_MOVED: Final = 16 << 20
 PADDING: Final = 512
 
 
-class SalvageOutcome:
-    """Where reading continues after damage."""
+class SalvageOutcome(
+    namedtuple(
+        "SalvageOutcome", "pos end message layout crossing lost healed data", defaults=(None, None, False, None, None)
+    )
+):
+    """Where reading continues after damage.
 
-    __slots__ = ("crossing", "data", "end", "healed", "layout", "lost", "message", "pos")
+    ``pos`` is the offset at which to continue, ``end`` that at which the skipped region ends, ``message`` says what is
+    wrong. ``layout`` is the grid from ``pos`` on, None if it is the same as before. ``crossing`` is the offset of the
+    chunk that the next sound block header interrupts, if there is one; ``lost`` tells that there is none up to the end
+    of the file. ``healed`` is the damaged chunk itself, if its ``data`` prove whole.
+    """
 
-    def __init__(
-        self,
-        pos: int,
-        end: int,
-        message: str,
-        *,
-        layout: Layout | None = None,
-        crossing: int | None = None,
-        lost: bool = False,
-        healed: Chunk | None = None,
-        data: bytes | None = None,
-    ) -> None:
-        self.pos = pos
-        """Offset at which to continue."""
-        self.end = end
-        """Offset at which the skipped region ends."""
-        self.message = message
-        """What is wrong."""
-        self.layout = layout
-        """The grid from `pos` on; None if it is the same as before."""
-        self.crossing = crossing
-        """Offset of the chunk that the next sound block header interrupts, if there is one."""
-        self.lost = lost
-        """Whether there is no sound block header up to the end of the file."""
-        self.healed = healed
-        """The damaged chunk itself, if its data prove whole."""
-        self.data = data
-        """The data of the healed chunk."""
+    __slots__ = ()
 
 
 def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal: bool = True) -> SalvageOutcome:

@@ -192,7 +192,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def rank(self, tensor: Tensor) -> int:
         """Return by what sorted lists order tensors before their names: what users look for first is 0."""
-        return 0
+        return int(self.is_bookkeeping(tensor))
 
     def node_of(self, tensor: Tensor) -> Node | None:
         """Return the node of the document, or of a file beside it, that describes a tensor; None if there is none."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from errno import ENOENT
+from functools import partial
 from struct import pack, unpack_from
 
 from pparse.document.opening import Resume
-from pparse.errors import EndOfDataError, MalformedError, SourceError, UnsupportedError
+from pparse.errors import EndOfDataError, SourceError
 from pparse.findings import Finding, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
-from pparse.tensors.tensor import Tensor
+from pparse.viewers.tensor_proto.maker import ProtoTensor
+from pparse.viewers.tensor_proto.values import lengths_in, string_list, strings_begin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,11 +102,6 @@ class DataFiles:
             if isinstance(file, Finding) and (not count or shard < count):
                 yield shard, file.reason
 
-    def path_of(self, name: str) -> str:
-        """Return the path of a file beside the index, as the caller who opened it would write it."""
-        folder = self._index.folder
-        return name if folder is None else folder.path_of(name)
-
     def add_to(self, extent: Extent) -> None:
         """Add to an extent how large the files are and should be, and where their downloads go on."""
         extent.actual, extent.expected = extent.actual or 0, extent.expected or 0
@@ -116,12 +113,12 @@ class DataFiles:
                 extent.expected += max(needed, there)
                 if needed > there:
                     extent.cut_files += 1
-                    extent.resume.append(Resume(self.path_of(self.name_of(shard)), there))
+                    extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), there))
         for shard, _ in self.missing():
             extent.missing_files += 1
             extent.at_least = True
             if shard not in self._unreadable:  # to fetch it again would not help
-                extent.resume.append(Resume(self.path_of(self.name_of(shard)), 0))
+                extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), 0))
 
 
 # -- Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice
@@ -192,107 +189,35 @@ def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
 # as u64 from 2^32 on; both in the byte order of the machine. The one in the index is of these lengths, the stored
 # checksum and the bytes.
 
-_LENGTHS: Final = 64 << 10
 _CRC: Final = 4
 
 
-class StringTensor(Tensor):
-    """A tensor of strings; ``content`` are its bytes in the data file."""
+class StringTensor(ProtoTensor):
+    """A tensor of strings in a data file; ``_crc`` is their checksum in the index, None if there is none."""
 
-    __slots__ = ("_content_range", "_crc")
+    __slots__ = ("_crc",)
 
-    _content_range: Range | None
     _crc: int | None
 
-    @property
-    def is_text(self) -> bool:
-        """Whether its elements are strings."""
-        return True
+    def lie_in(self, span: Span, crc: int | None) -> None:
+        """Note the bytes in the data file, which may not be there, and the checksum of them that the index states."""
+        data, self._listing, self._crc = span.data, None, crc
+        self._maker, self._parts = None, ()
+        if data is not None:
+            content = data.range(span.offset, span.offset + span.length)
+            self._listing = partial(string_list, content, self.size, _CRC), content
 
     def strings(self) -> Iterator[bytes]:
         """Yield the elements in C order. Raises `MalformedError` if the lengths are not those of the content."""
         self._refuse_if_not_whole()
-        content = self._content_range
-        if content is None:
-            raise UnsupportedError(f"{self.name!r} has no content", path=self.name)
-        pos = strings_begin(content, self.size)
-        for length, _ in lengths_in(content, self.size):
-            yield content.data.read_exact(pos, length)
-            pos += length
-
-    def numpy(self, **options: Any) -> Any:
-        """Return the strings as an array of bytes objects."""
-        if options.get("raw") or options.get("dtype") is not None:
-            return super().numpy(**options)
-        import numpy as np
-
-        self._refuse_if_not_whole()
-        self._owner.extraction.session.limits.check(
-            "scalar_bytes", 8 * self.size + self.stored_nbytes, "the array of strings", path=self.name
-        )
-        array = np.empty(self.size, object)
-        for number, text in enumerate(self.strings()):
-            array[number] = text
-        return array.reshape(self.shape)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return what ``index`` selects: bytes, or an array of them."""
-        from pparse.tensors.selection import normalise, pick
-
-        items = normalise(index, self.shape)
-        self._refuse_if_not_whole()
-        return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
+        yield from super().strings()
 
     def verify(self) -> bool | None:
         """Compare the checksums, reading all of it; None if there is none."""
-        content = self._content_range
+        content = None if self._listing is None else self._listing[1]
         if self._crc is None or content is None or self.status is not Status.COMPLETE:
             return None
         return string_crc(content, self.size, self.byteorder) == self._crc
-
-
-def lengths_in(content: Range, count: int) -> Iterator[tuple[int, int]]:
-    """Yield ``count`` lengths, with where the next one, or the checksum, begins. Raises `MalformedError`."""
-    size = len(content)
-    if count > size:
-        raise MalformedError(
-            f"{size} bytes cannot hold {count:,} lengths", offset=content.start, wanted=count, got=size
-        )
-    pos, total = content.start, 0
-    block, base = b"", content.start
-    for _ in range(count):
-        value = shift = 0
-        while True:
-            if pos - base >= len(block):
-                base, block = pos, content.data.read_exact(pos, min(_LENGTHS, content.end - pos))
-                if not block:
-                    raise EndOfDataError("the lengths of the strings end early", offset=pos)
-            byte = block[pos - base]
-            pos += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-            if shift > 63:
-                raise MalformedError("the length of a string is not valid", offset=pos)
-        total += value
-        if total > size:
-            raise MalformedError("the strings are longer than their bytes", offset=pos, wanted=total, got=size)
-        yield value, pos
-
-
-def strings_begin(content: Range, count: int) -> int:
-    """Return where the bytes of the strings begin. Raises `MalformedError` if they are not those of the lengths.
-
-    The lengths are read again for the strings, and never held: there may be as many as bytes.
-    """
-    pos, total = content.start, 0
-    for length, behind in lengths_in(content, count):
-        pos, total = behind, total + length
-    if pos + _CRC + total != content.end:
-        reason = "the strings do not fill their bytes"
-        raise MalformedError(reason, offset=pos, wanted=total, got=(content.end or 0) - pos - _CRC)
-    return pos + _CRC
 
 
 def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
@@ -301,7 +226,7 @@ def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
     Lengths and inner checksum are in the byte order of the machine that wrote them.
     """
     order = ">" if byteorder == "big" else "<"
-    pos = strings_begin(content, count)
+    pos = strings_begin(content, count, _CRC)
     crc = 0
     for length, _ in lengths_in(content, count):
         crc = crc32c(pack(order + ("I" if length < 1 << 32 else "Q"), length), crc)

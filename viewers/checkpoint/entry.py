@@ -7,7 +7,7 @@ from struct import unpack_from
 
 from pparse.errors import MalformedError
 from pparse.findings import Status
-from pparse.kernels.wire import PADDING, read_length, read_tag, read_value, skip_payload
+from pparse.kernels.wire import PADDING, fields, read_length, read_tag, read_value, skip_payload
 from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
@@ -60,15 +60,9 @@ class BundleEntry:
 
         They are read anew each time: a part may take four bytes of the entry, and would take hundreds of memory.
         """
-        size, pos = len(self._raw) - len(PADDING), 0
-        while self.part_count and pos < size:
-            tag, pos = read_tag(self._raw, pos)
+        for tag, start, end in fields(self._raw, 0, len(self._raw) - len(PADDING)) if self.part_count else ():
             if tag == self._slice_tag:
-                length, pos = read_length(self._raw, pos)
-                yield _extents(self._raw, pos, pos + length)
-                pos += length
-            else:
-                pos = skip_payload(self._raw, pos, tag & 7)
+                yield _extents(self._raw, start, end)
 
     def _add_part(self, raw: bytes, pos: int, end: int, tag: int) -> None:
         """Count a part. Raises `MalformedError` if it is none."""
@@ -122,28 +116,16 @@ def read_listed(raw: bytes) -> tuple[bytes, BundleEntry]:
     """
     found, name = BundleEntry(), b""
     shape: list[int] = []
-    size, pos = len(raw), 0
-    raw += PADDING
-    while pos < size:
-        tag, pos = read_tag(raw, pos)
+    padded = raw + PADDING
+    for tag, start, end in fields(padded, 0, len(raw)):
         if tag == 0x18:
-            found.type, pos = read_value(raw, pos)
-        elif tag in (0x0A, 0x12, 0x22):
-            length, pos = read_length(raw, pos)
-            end = pos + length
-            if end > size:
-                raise MalformedError("a field of the table of contents extends beyond its tensor")
-            if tag == 0x0A:
-                name = raw[pos:end]
-            elif tag == 0x12:
-                _add_shape(raw, pos, end, found, shape)
-            else:
-                found._add_part(raw, pos, end, tag)
-            pos = end
-        else:
-            pos = _skip(raw, pos, tag)
-    if pos != size:
-        raise MalformedError("the table of contents ends inside a tensor")
+            found.type, _ = read_value(padded, start)
+        elif tag == 0x0A:
+            name = raw[start:end]
+        elif tag == 0x12:
+            _add_shape(padded, start, end, found, shape)
+        elif tag == 0x22:
+            found._add_part(padded, start, end, tag)
     found.shape = tuple(shape)
     return name, found
 
@@ -202,18 +184,11 @@ def _number(raw: bytes, pos: int, end: int, wanted: int, default: int = 0) -> in
 def _extents(raw: bytes, pos: int, end: int) -> tuple[tuple[int, int], ...]:
     """Return start and length in each dimension of a TensorSliceProto; length -1: it has all of the dimension."""
     found: list[tuple[int, int]] = []
-    while pos < end:
-        tag, pos = read_tag(raw, pos)
-        if tag != 0x0A:
-            pos = _skip(raw, pos, tag)
-            continue
-        length, pos = read_length(raw, pos)
-        stop = _within(pos + length, end)
-        found.append((_number(raw, pos, stop, 0x08), _number(raw, pos, stop, 0x10, -1)))
-        pos = stop
-        if len(found) > _MAX_RANK:
-            raise MalformedError(f"a part of the tensor has more than {_MAX_RANK} dimensions")
-    _within(pos, end)
+    for tag, start, stop in fields(raw, pos, end):
+        if tag == 0x0A:
+            found.append((_number(raw, start, stop, 0x08), _number(raw, start, stop, 0x10, -1)))
+            if len(found) > _MAX_RANK:
+                raise MalformedError(f"a part of the tensor has more than {_MAX_RANK} dimensions")
     return tuple(found)
 
 

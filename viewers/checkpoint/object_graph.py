@@ -11,12 +11,11 @@ different variables with one name are called by their keys, without what every k
 
 from __future__ import annotations
 
-from pparse.errors import MalformedError
-from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
+from pparse.kernels.wire import LEN, PADDING, fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable
     from typing import Final
 
 GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -88,28 +87,14 @@ def full_names(raw: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     size = len(raw)
     padded = raw + PADDING
-    for tag, start, end in _fields(padded, 0, size):
+    for tag, start, end in fields(padded, 0, size):
         if tag == _NODE << 3 | LEN:
-            for inner, begin, stop in _fields(padded, start, end):
+            for inner, begin, stop in fields(padded, start, end):
                 if inner == _ATTRIBUTE << 3 | LEN:
-                    parts = {number >> 3: padded[at:to] for number, at, to in _fields(padded, begin, stop)}
+                    parts = {number >> 3: padded[at:to] for number, at, to in fields(padded, begin, stop)}
                     if parts.get(_FULL_NAME) and _KEY in parts:
                         found[_text(parts[_KEY])] = _text(parts[_FULL_NAME])
     return found
-
-
-def _fields(raw: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the tag of each field in ``raw[pos:end]``, and where its payload begins and ends."""
-    while pos < end:
-        tag, pos = read_tag(raw, pos)
-        if tag & 7 == LEN:
-            length, pos = read_length(raw, pos)
-            start, pos = pos, pos + length
-        else:
-            start, pos = pos, skip_payload(raw, pos, tag & 7)
-        if pos > end:
-            raise MalformedError("a field of the object graph extends beyond it", offset=start)
-        yield tag, start, pos
 
 
 def _text(raw: bytes) -> str:

@@ -17,8 +17,9 @@ from math import prod
 from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
-from pparse.kernels.wire import PADDING, read_length, read_tag, skip_payload
+from pparse.kernels.wire import LEN
 from pparse.parsers.protobuf.message import Message, Problem
+from pparse.parsers.protobuf.window import Window
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
@@ -49,7 +50,6 @@ _VALUES: Final = 3  # of its SavedSlice
 _TRAILER: Final = 5
 # Of a key, a dict of its own included, without its bytes.
 _PLACE_BYTES: Final = 500
-_LONGEST_HEAD: Final = 20
 
 
 class BlockData(DerivedData):
@@ -316,17 +316,14 @@ class Version1Viewer(Viewer):
 
 def _fields(data: Data, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yield number, and begin and end of the content, of each field of a message with a length."""
+    window = Window(data, stop)
     while start < stop:
-        head = data.read_exact(start, min(_LONGEST_HEAD, stop - start)) + PADDING
-        tag, pos = read_tag(head, 0)
-        if tag & 7 != 2:
-            start += skip_payload(head, pos, tag & 7)
-            continue
-        length, pos = read_length(head, pos)
-        if length > stop - start - pos:
+        field = window.field(start)
+        if field.next > stop:
             raise MalformedError("a field of the table of contents extends beyond it", offset=start)
-        yield tag >> 3, start + pos, start + pos + length
-        start += pos + length
+        if field.tag & 7 == LEN:
+            yield field.tag >> 3, field.start, field.end
+        start = field.next
 
 
 def _content(part: ProtoTensor) -> Range:

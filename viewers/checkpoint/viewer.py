@@ -230,14 +230,15 @@ class CheckpointViewer(Viewer):
         if entry.part_count:
             return self._in_parts(name, key, entry, dtype, told)
         span, status, finding = self._span(name, entry)
-        if dtype is None:
-            return self._strings(name, entry, span, status, finding)
-        size = dtype.stored_nbytes(prod(shape))
-        if size != entry.size:
+        if dtype is not None and (size := dtype.stored_nbytes(prod(shape))) != entry.size:
             reason = f"it has {entry.size:,} bytes; type and shape need {size:,}"
             return Tensor(name, dtype, shape, (), status=Status.DAMAGED, finding=self._bad(name, reason), **told)
+        kind = StringTensor if dtype is None else Tensor
         order = "big" if self.header[1] else "little"
-        return Tensor(name, dtype, shape, (span,), status=status, finding=finding, byteorder=order, **told)
+        made = kind(name, dtype, shape, (span,), status=status, finding=finding, byteorder=order, **told)
+        if isinstance(made, StringTensor):
+            made.lie_in(span, entry.crc)
+        return made
 
     def _wrong(self, entry: BundleEntry, dtype: DType | None) -> tuple[Status, str] | None:
         """Return what is wrong with an entry by itself, or why its values are no tensor."""
@@ -251,25 +252,6 @@ class CheckpointViewer(Viewer):
         if dtype is None and not entry.part_count and prod(entry.shape) > entry.size:
             return Status.DAMAGED, f"its {entry.size:,} bytes cannot hold {prod(entry.shape):,} lengths"
         return None
-
-    def _strings(
-        self, name: str, entry: BundleEntry, span: Span, status: Status, finding: Finding | None
-    ) -> StringTensor:
-        made = StringTensor(
-            name,
-            None,
-            entry.shape,
-            (span,),
-            stored_dtype="DT_STRING",
-            status=status,
-            finding=finding,
-            byteorder="big" if self.header[1] else "little",
-            owner=self,
-        )
-        data = span.data
-        made._content_range = data.range(span.offset, span.offset + span.length) if data is not None else None
-        made._crc = entry.crc
-        return made
 
     def _span(self, name: str, entry: BundleEntry) -> tuple[Span, Status, Finding | None]:
         """Return where the bytes of a tensor are, and what is wrong with that."""
@@ -376,10 +358,6 @@ class CheckpointViewer(Viewer):
     def files_missing(self) -> Iterator[tuple[str, str]]:
         """Yield the data files that tensors lie in and that are not there."""
         return ((self._files.name_of(shard), reason) for shard, reason in self._files.missing())
-
-    def rank(self, tensor: Tensor) -> int:
-        """Return 1 for the object graph, which no user looks for."""
-        return int(self.is_bookkeeping(tensor))
 
     def node_of(self, tensor: Tensor) -> Node | None:
         """Return the entry of a tensor in the index."""
@@ -529,7 +507,7 @@ class CheckpointViewer(Viewer):
             extent.at_least = True  # entries that are lost may name more data
             if self.root.status is Status.TRUNCATED:
                 name = self.extraction.name.rpartition("/")[2]
-                extent.resume.append(Resume(self._files.path_of(name), extent.actual))
+                extent.resume.append(Resume(self.extraction.path_beside(name), extent.actual))
                 extent.expected += 1
                 extent.cut_files += 1
         self._files.add_to(extent)

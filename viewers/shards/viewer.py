@@ -60,11 +60,6 @@ class ShardSetViewer(Viewer):
     def open_shard(self, shard: Extraction) -> Any:
         """Return the viewer of ``shard``. Raises `FormatError` if it is not one."""
 
-    def _beside(self, name: str) -> str:
-        """Return the path of a file of the set, as the caller who opened the set would write it."""
-        folder = self.extraction.folder
-        return name if folder is None else folder.path_of(name)
-
     def _note(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> Finding:
         finding = Finding(code, reason, severity=severity, source=self.extraction.name, **where)
         self.findings.add(finding)
@@ -102,7 +97,7 @@ class ShardSetViewer(Viewer):
                 # Only a missing file can be fetched; a download mends neither a wrong file in its place nor a bad name.
                 absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
                 if absent:
-                    extent.resume.append(Resume(self._beside(name), 0))
+                    extent.resume.append(Resume(self.extraction.path_beside(name), 0))
                 continue
             cut_before = extent.at_least
             extent.at_least = False
@@ -184,7 +179,7 @@ class ShardSetViewer(Viewer):
             extent.cut_files += 1
             self.findings.add(viewer.truncation(own))
         if own.resume_at is not None:
-            extent.resume.append(Resume(self._beside(name), own.resume_at, hole=bool(own.unwritten)))
+            extent.resume.append(Resume(self.extraction.path_beside(name), own.resume_at, hole=bool(own.unwritten)))
         self.let_go(viewer)
 
     def let_go(self, viewer: Any) -> None:
@@ -349,7 +344,10 @@ class ShardSetViewer(Viewer):
             if status is Status.TRUNCATED:
                 source = extraction_of(index.result)
                 extent.resume.append(
-                    Resume(source.name if source.parent is None else self._beside(source.name), source.find_end())
+                    Resume(
+                        source.name if source.parent is None else self.extraction.path_beside(source.name),
+                        source.find_end(),
+                    )
                 )
         promised = self.parser.index_metadata().get("total_size")
         known = not extent.missing_files and not extent.at_least and not self.parser.is_alone

@@ -142,9 +142,8 @@ class ProtoTensor(Tensor):
         import numpy as np
 
         self._refuse_if_not_whole()
-        self._owner.extraction.session.limits.check(
-            "scalar_bytes", 8 * self.size, "the array of strings", path=self.name
-        )
+        size = 8 * self.size + self.stored_nbytes
+        self._owner.extraction.session.limits.check("scalar_bytes", size, "the array of strings", path=self.name)
         array = np.empty(self.size, object)
         for number, text in enumerate(self.strings()):
             array[number] = text

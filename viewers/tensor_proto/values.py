@@ -361,47 +361,62 @@ def miscounted(wanted: int, got: int, values: NumberValues) -> MalformedError:
     return MalformedError(reason, wanted=wanted, got=got)
 
 
-def string_list(raw: Range, count: int) -> Iterator[bytes]:
-    """Yield the ``count`` strings of a ``tensor_content`` of type DT_STRING: all lengths as varints, then all bytes.
+# -- Strings as TensorFlow stores them: all lengths as varints, in a bundle 4 bytes of a checksum, then all bytes
 
-    TensorFlow's C++ code writes this (tensorflow/core/platform/coding.cc, EncodeStringList). Raises `MalformedError` if
-    it is not such a list.
+
+def string_list(content: Range, count: int, between: int = 0) -> Iterator[bytes]:
+    """Yield ``count`` strings, with ``between`` bytes behind their lengths. Raises `MalformedError` if they are none.
+
+    TensorFlow's C++ code writes this (tensorflow/core/platform/coding.cc, EncodeStringList; tensor_bundle.cc).
     """
-    total, pos = 0, 0
-    for length, after in _lengths(raw, count):
-        total, pos = total + length, after
-    if total != len(raw) - pos:
-        raise MalformedError(
-            "the strings do not fill the content",
-            offset=raw.start + pos,
-            wanted=total,
-            got=len(raw) - pos,
-            source=raw.data.name,
-        )
-    pos += raw.start
-    for length, _ in _lengths(raw, count):
-        yield raw.data.read_exact(pos, length)
+    pos = strings_begin(content, count, between)
+    for length, _ in lengths_in(content, count):
+        yield content.data.read_exact(pos, length)
         pos += length
 
 
-def _lengths(raw: Range, count: int) -> Iterator[tuple[int, int]]:
-    """Yield the lengths at the beginning of a list of strings, each with the offset of the next one."""
-    pos, value, shift = 0, 0, 0
-    size = len(raw)
-    block, base = b"", 0
-    while count:
-        if pos >= size or shift > 28:
-            raise MalformedError("the content is not a list of strings", offset=raw.start + pos, source=raw.data.name)
-        if pos - base >= len(block):
-            base, block = pos, raw.data.read_exact(raw.start + pos, min(_BLOCK, size - pos))
-        byte = block[pos - base]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield value, pos
-            count -= 1
-            value = shift = 0
+def strings_begin(content: Range, count: int, between: int) -> int:
+    """Return where the bytes of the strings begin. Raises `MalformedError` if they are not those of the lengths.
+
+    The lengths are read again for the strings, and never held: there may be as many as bytes.
+    """
+    pos, total = content.start, 0
+    for length, behind in lengths_in(content, count):
+        pos, total = behind, total + length
+    if pos + between + total != content.end:
+        reason, got = "the strings do not fill their bytes", content.end - pos - between
+        raise MalformedError(reason, offset=pos, wanted=total, got=got, source=content.data.name)
+    return pos + between
+
+
+def lengths_in(content: Range, count: int) -> Iterator[tuple[int, int]]:
+    """Yield ``count`` lengths, with where the next one, or the checksum, begins. Raises `MalformedError`."""
+    size = len(content)
+    if count > size:
+        raise MalformedError(
+            f"{size} bytes cannot hold {count:,} lengths", offset=content.start, wanted=count, got=size
+        )
+    pos, total = content.start, 0
+    block, base = b"", content.start
+    for _ in range(count):
+        value = shift = 0
+        while True:
+            if pos - base >= len(block):
+                base, block = pos, content.data.read_exact(pos, min(_BLOCK, content.end - pos))
+                if not block:
+                    raise MalformedError("the lengths of the strings end early", offset=pos)
+            byte = block[pos - base]
+            pos += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 63:
+                raise MalformedError("the length of a string is not valid", offset=pos)
+        total += value
+        if total > size:
+            raise MalformedError("the strings are longer than their bytes", offset=pos, wanted=total, got=size)
+        yield value, pos
 
 
 def texts(message: Message, number: int, count: int) -> Generator[bytes]:
