@@ -21,6 +21,7 @@ from pparse.errors import (
     GapError,
     LimitError,
     MalformedError,
+    MissingNameError,
     MissingTensorError,
     NothingThereError,
     NotWholeError,
@@ -58,6 +59,7 @@ SAMPLES = [
     SplitError("cannot be split off", path="node[3]", wanted=700, got=500),
     PathError("no such key", path="a.c", suggestions=("a.b", "a.d")),
     PathError("no such key"),
+    MissingNameError("no such tensor", path="w", suggestions=("wq",)),
     CancelledError("cancelled"),
     NotWholeError("2 tensors are not whole", source="f", lost=(("w", "damaged", "r"),)),
     EngineError("stood still", state="body"),
@@ -89,6 +91,7 @@ def test_every_error_about_data_is_a_limit_of_ours_or_a_fault():
         (OptionError, ValueError),
         (SplitError, ValueError),
         (PathError, LookupError),
+        (MissingNameError, KeyError),
     ],
 )
 def test_errors_are_caught_as_builtin_errors_and_as_ours(kind, builtin):

@@ -30,12 +30,12 @@ from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
 from pparse.tensors.descr import ObjectsError, described, retyped
 from pparse.tensors.dtype import DTYPES, in_bytes
+from pparse.tensors.npy import MAGIC
 from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.listing import Listing, global_lines
 from pparse.tree.parser import Parser, Signature
-from pparse.writers.npy import MAGIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
