@@ -20,6 +20,7 @@
             ├── SplitError       ValueError   a message cannot be split into chunks below the limit
             ├── UnsupportedError              recognised, but cannot be read (names the missing package, if any)
             ├── PathError        LookupError  a path, key or tensor name leads nowhere
+            │   └── MissingNameError KeyError … in a mapping by names: of tensors, nodes, signatures
             ├── NotWholeError                 not everything that was to be converted is whole; nothing was written
             ├── EngineError                   a parser broke the rules of the engine: a bug, never bad input
             └── TensorError
@@ -287,6 +288,10 @@ class PathError(FaultError, LookupError):
         super().__init__(reason + hint, path=path)
         self.suggestions = suggestions
         """Names that look similar."""
+
+
+class MissingNameError(PathError, KeyError):
+    """A model has no tensor, or its graph no node, function or signature, of that name."""
 
 
 class CancelledError(PparseError):

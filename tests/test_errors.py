@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,6 +24,7 @@ from pparse.errors import (
     GapError,
     LimitError,
     MalformedError,
+    MissingNameError,
     MissingTensorError,
     NothingThereError,
     NotWholeError,
@@ -35,7 +39,11 @@ from pparse.errors import (
     speak_of_commands,
     spoken,
 )
+from tests.conftest import ROOT
 from tests.rows import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SAMPLES = [
     PparseError("r", offset=1, wanted=2, got=3, path="p", source="s", state="st"),
@@ -58,6 +66,7 @@ SAMPLES = [
     SplitError("cannot be split off", path="node[3]", wanted=700, got=500),
     PathError("no such key", path="a.c", suggestions=("a.b", "a.d")),
     PathError("no such key"),
+    MissingNameError("no such tensor", path="w", suggestions=("wq",)),
     CancelledError("cancelled"),
     NotWholeError("2 tensors are not whole", source="f", lost=(("w", "damaged", "r"),)),
     EngineError("stood still", state="body"),
@@ -89,6 +98,7 @@ def test_every_error_about_data_is_a_limit_of_ours_or_a_fault():
         (OptionError, ValueError),
         (SplitError, ValueError),
         (PathError, LookupError),
+        (MissingNameError, KeyError),
     ],
 )
 def test_errors_are_caught_as_builtin_errors_and_as_ours(kind, builtin):
@@ -244,3 +254,30 @@ def test_advice_is_for_whom_reads_it(option, python):
         assert (spoken(option), before) == (option, False)
     finally:
         speak_of_commands(yes=before)
+
+
+def options_told(node: ast.AST) -> Iterator[str]:
+    """Yield the texts below a node that name options ``-f`` or ``-O`` of commands, and are not `spoken` or `told`."""
+    known = (
+        (isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("spoken", "told"))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))  # documentation
+        or (isinstance(node, ast.keyword) and node.arg == "option")
+        or (isinstance(node, ast.Assign | ast.AnnAssign) and "limitations" in ast.unparse(node).partition("=")[0])
+    )
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"(?<![\w-])-[fO] ", node.value):
+        yield node.value
+    for below in () if known else ast.iter_child_nodes(node):
+        yield from options_told(below)
+
+
+def test_the_library_speaks_of_no_options_of_commands():
+    assert list(options_told(ast.parse("raise OptionError(f'use -O {name}', option='-f x')"))) == ["use -O "]
+    paths = [path for room in ("pparse", "parsers", "viewers") for path in (ROOT / room).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT)): texts
+        for path in paths
+        if path.relative_to(ROOT).parts[:2] != ("pparse", "cli")
+        and re.search("-[fO] ", text := path.read_text(encoding="utf-8"))
+        and (texts := list(options_told(ast.parse(text))))
+    }
+    assert not found, "say it with pparse.errors.spoken"

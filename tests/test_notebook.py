@@ -6,12 +6,14 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import pparse
 from pparse.data.base import IoStats
 from pparse.display import html
+from pparse.document.opening import Resume, resume_lines
 from pparse.findings import Finding, FindingList
 from pparse.tensors.notebook import folded
 from tests.rows import rows
@@ -151,6 +153,11 @@ def test_findings_are_a_bounded_table(count):
 def test_a_cut_model_says_where_to_resume_and_a_graph_is_drawn(monkeypatch):
     with pparse.view(SAMPLES / "tiny-gpt.cut.safetensors") as model:
         assert "resume the download at byte 14208 of" in model._repr_html_()
+    with pparse.view((SAMPLES / "tiny-gpt.cut.safetensors").read_bytes()) as model:
+        assert (
+            "resume the download at byte 14208 (" in model._repr_html_()
+        )  # of bytes, as of a pipe, nothing has a name
+    assert resume_lines([Resume("<stdin>", 0)]) == ["fetch it again"]
     with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
         assert "resume" not in model._repr_html_()
     with pparse.view(SAMPLES / "tiny.onnx") as model:
@@ -171,3 +178,17 @@ def test_who_asks_for_all_names_and_then_for_each_tensor_causes_one_listing(monk
         assert [*model.keys()][:2] == ["t0", "t1"]
         assert [model[name].name for name in ("t0", "t2", "t1", "t0")] == ["t0", "t2", "t1", "t0"]
         assert model._run is None
+
+
+@rows("sample, work", [("tiny-gpt.pt", "leaves"), ("run.npz", "_made")])
+def test_names_are_had_without_what_makes_the_tensors(sample, work):
+    """A pickle is gone through once for all names and tensors; headers of arrays are read for tensors alone."""
+    done = []
+    with pparse.view(SAMPLES / sample) as model:
+        before = getattr(type(model), work)
+        with mock.patch.object(type(model), work, lambda *given: (done.append(1), before(*given))[1]):
+            found = dict(model)
+            assert len(done) == (1 if work == "leaves" else len(found))
+        assert [(name, tensor.shape) for name, tensor in found.items()] == [
+            (tensor.name, tensor.shape) for tensor in model.tensors()
+        ]

@@ -10,8 +10,8 @@ import pytest
 import pparse
 from pparse.cli import main
 from pparse.errors import LimitError, UnsupportedError
+from pparse.tensors.npy import write_npy
 from pparse.tensors.selection import normalise, pick
-from pparse.writers.npy import write_npy
 from tests.onnx_models import model
 
 LIMITS = pparse.Limits()

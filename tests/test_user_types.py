@@ -35,6 +35,9 @@ with pparse.view("m.safetensors", budget="16MiB", format="safetensors", options=
         print(tensor.name, tensor.shape, tensor.dtype, tensor.status != "truncated")
     for finding in model.check():
         print(finding.code, finding.severity == "error")
+    if model.graph is not None:
+        print(model.graph.operations["Add"], [edge.target for edge in model.graph.edges], list(model.graph.inputs))
+    print(model.graph_of(0).nodes["a"].op, model.signatures["serve"].inputs["x"].shape)
 with pparse.open("m.safetensors") as document:
     print(document.root.status != "truncated", document.get("metadata"))
 """
@@ -43,6 +46,9 @@ import pparse
 
 pparse.view("m.safetensors", budgte="16MiB")
 pparse.view("m.safetensors", scratch=3)
+pparse.view("m.pb").graph_of().oprations
+pparse.view("m.pb").graph.operations
+pparse.view("m.pb").signatures["serve"].input
 """
 
 
@@ -85,10 +91,13 @@ def test_a_users_script_passes_mypy_strict(checked):
     assert done.returncode == 0, done.stdout
 
 
-def test_a_slip_in_a_keyword_of_view_is_found_by_mypy(checked):
+def test_a_slip_in_what_view_takes_or_returns_is_found_by_mypy(checked):
     done = checked(WRONG)
     assert 'Unexpected keyword argument "budgte"' in done.stdout
     assert 'Argument "scratch"' in done.stdout
+    assert '"Graph" has no attribute "oprations"' in done.stdout
+    assert '"None" of "Graph | None" has no attribute "operations"' in done.stdout  # most formats have no graph
+    assert '"Signature" has no attribute "input"' in done.stdout
 
 
 def test_view_has_the_keywords_of_open():

@@ -14,9 +14,9 @@ from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
 from pparse.parsers.numpy.npy import OPTIONS, named_type, read_header
 from pparse.parsers.zip.members import ZipNote, first_content
 from pparse.parsers.zip.parser import ZipParser
+from pparse.tensors.npy import MAGIC
 from pparse.tree.listing import global_lines
 from pparse.tree.parser import Confidence
-from pparse.writers.npy import MAGIC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

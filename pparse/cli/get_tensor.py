@@ -563,7 +563,7 @@ def write_one(item: Item, form: str, stream: BinaryIO) -> None:
     if form == ".csv":
         _write_csv(item, stream)
         return
-    from pparse.writers.npy import npy_header
+    from pparse.tensors.npy import npy_header
 
     stream.write(npy_header(item.dtype.numpy, item.tensor.shape))
     for part in item.blocks(_BLOCK):

@@ -376,7 +376,7 @@ def _ends_of(graph: Graph) -> Iterator[tuple[str, Iterable[str]]]:
 def _readable_graph(viewer: Viewer) -> Graph | None:
     """Return the graph of a model; None if there is none, or it cannot be read (`graph` tells why)."""
     try:
-        graph: Graph | None = viewer.graph
+        graph = viewer.graph
         if graph is not None and graph.node_count <= _NODES:
             _ = graph.index
     except DataError:

@@ -18,7 +18,7 @@ from pparse.recovery.reader_rules import NPY, measured, safetensors_head, safete
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.cast import as_type
 from pparse.tensors.dtype import DType
-from pparse.writers.npy import npy_header
+from pparse.tensors.npy import npy_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

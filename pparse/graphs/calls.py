@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.tensors.viewer import MissingNameError
+from pparse.errors import MissingNameError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

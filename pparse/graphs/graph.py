@@ -11,11 +11,10 @@ from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 
-from pparse.errors import PathError, PparseError
+from pparse.errors import MissingNameError, PathError, PparseError
 from pparse.graphs.index import NOBODY, GraphIndex
 from pparse.graphs.source import MAX_NODES, Edge
 from pparse.locking import Guarded
-from pparse.tensors.viewer import MissingNameError
 from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False

@@ -25,9 +25,9 @@ from pparse.recovery.document_verdict import BROKEN
 from pparse.recovery.reader_rules import measured, safetensors_head, safetensors_header, why_unfit
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, part_words, text_of
+from pparse.tensors.npy import write_npy
 from pparse.tensors.places import in_order
 from pparse.tensors.tensor import Span, Tensor
-from pparse.writers.npy import write_npy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from itertools import islice
 from pparse.data.range_status import cut_status
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
-from pparse.errors import EndOfDataError, PathError, PparseError, UnsupportedError
+from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import Finding, FindingList, Status
 from pparse.locking import Guarded
 from pparse.tensors.extent import Extent
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from pparse.document.opening import Source
     from pparse.document.registry import Registry
     from pparse.document.session import Progress
+    from pparse.graphs.graph import Graph
     from pparse.limits import Limits
+    from pparse.tensors.signature import Signature
     from pparse.tensors.tensor import Span, Tensor
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
@@ -39,10 +41,6 @@ MOST_HOLES: Final = 10_000
 _MOST_FLAWED: Final = 50_000
 
 
-class MissingNameError(PathError, KeyError):
-    """A model has no tensor of that name."""
-
-
 class Viewer(Guarded, Mapping[str, "Tensor"]):
     """The tensors of one document: a mapping of names to `Tensor`.
 
@@ -50,7 +48,6 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     list of a million tensors is never held. Thread-safe: public methods take the session's lock, see `pparse.locking`.
     """
 
-    graph: Any = None  #: the graph of a model, if the format has one (`pparse.graphs.graph.Graph`)
     parser: Any = None  #: what reads the document, for commands that ask it for more
     names_may_be_lost = True  #: whether a name that is not found may be in the part of the document that is missing
     most_facts: int | None = None  #: how many values `metadata` has at most; None: all that there are
@@ -81,9 +78,19 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """This viewer; that of the file that was opened, for a set that any of its files opens."""
         return self
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Any:
+    @property
+    def graph(self) -> Graph | None:
+        """The graph of a model, the first of several; None if its format has none, for which `graph_of` raises."""
+        return None
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return graph ``number`` of a model that may have several; an index of more than ``max_nodes`` is refused."""
         raise UnsupportedError(f"{self.extraction.name}: {self.format} has no graph")
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The ways to call the model by name, each with types and shapes; none if the format does not say."""
+        return {}
 
     def interface(self) -> list[dict[str, Any]]:
         """Return how the model is called, as plain data; nothing if the format does not say."""

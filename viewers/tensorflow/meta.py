@@ -9,6 +9,7 @@ from itertools import chain, count, islice
 from pparse.display.text import shape_words
 from pparse.errors import FaultError
 from pparse.protos import schema as builtin_schema
+from pparse.tensors.signature import Signature, TensorInfo
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
 from pparse.viewers.tensorflow.element_types import dtype_of
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.tensors.dtype import DType
     from pparse.tree.node import Node
 
 # The most elements of a list that are shown, of signatures and functions of a meta graph, and of ways to call one.
@@ -103,69 +103,6 @@ def _of_graph(graph: Node) -> dict[str, Any]:
 
 
 # -- signatures ------------------------------------------------------------------------------------------------------
-
-
-class TensorInfo:
-    """One argument or result of a signature."""
-
-    __slots__ = ("dtype", "parts", "shape", "stored_dtype", "tensor")
-
-    def __init__(
-        self, tensor: str, dtype: DType | None, stored_dtype: str, shape: tuple[int, ...] | None, parts: dict[str, str]
-    ) -> None:
-        self.tensor = tensor
-        """Name of the tensor (``node:output``)."""
-        self.dtype = dtype
-        """Element type; None if it is not a number."""
-        self.stored_dtype = stored_dtype
-        """The format's word for the type, such as DT_STRING."""
-        self.shape = shape
-        """Shape, with -1 for unknown dimensions; None if the rank is unknown."""
-        self.parts = parts
-        """Names of the tensors of a sparse or composite one."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the attributes as plain data, for JSON."""
-        found: dict[str, object] = {
-            "tensor": self.tensor,
-            "dtype": self.dtype.name if self.dtype is not None else None,
-            "stored_dtype": self.stored_dtype,
-            "shape": list(self.shape) if self.shape is not None else None,
-        }
-        return {**found, "parts": self.parts} if self.parts else found
-
-    def __repr__(self) -> str:
-        shape = "×".join(map(str, self.shape)) or "scalar" if self.shape is not None else "of unknown rank"
-        return f"<TensorInfo {self.tensor!r} {self.dtype or self.stored_dtype} {shape}>"
-
-
-class Signature:
-    """How a model is called."""
-
-    __slots__ = ("inputs", "method_name", "name", "outputs")
-
-    def __init__(
-        self, name: str, inputs: dict[str, TensorInfo], outputs: dict[str, TensorInfo], method_name: str
-    ) -> None:
-        self.name = name
-        """Name of the signature."""
-        self.inputs = inputs
-        """Arguments by name."""
-        self.outputs = outputs
-        """Results by name."""
-        self.method_name = method_name
-        """The method that it describes."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the attributes as plain data, for JSON."""
-        return {
-            "inputs": {name: info.to_dict() for name, info in self.inputs.items()},
-            "outputs": {name: info.to_dict() for name, info in self.outputs.items()},
-            "method_name": self.method_name,
-        }
-
-    def __repr__(self) -> str:
-        return f"<Signature {self.name!r}: {', '.join(self.inputs) or 'nothing'} -> {', '.join(self.outputs)}>"
 
 
 def shape_of(node: Node | None) -> tuple[int, ...] | None:

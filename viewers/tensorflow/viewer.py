@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
+    from pparse.tensors.signature import Signature
     from pparse.tree.node import Node
-    from pparse.viewers.tensorflow.meta import Asset, ConcreteFunction, Signature
+    from pparse.viewers.tensorflow.meta import Asset, ConcreteFunction
 
 
 class TensorflowViewer(ProtoViewer):
