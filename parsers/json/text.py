@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from math import isinf
 
 from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
@@ -101,6 +102,15 @@ class StrictDecoder:
         self._json = json.JSONDecoder(
             object_pairs_hook=self._object, parse_int=parse_int, parse_float=self._float, parse_constant=self._constant
         )
+        # What `skim` uses: hooks that are no Python code.
+        self._objects: list[list[tuple[str, Any]]] = []
+        self._floats: list[str] = []
+        self._skimmer = json.JSONDecoder(
+            object_pairs_hook=self._objects.append,
+            parse_int=parse_int,
+            parse_float=self._floats.append,
+            parse_constant=self._constant,
+        )
 
     def decode(self, text: bytes, offset: int) -> Any:
         """Return the value of ``text``, which begins at ``offset`` and is shallow enough for a recursive decoder.
@@ -128,6 +138,31 @@ class StrictDecoder:
             raise
         except ValueError as error:  # int() of too many digits
             raise self._too_long(offset) from error
+
+    def skim(self, text: bytes) -> Any:
+        """Return what `decode` does, with None for each object and each number that is no integer, in half of the time.
+
+        For text that is shallow enough, of which only whether it is sound matters. `UNLOADED_VALUE` if anything is
+        wrong with it, which `decode` tells.
+        """
+        objects, floats, odd = self._objects, self._floats, self.odd_numbers
+        try:
+            if b"\\u" in text:
+                self.refuse_lone_surrogates(text, 0)
+            value = self._skimmer.decode(text.decode())
+            most = self._limits.number_bytes
+            if any(map(isinf, map(float, floats))) or (floats and max(map(len, floats)) > most):
+                value = UNLOADED_VALUE
+            else:
+                self.duplicates += sum(map(len, objects)) - sum(map(len, map(dict, objects)))
+        except (ValueError, RecursionError, PparseError):
+            value = UNLOADED_VALUE
+        finally:
+            objects.clear()
+            floats.clear()
+        if value is UNLOADED_VALUE:
+            self.odd_numbers = odd
+        return value
 
     def decode_shallow(self, text: bytes, offset: int) -> Any:
         """Decode text of any depth; raises what `decode` does, and `LimitError` below ``leaf_depth`` levels."""

@@ -114,6 +114,7 @@ class TextWalk:
         self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "a walk over JSON text")
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
         self.singly = 0  # up to here, one of the scalars is wrong: they are read one by one
+        self.repeated = 0  # how many keys were met again in one object
         self.fault: Finding | None = None  # the first that is an error
         self.on_close: Callable[[], object] | None = None  # called when a bracket was closed …
         self.on_note: Callable[[Finding], object] | None = None  # … and when something was found wrong
@@ -223,6 +224,7 @@ class TextWalk:
             if level.repeats is None:
                 level.repeats = {}
             level.occurrence = level.repeats[key] = level.repeats.get(key, 1) + 1
+            self.repeated += 1
             self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
             return
         level.keys.add(hashed)
@@ -246,6 +248,7 @@ class TextWalk:
         else:
             repeated = len(hashes) - len(set(hashes))
         if repeated:
+            self.repeated += repeated
             self.note(
                 "duplicate-key",
                 f"{repeated} keys of this object occur more than once",
@@ -391,6 +394,7 @@ def assemble(parser: JsonText, node: Node) -> Any:
         items.append((visit.key, value) if is_map else value)
     _refuse_fault(walk)
     walk.charge.release()
+    parser.decoder.duplicates += walk.repeated
     return _close_to(stack, 0)
 
 
@@ -619,9 +623,7 @@ def _whole_leaf(walk: TextWalk) -> bool:
     if not depth_at_most(text, walk.limits.leaf_depth):
         return False
     duplicates = walk.parser.decoder.duplicates
-    try:
-        walk.parser.decoder.decode(text, walk.pos)
-    except DataError:
+    if walk.parser.decoder.skim(text) is UNLOADED_VALUE:
         return False  # read it again token by token, to find the exact place
     if walk.parser.decoder.duplicates != duplicates:
         walk.parser.decoder.duplicates = duplicates

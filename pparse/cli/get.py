@@ -375,7 +375,12 @@ def give_node(node: Node, options: Any, out: Output) -> int:
         return _code_of(node)
     if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
         return give_slice(node, (slice(None),), options, out)
+    parser = node.result.parser
+    repeated = parser.repeated_keys
     _write_or_show(_node_json(node, options) if options.json else _node_text(node, options.output), options, out)
+    if count := parser.repeated_keys - repeated:
+        met = "1 key occurs" if count == 1 else f"{count:,} keys occur"
+        out.error(f"note: {met} more than once in one object: the second of a name is written as {'name#2'!r}")
     if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # nothing else reports it
         out.error(f"{node.path or 'the root'}: {node.finding.reason}")
     return _code_of(node)

