@@ -99,8 +99,12 @@ class RowDamage(Damage):
         if root.known_status is Status.COMPLETE:
             self._result.close_node(root, Status.DAMAGED, finding, told=True)  # it is told under the row's path
         if shifts and not self.unsure:
-            self.unsure = [Unsure(-1, start, start + 1, end)]
-            self._result.findings.add(self.unsure[0].finding(self._result.extraction.name))
+            self.begin_unsure(start, end)
+
+    def begin_unsure(self, start: int, end: int) -> None:
+        """Note that the numbers of the rows behind that at ``start``, up to ``end``, are uncertain."""
+        self.unsure = [Unsure(-1, start, start + 1, end)]
+        self._result.findings.add(self.unsure[0].finding(self._result.extraction.name))
 
 
 class JsonLinesParser(JsonParser, Listing):
@@ -212,6 +216,9 @@ class JsonLinesParser(JsonParser, Listing):
             before = {source.data.known(offset - 1, 1) for offset in some}
             if kept.offsets[0] == start and before <= _BEFORE_ROWS:
                 index.restore(kept.offsets)
+                self._surveyed = max(self._surveyed, kept.offsets[-1])
+                if kept.unsure_from is not None and not self.damage.unsure:
+                    self.damage.begin_unsure(kept.unsure_from, extraction.find_end())
                 return kept.offsets[-1]
             errors.append(MalformedError("it is of rows that begin elsewhere", source=kept.name))
         for error in errors:
@@ -239,6 +246,8 @@ class JsonLinesParser(JsonParser, Listing):
             status, finding = Status.TRUNCATED, self.note("truncated", "the row ends early", end, path=path)
         if self.damage.wrong:
             status, finding = Status.DAMAGED, next(iter(self.damage.wrong.values()))
+        elif self.damage.unsure:
+            status, finding = Status.DAMAGED, self.damage.unsure[0].finding(self.result.extraction.name)
         self.result.close_node(ctx.node, status, finding, end=end)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
@@ -280,6 +289,11 @@ class JsonLinesParser(JsonParser, Listing):
             find_documents(block, 0, carry, start, found)
             start += len(block)
         return not found and carry.depth > 1
+
+    @property
+    def unsure_from(self) -> int | None:
+        """Where the row begins behind which numbers are uncertain, as far as was read."""
+        return self.damage.unsure[0].lost if self.damage.unsure else None
 
     # -- rows --------------------------------------------------------------------------------------------------------
 

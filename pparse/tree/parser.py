@@ -444,6 +444,12 @@ class Parser(Doored):
             yield key_hash(entry.key)
 
     @property
+    def unsure_from(self) -> int | None:
+        """Where the child of the root begins that makes the numbers of those behind it uncertain, as far as was read;
+        None: none does."""
+        return None
+
+    @property
     def repeated_keys(self) -> int:
         """How many keys were met again in one object so far, and are ``key#2`` in what `to_python` returned."""
         return 0
