@@ -417,13 +417,13 @@ class JsonLinesParser(JsonParser, Listing):
         return finding
 
     def _batches(
-        self, node: Node, *, values: bool = True
+        self, node: Node, *, values: bool = True, first: int = 0
     ) -> Iterator[tuple[int, array[int], list[bytes], list[Any] | None]]:
         """Yield ``(first, bounds, rows, values)`` of some rows at a time: their text, empty if that is long or not all
         there, and their values, or without ``values`` what `StrictDecoder.skim` makes of them; None if one is wrong, or
         too deep."""
         session, data = self.result.extraction.session, self.result.extraction.data
-        separator, first = self.separators.get(node.kind, 1), 0
+        separator = self.separators.get(node.kind, 1)
         while True:
             session.check_cancelled()
             index = node.index_to(first + _BATCH)
@@ -458,20 +458,20 @@ class JsonLinesParser(JsonParser, Listing):
             self.decoder.duplicates = known
 
     def _rows(
-        self, node: Node, *, sound: bool = True, values: bool = False
+        self, node: Node, *, sound: bool = True, values: bool = False, first: int = 0
     ) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
-        """Yield ``(ordinal, start, end, value, finding)`` of all rows, decoding many at a time.
+        """Yield ``(ordinal, start, end, value, finding)`` of all rows from ``first`` on, decoding many at a time.
 
         The value is `UNLOADED_VALUE` for a row that is wrong, or too long to be decoded with others. Without ``sound``,
         batches are left out in which all is in order; without ``values``, not all values are there, but something else
         than `UNLOADED_VALUE` is.
         """
         data, separator = self.result.extraction.data, self.separators.get(node.kind, 1)
-        for first, bounds, rows, found in self._batches(node, values=values):
+        for begin, bounds, rows, found in self._batches(node, values=values, first=first):
             if found is not None:
                 if sound:
                     for at, value in enumerate(found):
-                        yield first + at, bounds[at], bounds[at + 1] - separator, value, None
+                        yield begin + at, bounds[at], bounds[at + 1] - separator, value, None
                 continue
             for at, row in enumerate(rows):
                 start, end = bounds[at], bounds[at + 1] - separator
@@ -479,8 +479,8 @@ class JsonLinesParser(JsonParser, Listing):
                     row = data.read_known(start, end - start)[0]
                 alone = self._decode_rows([row], start, values=values) if len(row) == end - start else None
                 value = UNLOADED_VALUE if alone is None else alone[0]
-                finding = self._wrong_in(row, start, end, first + at) if alone is None else None
-                yield first + at, start, end, value, finding
+                finding = self._wrong_in(row, start, end, begin + at) if alone is None else None
+                yield begin + at, start, end, value, finding
 
     def _decode_rows(self, rows: list[bytes], offset: int, *, values: bool) -> list[Any] | None:
         """Return the values of some rows, or what `StrictDecoder.skim` makes of them; None if one is wrong or too deep.
@@ -573,16 +573,22 @@ class JsonLinesParser(JsonParser, Listing):
         walk.charge.release()
         return walk.fault
 
-    def values(self, node: Node) -> Iterator[Any]:
+    def values(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[Any]:
         """Yield the rows as plain Python, many decoded at a time, or what is below one."""
         if node.parent is not None:
-            yield from super().values(node)
+            yield from super().values(node, first, stop)
             return
-        for ordinal, _, _, value, finding in self._rows(node, values=True):
+        for ordinal, _, _, value, finding in self._rows(node, values=True, first=first):
+            if stop is not None and ordinal >= stop:
+                return
             if finding is not None:
                 raise MalformedError(finding.reason, path=f"[{ordinal}]", offset=finding.offset, source=finding.source)
             yield node.child(ordinal).to_python() if value is UNLOADED_VALUE else value
-        node._refuse_if_not_whole()
+        index = node.index_to(None)
+        if index.note and (stop is None or stop >= index.count):
+            node.child(index.count - 1)._refuse_if_not_whole()
+        elif not first and stop is None:
+            node._refuse_if_not_whole()
 
     def to_python(self, node: Node) -> Any:
         """Return a list of all rows, or what is below one."""

@@ -2,7 +2,8 @@
 
 PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as the path of a
 node: a tensor comes before a node with the same path. ``[a:b]`` also cuts a piece out of a record, a text or an
-archive's member. Only the bytes of the result are read.
+archive's member. Of a list, ``[a:b]`` and ``[*]`` are several elements, and what follows is taken of each: they are
+written as lines of JSON. Only the bytes of the result are read.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from itertools import islice
 
 from pparse.cli.common import DAMAGED, OK, open_file
+from pparse.cli.get_rows import give_rows
 from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
 from pparse.compressed.resumed import ResumedData
@@ -60,6 +62,8 @@ EXAMPLES: Final = """examples:
   pparse get model.safetensors metadata.format
   pparse get config.json 'quantization.bits'
   pparse get model.onnx --json --bare -o model.onnx.json
+  pparse get rows.jsonl '[5:10]'
+  pparse get rows.jsonl '[*].text' -o texts.jsonl
   pparse get records.riegeli 64/3 --raw -o record.bin
   pparse get records.riegeli '64/3[0:16]'
 """
@@ -68,7 +72,7 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add("FILE", "a file, a folder, - or outer::inner")
-    parser.add("PATH", "a tensor, a slice of one, or a node", nargs="?")
+    parser.add("PATH", "a tensor, a slice of one, a node, or several elements of a list", nargs="?")
     parser.add(
         "-o --output OUT",
         "write to this file, completely or not at all; archive members as far as readable. The extension gives "
@@ -108,7 +112,10 @@ def run(options: Any, out: Output) -> int:
         try:
             found = _find(document, viewer, options.path)
         except PathError:
-            code = _give_fact(document, options, out) if options.path is not None else None
+            code = None
+            if options.path is not None:
+                code = _give_fact(document, options, out)
+                code = give_rows(document, options, out) if code is None else code
             if code is None:
                 raise
             return code
@@ -334,8 +341,8 @@ def _sliced_at(document: Extraction, path: str, index: tuple[Any, ...]) -> Node 
     if all(isinstance(item, int) for item in index):
         return None
     if node.shape == LIST:
-        raise PathError(f"lists have no slices; {f'{path}[0]'!r} is an element", path=path)
-    raise PathError(f"it is of kind {node.kind}; only bytes and texts have slices", path=path)
+        raise PathError(f"lists take one slice, [a:b] or [*]; {f'{path}[0]'!r} is an element", path=path)
+    raise PathError(f"it is of kind {node.kind}; only lists, bytes and texts have slices", path=path)
 
 
 # -- Writes a node, or a slice of one ----------------------------------------------------------------------------------
@@ -418,7 +425,7 @@ def _refuse_extension(path: str | None, what: str) -> None:
 def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
     """Write some characters of a text, or some bytes of a record, a member or another scalar; only these are read."""
     if _is_number(node):
-        raise PathError(f"it is of kind {node.kind}; only bytes and texts have slices", path=node.path)
+        raise PathError(f"it is of kind {node.kind}; only lists, bytes and texts have slices", path=node.path)
     cut = index[0] if len(index) == 1 else None
     if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
         raise PathError("bytes and texts take one slice, [a:b]", path=node.path)

@@ -469,9 +469,11 @@ class Parser(Doored):
         """
         return node.load() if node.shape == SCALAR else UNLOADED_VALUE
 
-    def values(self, node: Node) -> Iterator[Any]:
-        """Yield the children of ``node`` as plain Python."""
-        for kid in node.children():
+    def values(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Yield the children of ``node`` from ``first`` to before ``stop`` (None: all) as plain Python."""
+        for kid in node.children(first):
+            if stop is not None and kid.ordinal >= stop:
+                return
             yield kid.to_python()
 
     def to_python(self, node: Node) -> Any:
