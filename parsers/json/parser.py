@@ -77,6 +77,8 @@ if TYPE_CHECKING:
 # numpy takes 16 MB and 80 ms to import: worth it from this size on, or if it is imported already.
 _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
+# From this size on, the text of a value is made without the value.
+_REWRITTEN_FROM: Final = 1 << 20
 
 
 class Scan:
@@ -469,6 +471,15 @@ class JsonParser(JsonText):
 
             return assemble(self, node)
         return super().to_python(node)
+
+    def json_text(self, node: Node, indent: int | None, *, ensure_ascii: bool) -> Iterator[str] | None:
+        """Return what yields the text of a large object or array, a piece at a time."""
+        end = self.result.extraction.find_end(node)
+        if node.kind not in CLOSER or end - node.start < _REWRITTEN_FROM:
+            return None
+        from pparse.parsers.json.rewrite import rewritten
+
+        return rewritten(self, node, indent, ensure_ascii)
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
         """Yield the hashes of the keys, read from the text."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from math import isinf
+from math import inf, isinf
 
 from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
@@ -102,6 +102,7 @@ class StrictDecoder:
         self._json = json.JSONDecoder(
             object_pairs_hook=self._object, parse_int=parse_int, parse_float=self._float, parse_constant=self._constant
         )
+        self._plain = json.JSONDecoder(parse_int=parse_int, parse_constant=self._refuse_constant)
         # What `skim` uses: hooks that are no Python code.
         self._objects: list[list[tuple[str, Any]]] = []
         self._floats: list[str] = []
@@ -164,6 +165,16 @@ class StrictDecoder:
             self.odd_numbers = odd
         return value
 
+    def decode_plain(self, text: bytes, offset: int) -> list[Any]:
+        """Return the values of a list of scalars, as `decode` does, in a fraction of the time for numbers."""
+        try:
+            found: list[Any] = self._plain.decode(text.decode())
+        except (ValueError, PparseError):
+            return list(self.decode(text, offset))
+        if inf in found or -inf in found or max(map(len, text.split(b","))) > self._limits.number_bytes:
+            return list(self.decode(text, offset))
+        return found
+
     def decode_shallow(self, text: bytes, offset: int) -> Any:
         """Decode text of any depth; raises what `decode` does, and `LimitError` below ``leaf_depth`` levels."""
         if not depth_at_most(text, self._limits.leaf_depth):
@@ -217,6 +228,10 @@ class StrictDecoder:
             raise MalformedError(f"{word} is not JSON")
         self.odd_numbers += 1
         return float(word)
+
+    @staticmethod
+    def _refuse_constant(word: str) -> float:
+        raise MalformedError(f"{word} is not JSON")
 
     @staticmethod
     def refuse_lone_surrogates(text: bytes, offset: int) -> None:

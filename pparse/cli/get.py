@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from itertools import islice
+from itertools import chain, islice
 
 from pparse.cli.common import DAMAGED, OK, open_file
 from pparse.cli.get_rows import give_rows
@@ -38,7 +38,7 @@ from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.common import Arguments
@@ -500,29 +500,35 @@ def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> 
     """Return the value of a node, or a slice that begins at ``start``, as JSON."""
     from pparse.cli.json_text import deep_dumps
 
-    if options.bare:
-        return deep_dumps(value)
+    return deep_dumps(value if options.bare else _head(node, options, start) | {"value": value})
+
+
+def _head(node: Node, options: Any, start: int | None = None) -> dict[str, Any]:
+    """Return what JSON says about the value of a node, or of a slice that begins at ``start``."""
     status = _known_status(node) or Status.COMPLETE
     head = {"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value}
-    if start is not None:
-        head["offset"] = start
-    return deep_dumps(head | {"value": value})
+    return head if start is None else {**head, "offset": start}
 
 
-def _write_or_show(text: str, options: Any, out: Output) -> None:
-    """Write a text and a line break; what a terminal gets is safe for it."""
+def _write_or_show(text: str | Iterator[str], options: Any, out: Output) -> None:
+    """Write a text, or the pieces of one, and a line break; what a terminal gets is safe for it."""
+    parts = pieces(text) if isinstance(text, str) else chain(text, ("\n",))
     if not (options.output or options.json) and sys.stdout.isatty():
-        text = safe_lines(text)
-    write_text(options.output or None, out, pieces(text))
+        parts = map(safe_lines, parts)
+    write_text(options.output or None, out, parts)
 
 
 def _node_value(node: Node) -> Any:
     return node.load() if node.shape == SCALAR else node.to_python(node.extraction.session.limits.scalar_bytes)
 
 
-def _node_text(node: Node, output: str | None) -> str:
+def _node_text(node: Node, output: str | None) -> str | Iterator[str]:
     from pparse.cli.json_text import deep_dumps
 
+    large = node.result.parser.json_text(node, 2, ensure_ascii=False) if node.shape != SCALAR else None
+    if large is not None:
+        _refuse_extension(output, "a node with members")
+        return large
     value = _node_value(node)
     if isinstance(value, bytes) or node.shape != SCALAR:
         _refuse_extension(output, "bytes" if isinstance(value, bytes) else "a node with members")
@@ -533,7 +539,12 @@ def _node_text(node: Node, output: str | None) -> str:
     return deep_dumps(value, indent=2, ensure_ascii=False)
 
 
-def _node_json(node: Node, options: Any) -> str:
+def _node_json(node: Node, options: Any) -> str | Iterator[str]:
+    large = node.result.parser.json_text(node, None, ensure_ascii=True) if node.shape != SCALAR else None
+    if large is not None:
+        from json import dumps
+
+        return large if options.bare else chain((dumps(_head(node, options))[:-1] + ', "value": ',), large, "}")
     value = node.to_json(node.extraction.session.limits.scalar_bytes)
     return _as_json(node, _node_value(node) if value is UNLOADED_VALUE else value, options)
 

@@ -236,7 +236,7 @@ class Parser(Doored):
     """Bytes of memory per byte of block while a state works on it."""
 
     # What the engine and nodes call runs under the lock anyway.
-    doors = frozenset(("check", "infos", "open_scalar", "values", "walk"))
+    doors = frozenset(("check", "infos", "json_text", "open_scalar", "values", "walk"))
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -504,6 +504,11 @@ class Parser(Doored):
     def json_form(self, node: Node) -> Any:
         """Return ``node`` in the format's own JSON form, as plain Python; `UNLOADED_VALUE` if the format has none."""
         return UNLOADED_VALUE
+
+    def json_text(self, node: Node, indent: int | None, *, ensure_ascii: bool) -> Iterator[str] | None:
+        """Return what yields the text that `json.dumps` makes of `to_python`, a piece at a time, for a large node; None
+        if that is not worth it, or the format has no such way. All of it is read before, and its faults are raised."""
+        return None
 
     def is_sound_inside(self, node: Node) -> bool | None:
         """Say whether all is right in a container, as its nodes would say it, if that can be told without them.
