@@ -37,6 +37,8 @@ _INTEGER: Final = lazy_pattern(r"-?[0-9]{1,4300}")  # Python parses no longer on
 _JSON_STRING: Final = lazy_pattern(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BYTES: Final = lazy_pattern(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
 _SLICE: Final = lazy_pattern(r"\[[\s\d:,.+\-]*\]\Z")
+_ROWS: Final = lazy_pattern(r"\[\s*(?:\*|(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(?::\s*(-?\d{1,18})?)?)\s*\]")
+_QUOTED: Final = lazy_pattern(r'\[\s*b?"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _RANGE: Final = lazy_pattern(r"\\\{([0-9]{1,18})\\\.\\\.([0-9]{1,18})\\\}")  # as `fnmatch.translate` leaves it
 
 
@@ -251,6 +253,22 @@ def split_slice(text: str) -> tuple[str, tuple[int | slice | object, ...]] | Non
                 return None
             items.append(slice(*(int(bound) if bound else None for bound in bounds)))
     return text[: match.start()], tuple(items)
+
+
+def split_rows(text: str) -> tuple[str, slice, str] | None:
+    """Split ``path[5:10].rest`` at its first slice of a list: path, slice, rest; None if it has none.
+
+    ``[*]`` stands for all elements, as ``[:]`` does.
+    """
+    pos = text.find("[")
+    while pos >= 0:
+        match = _ROWS.match(text, pos)
+        if match is not None:
+            start, stop, step = (None if number is None else int(number) for number in match.groups())
+            return text[:pos], slice(start, stop, step), text[match.end() :]
+        quoted = _QUOTED.match(text, pos)
+        pos = text.find("[", pos + 1 if quoted is None else quoted.end())
+    return None
 
 
 def glob(pattern: str) -> Callable[[str], bool]:

@@ -260,9 +260,10 @@ def test_a_guessed_text_is_sliced_by_characters_as_it_is_shown(run, samples):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("list[0:4]", "list: lists have no slices; 'list[0]' is an element"),
-        ("o.l[..., 1]", "o.l: lists have no slices; 'o.l[0]' is an element"),
-        ("o[0:1]", "o: it is of kind object; only bytes and texts have slices"),
+        ("o.l[..., 1]", "o.l: lists take one slice, [a:b] or [*]; 'o.l[0]' is an element"),
+        ("o[0:1]", "o: it is of kind object; only lists, bytes and texts have slices"),
+        ("o[*]", "o: it is of kind object; only lists, bytes and texts have slices"),
+        ("list[::-1]", "a slice of a list goes forwards"),
         ("int[0:2]", "int: it is of kind number; only"),
         ("t[0:1]", "t: it is of kind true; only"),
         ("n[:2]", "n: it is of kind null; only"),
@@ -283,7 +284,7 @@ def test_a_slice_of_a_number_of_a_binary_format_is_refused(run, model, samples):
     ran = run("get", model({"t": u8(3)}), "header_size[0:2]")
     assert (ran.code, "header_size: it is of kind uint64; only" in ran.err) == (2, True)
     ran = run("get", f"{samples}/chunked-model", "meta_graphs[0].graph_def.node[1].attr.dtype.type[0:1]")
-    assert (ran.code, "only bytes and texts have slices" in ran.err) == (2, True)
+    assert (ran.code, "only lists, bytes and texts have slices" in ran.err) == (2, True)
     ran = run("get", model({"t": u8(3)}), "tensors[0:1]")
     assert (ran.code, "tensors: " in ran.err) == (2, True)
 

@@ -274,7 +274,7 @@ def test_an_index_of_rows_that_does_not_fit_is_not_used(place, run):
     assert run("index", "rows.jsonl").code == 0
     sound = Path("rows.jsonl.pindex").read_bytes()
     then = path.stat().st_mtime_ns
-    for index in (sound[:-8], sound[:100], b"", sound[:15] + b"\2" + sound[16:], sound + sound[-8:], PACKED):
+    for index in (sound[:-8], sound[:100], b"", sound[:15] + b"\3" + sound[16:], sound + sound[-8:], PACKED):
         Path("rows.jsonl.pindex").write_bytes(index)
         assert read_at(39_999)[::2] == (39_999, ["index"])
     for at in (3, 20, 30, 40, 50, 60, 70, 76, 80, 1000):
@@ -287,6 +287,16 @@ def test_an_index_of_rows_that_does_not_fit_is_not_used(place, run):
     path.write_bytes(b" " + LINES[:-1])
     os.utime(path, ns=(then, then))
     assert read_at(39_999)[::2] == (39_999, ["index"])
+    assert run("index", "rows.jsonl").code == 0
+    then = path.stat().st_mtime_ns
+    with path.open("r+b") as file:  # in place, where no sample is taken
+        file.seek(100_000)
+        at = 100_000 + file.read(200).index(b"\n")
+        file.seek(at)
+        file.write(b" ")
+    os.utime(path, ns=(then, then))
+    assert read_at(39_998)[::2] == (39_999, ["index", "malformed", "unsure-number"])
+    assert "'pparse index' does it anew" in run("ls", "rows.jsonl").out
 
 
 def test_what_has_no_rows_of_its_own_gets_no_index_of_rows(place, run):

@@ -197,7 +197,7 @@ def test_a_far_row_is_reached_by_the_index_of_every_64th():
 def test_documents_are_found_whatever_the_blocks_are(size):
     from array import array
 
-    from pparse.parsers.json.lines import find_documents, find_lines
+    from pparse.parsers.json.row_text import find_documents, find_lines
 
     text = b'{"a": "}\\"]{"}[[1], [2]]\n\n{"b":\n {}}  [3]\n'
     for kernel, wanted in ((find_documents, [14, 24, 36, 41]), (find_lines, [25, 32, 42])):
@@ -306,16 +306,121 @@ def test_the_first_row_with_a_repeated_key_is_named():
 
 def test_an_index_whose_rows_begin_elsewhere_is_not_believed(tmp_path, run):
     """Its checksums are right, as those of one that was made to mislead."""
-    header = struct.Struct("<15sBQQQq16sII")
+    header = struct.Struct("<15sBQQQqqQ16sII")
     path, index = tmp_path / "h.jsonl", tmp_path / "h.jsonl.pindex"
     path.write_text("".join(f'{{"i":{number}}}\n' for number in range(1000)))
     run("index", path)
     fields = list(header.unpack(index.read_bytes()[: header.size]))
     for step in (1, 501):
         table = struct.pack("<16Q", *range(0, 16 * step, step))
-        fields[7] = zlib.crc32(table)
+        fields[9] = zlib.crc32(table)
         head = header.pack(*fields[:-1], 0)[:-4]
         index.write_bytes(head + struct.pack("<I", zlib.crc32(head)) + table)
         ran = run("get", path, "[777]")
         assert (ran.code, json.loads(ran.out)) == (0, {"i": 777})
         assert "the index is not used" in run("ls", path).out
+
+
+LONG = TEXT * 40  # above 256 KiB: not looked at before it is shown
+
+
+def test_a_row_that_ends_in_a_string_is_one_row_if_the_next_line_is_sound():
+    cut = TEXT[TEXT.index(b"\n{") + 1 : TEXT.index(b"{[")] + b"\n"
+    for text in (TEXT, LONG):
+        with pparse.open(cut.join((TEXT, text))) as document:
+            assert [at for at, status in enumerate(statuses(document)) if status is not Status.COMPLETE] == [200]
+    for before, after in (
+        (b"", b'rd"}\n'),  # the other half of it
+        (b"\0", b""),
+    ):
+        with pparse.open(TEXT + before + cut + after + TEXT, format="json-lines") as document:
+            assert statuses(document)[-1] is Status.DAMAGED
+    pretty = b'{\n "a": "x"\n}\n' * 3
+    with pparse.open(pretty + b'{\n "a": "x\n{"b": 1}\n}\n' + pretty) as document:  # a line begins no document
+        assert statuses(document)[-1] is not Status.COMPLETE
+
+
+@rows("row", [b'{"a": 1}, {"b": 2}', b'{"a": ', b'"x": {[]}}', b'{"a": "\xff\xff"', b"[1]]", b"\0\0"])
+def test_whoever_asks_for_a_row_hears_that_its_number_is_uncertain(run, tmp_path, row):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(LONG + row + b"\n" + LONG)
+    for arguments in (("get", path, "[16000]"), ("get", path, "[16000].t"), ("ls", path), ("check", path)):
+        ran = run(*arguments)
+        assert (ran.code, "uncertain" in ran.out + ran.err) == (4, True), arguments
+    for _ in range(2):  # without an index, and with one
+        with pparse.open(path) as document:
+            assert document.node("[16000]").status is Status.DAMAGED
+            assert document.node("[7999]").status is Status.COMPLETE
+            assert {finding.code for finding in document.findings} >= {"unsure-number"}
+        assert run("index", path).code == 0
+        assert run("index", path, "--check").code == 0
+
+
+def test_a_plain_text_needs_no_decoding_to_know_that_its_numbers_are_certain():
+    from pparse.parsers.json.row_text import are_plain
+
+    assert are_plain(TEXT, 200)
+    assert are_plain(b'{"a": "\\\\\\"}{"}\r\n\n  \n{"a": [[], {}], b}\r\n', 2)
+    for wrong in (b"INFO", b'{"a": "', b'{"a": 1}}', b'{"a": 1},{"b": 2}', b"[1]", b'{"a": "\x00"}', b'{"\xff": 1}'):
+        assert not are_plain(b'{"a": 1}\n' + wrong + b"\n", 2), wrong
+        assert not are_plain(b'{"a": 1}\n' + wrong + b'\n{"a": "\n', 3), wrong
+
+
+def test_a_check_behind_a_row_that_may_be_two_makes_no_nodes(monkeypatch):
+    from pparse.tree.node import Node
+
+    made = []
+    child = Node.child
+    monkeypatch.setattr(Node, "child", lambda node, at: made.append(at) or child(node, at))
+    with pparse.open(b'[0]\n{"a": 1}{"b": 2}\n' + LONG) as document:
+        assert [finding.code for finding in document.check()] == ["malformed", "unsure-number"]
+    assert made == [1]
+
+
+def test_blank_lines_and_documents_on_one_line_are_passed_over_at_once(monkeypatch):
+    from array import array
+
+    from pparse.kernels import json_fold
+    from pparse.parsers.json.row_text import find_documents, find_lines
+
+    asked = []
+
+    class Counting(bytes):
+        def find(self, *arguments):
+            asked.append(arguments)
+            return super().find(*arguments)
+
+    found = array("q")
+    find_lines(Counting(b"[1]\n" + b" \n" * 10_000 + b"[2]\n"), 0, Carry(), 0, found)
+    assert (list(found), len(asked)) == ([4, 20_008], 4)
+    monkeypatch.setattr(json_fold, "leave_nested", None)
+    find_documents(b'{"a": [{"b": "}\\""}]}' * 3 + b"x" + b"[] " * 2, 0, Carry(), 0, found := array("q"))
+    assert list(found) == [21, 42, 63, 66, 69]
+
+
+def test_rows_are_listed_many_at_a_time_as_one_by_one(monkeypatch):
+    from pparse.parsers.json.lines import JsonLinesParser
+    from pparse.tree.listing import Listing
+
+    def told(members):
+        return [
+            (member.name, member.kind, member.start, member.size, member.status, member.reason) for member in members
+        ]
+
+    odd = b'  [1] \r\n\n{"a": 1 2}\n"x"\n{"s": "' + b"x" * 300_000 + b'"}\n' + TEXT + b'{"cut": ['
+    with pparse.open(LONG + odd) as document, pparse.open(LONG + odd) as other:
+        assert told(document.result.listing.members()) == told(Listing.members(other.result.listing))
+    monkeypatch.setattr(JsonLinesParser, "describe", None)
+    with pparse.open(LONG) as document:
+        assert len(told(document.result.listing.members())) == 8000
+
+
+def test_repeated_keys_are_told_by_every_command_once_a_file(run, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"a": 1 2}\n{"n": 1}\n' + b'{"n": 1, "n": 2}\n' * 2)
+    for command in ("ls", "check"):
+        assert run(command, path).out.count("duplicate-key [2]") == 1
+    path.write_bytes(b'{"n": 1}\n' + b'{"n": 1, "n": 2}\n' * 2)
+    assert "note: 2 keys occur more than once" in run("get", path).err
+    assert "note: 1 key occurs more than once" in run("get", path, "[2]").err
+    assert run("get", path, "[0]").err == ""

@@ -460,3 +460,44 @@ def test_the_errors_of_a_walk_are_ours():
             assert worst, text
         else:
             assert not worst, text
+
+
+@rows("indent", [None, 2])
+def test_the_text_of_a_large_value_is_what_dumps_makes_of_it(indent, monkeypatch):
+    from pparse.parsers.json import parser, walk
+
+    monkeypatch.setattr(parser, "_REWRITTEN_FROM", 100)
+    monkeypatch.setattr(walk, "_LEAF", 64)  # larger ones are gone through
+    value = {
+        "long": 'é"\\ \n' * 40_000,
+        "numbers": [1, -2.5, 1e300, 0.1, *range(500), None, True, *("a, b", "é") * 40, float("nan")],
+        "deep": [[[[{}], []], {"k": {"n": [[]] * 3}}]] * 20,
+        "": {},
+        "é": [],
+    }
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        with pparse.open(text.encode()) as document:
+            for ensure_ascii in (True, False):
+                made = document.result.parser.json_text(document.root, indent, ensure_ascii=ensure_ascii)
+                assert "".join(made) == json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
+
+
+def test_a_large_value_that_is_not_whole_or_repeats_a_key_is_not_rewritten(monkeypatch):
+    from pparse.parsers.json import parser
+
+    monkeypatch.setattr(parser, "_REWRITTEN_FROM", 100)
+    row = b"[" + b"1, " * 200 + b"2]"
+    for text, error in (
+        (row.replace(b"2]", b"2x]"), pparse.MalformedError),
+        (b'{"a": %s, "b": 1e999}' % row, pparse.UnsupportedError),
+        (b'{"a": %s, "a": 1}' % row, None),
+        (b'{"a": [{"b": 1, "b": 2}], "c": %s}' % row, None),
+    ):
+        with pparse.open(b"[0]\n%s\n" % text, format="json-lines") as document:
+            ask = document.result.parser.json_text
+            if error is None:
+                assert ask(document.node("[1]"), None, ensure_ascii=True) is None
+                assert len(document.node("[1]").to_python()) == 2
+            else:
+                with pytest.raises(error):
+                    ask(document.node("[1]"), None, ensure_ascii=True)

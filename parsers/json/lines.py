@@ -9,7 +9,9 @@ States of the root::
 Rules: where rows end is found without reading them: at a line break (JSON text has none in its strings), else at the
 bracket that closes a document. Each row is decoded when it is listed. One that is not JSON is DAMAGED, under its own
 number, and does not touch the others, unless it may be two rows, or half of one: then the numbers of the rows behind it
-are uncertain. Up to 256 KiB all rows are looked at before the first is shown. Everything below a row is `JsonParser`'s.
+are uncertain. That is found while rows are indexed, so whoever asks for a row by its number hears of it. A row that is
+cut inside of a string, with a sound one behind it, is one. Up to 256 KiB all rows are looked at before the first is
+shown. Everything below a row is `JsonParser`'s.
 
 Facts: jsonlines.org and the NDJSON specification: UTF-8, ``\\n`` ends a row, ``\\r`` before it is whitespace, and blank
 lines are skipped by most readers.
@@ -17,28 +19,38 @@ lines are skipped by most readers.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from array import array
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 
 from pparse.data.index_files import find_index
 from pparse.document.extraction import extraction_of
 from pparse.errors import DataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
-from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.parsers.json.damage import LOOK_FIRST, Damage
 from pparse.parsers.json.document import GROUP_READ
 from pparse.parsers.json.parser import JsonParser, Scan
 from pparse.parsers.json.record import Unsure
-from pparse.parsers.json.text import BOM, NOT_FINITE, WHITESPACE, ChildText
+from pparse.parsers.json.row_text import (
+    are_plain,
+    find_documents,
+    find_lines,
+    is_cut_in_string,
+    is_document,
+    is_followed,
+    is_foreign,
+    is_json,
+    is_one,
+    odd_row,
+)
+from pparse.parsers.json.text import BOM, KINDS, NOT_FINITE, WHITESPACE, ChildText
 from pparse.parsers.json.walk import TextWalk, row_visits, tokens
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.listing import Listing
 from pparse.tree.parser import Confidence, signatures
 from pparse.tree.row_index import RowIndex
-from pparse.tree.visit import Visit
+from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,48 +73,11 @@ _SAMPLES: Final = 64
 _BEFORE_ROWS: Final = frozenset((b"\n", b"\r", b" ", b"\t", b"}", b"]"))
 # How many rows tell whether a text is JSON Lines.
 _TRIED: Final = 8
-# Between two documents there is no comma.
-_ADJOINING: Final = re.compile(rb"[}\]][ \t\r\n]*[{\[]").search
-# The same in a row that is wrong, with up to two other bytes in between.
-_ADJOINED: Final = re.compile(rb"[}\]][^,:]{0,2}[{\[]", re.DOTALL).search
 _BETWEEN: Final = os.urandom(8).hex().encode()
-_CONTROL: Final = bytes(range(32)).translate(None, WHITESPACE)
 _HEAD: Final = 64 << 10
 _OPENERS: Final = b"{["
 # Of how many wrong rows it is remembered what is wrong.
 _MOST_WRONG: Final = 10_000
-
-
-def find_lines(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> int:
-    """Append to ``out`` the offset behind each line that is not blank, as far as its end is in ``block[pos:]``.
-
-    ``carry.in_string`` tells whether the line that ``pos`` is in has begun before. Returns -1: no bracket ends a list.
-    """
-    find, append = block.find, out.append
-    begun = carry.in_string
-    while (at := find(b"\n", pos)) >= 0:
-        if begun or block[pos] not in WHITESPACE or block[pos:at].strip(WHITESPACE):
-            append(base + at + 1)
-            begun = 0
-        pos = at + 1
-    carry.in_string = int(bool(begun or block[pos:].strip(WHITESPACE)))
-    return -1
-
-
-def find_documents(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> int:
-    """Append to ``out`` the offset behind each bracket that closes a document in ``block[pos:]``. Returns -1."""
-    size = len(block)
-    while pos < size:
-        if carry.depth == 1:
-            opener = min(at if (at := block.find(bracket, pos)) >= 0 else size for bracket in (b"{", b"["))
-            if opener == size:
-                break
-            carry.depth, carry.in_string, carry.escaped = 2, 0, 0
-            pos = opener + 1
-        pos = json_fold.leave_nested(block, pos, carry)
-        if carry.depth == 1:
-            out.append(base + pos)
-    return -1
 
 
 class RowDamage(Damage):
@@ -124,11 +99,15 @@ class RowDamage(Damage):
         if root.known_status is Status.COMPLETE:
             self._result.close_node(root, Status.DAMAGED, finding, told=True)  # it is told under the row's path
         if shifts and not self.unsure:
-            self.unsure = [Unsure(-1, start, start + 1, end)]
-            self._result.findings.add(self.unsure[0].finding(self._result.extraction.name))
+            self.begin_unsure(start, end)
+
+    def begin_unsure(self, start: int, end: int) -> None:
+        """Note that the numbers of the rows behind that at ``start``, up to ``end``, are uncertain."""
+        self.unsure = [Unsure(-1, start, start + 1, end)]
+        self._result.findings.add(self.unsure[0].finding(self._result.extraction.name))
 
 
-class JsonLinesParser(JsonParser):
+class JsonLinesParser(JsonParser, Listing):
     """A list of JSON documents."""
 
     name = "json-lines"
@@ -170,17 +149,17 @@ class JsonLinesParser(JsonParser):
             lines = [line for line in text.split(b"\n") if line.strip(WHITESPACE)][: _TRIED + 1]
             if lines and len(head) == size and len(lines) <= _TRIED:
                 lines.pop()  # the excerpt ends in it
-            sound = sum(map(_is_document, lines[:_TRIED]))
+            sound = sum(map(is_document, lines[:_TRIED]))
             if sound >= (1 if named else 2) and 3 * sound >= 2 * len(lines[:_TRIED]):
                 return Confidence.LIKELY
-            if _is_followed(text):
+            if is_followed(text):
                 return Confidence.LIKELY
             if sound or len(head) < size:
                 break
         first = next(iter(lines), b"").strip(WHITESPACE)
         if not named or (first[:1] == b"[" and (len(first) == 1 or first[-1:] == b",")):
             return Confidence.NO
-        begun = not text.strip(WHITESPACE) or text[0] in _OPENERS or sound > 0 or _is_json(first)
+        begun = not text.strip(WHITESPACE) or text[0] in _OPENERS or sound > 0 or is_json(first)
         return Confidence.POSSIBLE if begun else Confidence.NO
 
     @classmethod
@@ -201,6 +180,7 @@ class JsonLinesParser(JsonParser):
         super().__init__(result)
         self.damage = RowDamage(self)
         self._is_surveyed = False
+        self._surveyed = 0  # rows up to this offset were looked at: whether any makes numbers uncertain is known
         self._repeats: tuple[int, int] | None = None  # the first row with a repeated key, and where it begins
 
     def root_entry(self) -> Entry:
@@ -210,7 +190,7 @@ class JsonLinesParser(JsonParser):
             return first
         start, end = first[0], self.result.extraction.find_end()
         head = self.result.extraction.data.read_known(start, min(_HEAD, end - start))[0]
-        apart = not _is_document(head.partition(b"\n")[0]) and _is_followed(head)  # by brackets, not by lines
+        apart = not is_document(head.partition(b"\n")[0]) and is_followed(head)  # by brackets, not by lines
         return Entry(None, "documents" if apart else "rows", start, None, status=None)
 
     def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
@@ -236,6 +216,9 @@ class JsonLinesParser(JsonParser):
             before = {source.data.known(offset - 1, 1) for offset in some}
             if kept.offsets[0] == start and before <= _BEFORE_ROWS:
                 index.restore(kept.offsets)
+                self._surveyed = max(self._surveyed, kept.offsets[-1])
+                if kept.unsure_from is not None and not self.damage.unsure:
+                    self.damage.begin_unsure(kept.unsure_from, extraction.find_end())
                 return kept.offsets[-1]
             errors.append(MalformedError("it is of rows that begin elsewhere", source=kept.name))
         for error in errors:
@@ -263,6 +246,8 @@ class JsonLinesParser(JsonParser):
             status, finding = Status.TRUNCATED, self.note("truncated", "the row ends early", end, path=path)
         if self.damage.wrong:
             status, finding = Status.DAMAGED, next(iter(self.damage.wrong.values()))
+        elif self.damage.unsure:
+            status, finding = Status.DAMAGED, self.damage.unsure[0].finding(self.result.extraction.name)
         self.result.close_node(ctx.node, status, finding, end=end)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
@@ -305,6 +290,11 @@ class JsonLinesParser(JsonParser):
             start += len(block)
         return not found and carry.depth > 1
 
+    @property
+    def unsure_from(self) -> int | None:
+        """Where the row begins behind which numbers are uncertain, as far as was read."""
+        return self.damage.unsure[0].lost if self.damage.unsure else None
+
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def child_text(self, start: int, end: int, is_map: bool) -> ChildText:
@@ -321,11 +311,57 @@ class JsonLinesParser(JsonParser):
             start, size = node.start, self.result.extraction.find_end() - node.start
             if size <= LOOK_FIRST:
                 text, _ = self.result.extraction.data.read_known(start, size)
-                starts, separator = array("q", [start]), self.separators.get(node.kind, 1)
+                starts = array("q", [start])
                 self._choose_kernel(node)(text, 0, Carry(), start, starts)
-                for ordinal, (at, behind) in enumerate(pairwise(starts)):  # the last is told when the end is met
-                    self._wrong_in(text[at - start : behind - separator - start], at, behind - separator, ordinal)
+                self._judge_each(node, text, start, starts, 0)  # the last is told when the end is met
         return False
+
+    def look_at(self, ctx: NodeContext, block: bytes, base: int, starts: array[int]) -> None:
+        """Find the first row that makes the numbers behind it uncertain, while rows are indexed: so whoever asks for a
+        row by its number hears of it, whatever else was read."""
+        node, behind, damage = ctx.node, ctx.scratch.pending, self.damage
+        if node.parent is not None or behind <= self._surveyed or damage.unsure or len(damage.wrong) >= _MOST_WRONG:
+            return
+        starts = array("q", [start for start in starts if start >= self._surveyed])
+        self._surveyed = behind
+        assert ctx.index is not None  # noqa: S101 -- see expect_children
+        first = ctx.index.count - len(starts)
+        bounds = array("q", [*starts, behind])
+        if bounds[0] < base:  # the first began in an earlier block
+            if bounds[1] - bounds[0] <= self.result.extraction.session.limits.leaf_bytes:
+                self._judge_row_before(node, bounds, first)
+            first += 1
+            del bounds[0]
+        if len(bounds) > 1:
+            self._survey(node, block[bounds[0] - base : behind - base], bounds, first)
+
+    def _judge_row_before(self, node: Node, bounds: array[int], first: int) -> None:
+        """Look at the first of some rows, which the block at hand does not have all of."""
+        start, end = bounds[0], bounds[1]
+        text = self.result.extraction.data.read_known(start, end - start)[0]
+        self._survey(node, text, bounds[:2], first)
+
+    def _survey(self, node: Node, text: bytes, bounds: array[int], first: int) -> None:
+        """Look at the rows in ``text``, which lie within ``bounds``, for one that makes numbers uncertain."""
+        data, start = self.result.extraction.data, bounds[0]
+        gap = data.next_gap(start) if data.gaps else None
+        if gap is None or gap.offset >= bounds[-1]:
+            if node.kind == "rows" and are_plain(text, len(bounds) - 1):
+                return
+            separator = self.separators.get(node.kind, 1)
+            rows = [text[one - start : two - separator - start] for one, two in pairwise(bounds)]
+            repeated, odd = self.decoder.duplicates, self.decoder.odd_numbers
+            is_sound = self._decode_rows(rows, start, values=False) is not None
+            self.decoder.duplicates, self.decoder.odd_numbers = repeated, odd
+            if is_sound:
+                return
+        self._judge_each(node, text, start, bounds, first)
+
+    def _judge_each(self, node: Node, text: bytes, start: int, bounds: array[int], first: int) -> None:
+        separator, most = self.separators.get(node.kind, 1), self.result.extraction.session.limits.leaf_bytes
+        for ordinal, (at, behind) in enumerate(pairwise(bounds), first):
+            if behind - at <= most:
+                self._wrong_in(text[at - start : behind - separator - start], at, behind - separator, ordinal)
 
     def describe(self, node: Node, text: ChildText) -> Entry:
         """Return the entry of a child; a row is decoded, if it is not long."""
@@ -342,6 +378,9 @@ class JsonLinesParser(JsonParser):
         """Return what is wrong with a row, by its text if ``raw`` is all of it; note it for whoever asks again."""
         known = self.damage.wrong.get(start)
         if known is not None:
+            if ordinal is not None and not known.path:
+                known.path = f"[{ordinal}]"
+                self.result.findings.add(known)
             return known
         extraction = self.result.extraction
         gap = extraction.data.next_gap(start) if extraction.data.gaps else None
@@ -358,7 +397,7 @@ class JsonLinesParser(JsonParser):
             except (LimitError, UnsupportedError):
                 return None
             except DataError as error:
-                reason, offset = _odd_row(raw) or error.reason, error.offset
+                reason, offset = odd_row(raw) or error.reason, error.offset
             finally:
                 self.decoder.duplicates = repeated
         path = "" if ordinal is None else f"[{ordinal}]"
@@ -367,18 +406,24 @@ class JsonLinesParser(JsonParser):
             self.result.findings.add(finding)  # else `_entries` does, which knows the number
         root, behind = self.result.root, extraction.find_end()
         apart = root.kind == "rows"  # else a bracket too many is one more document
-        is_one = end >= behind - 1 or (apart and _is_one(raw))
-        if apart and not is_one and _is_foreign(raw):  # scalars are like other text, brackets are not
+        one = end >= behind - 1 or (apart and is_one(raw))
+        if apart and not one and is_foreign(raw):  # scalars are like other text, brackets are not
             near = (extraction.data.pread(at, 1) for at in (root.start, end + 1))
-            is_one = any(byte in (b"{", b"[") for byte in near)
-        self.damage.note(start, finding, behind, shifts=gap is not None or not is_one)
+            one = any(byte in (b"{", b"[") for byte in near)
+        if apart and not one and gap is None and is_cut_in_string(raw):
+            following = extraction.data.read_known(end + 1, min(extraction.session.limits.leaf_bytes, behind - end - 1))
+            one = is_document(following[0].lstrip(WHITESPACE).partition(b"\n")[0])
+        self.damage.note(start, finding, behind, shifts=gap is not None or not one)
         return finding
 
-    def _batches(self, node: Node) -> Iterator[tuple[int, array[int], list[bytes], list[Any] | None]]:
+    def _batches(
+        self, node: Node, *, values: bool = True, first: int = 0
+    ) -> Iterator[tuple[int, array[int], list[bytes], list[Any] | None]]:
         """Yield ``(first, bounds, rows, values)`` of some rows at a time: their text, empty if that is long or not all
-        there, and their values; None if one is wrong, or too deep."""
+        there, and their values, or without ``values`` what `StrictDecoder.skim` makes of them; None if one is wrong, or
+        too deep."""
         session, data = self.result.extraction.session, self.result.extraction.data
-        separator, first = self.separators.get(node.kind, 1), 0
+        separator = self.separators.get(node.kind, 1)
         while True:
             session.check_cancelled()
             index = node.index_to(first + _BATCH)
@@ -394,63 +439,101 @@ class JsonLinesParser(JsonParser):
             text = data.pread(begin, size) if size <= session.limits.leaf_bytes and not data.gaps else b""
             rows = [text[bounds[at] - begin : bounds[at + 1] - separator - begin] for at in range(count)]
             repeated = self.decoder.duplicates
-            yield first, bounds, rows, self._decode_rows(rows, begin) if text else None
+            yield first, bounds, rows, self._decode_rows(rows, begin, values=values) if text else None
             if self.decoder.duplicates > repeated and self._repeats is None:
                 at = self._first_repeating(rows)
                 self._repeats = first + at, bounds[at]
             first += count
 
     def _first_repeating(self, rows: list[bytes]) -> int:
-        """Return the number of the first of some sound rows with an object in which a key occurs more than once."""
+        """Return the number of the first of some rows with an object in which a key occurs more than once."""
         known = self.decoder.duplicates
         try:
             for at, row in enumerate(rows):
-                self.decoder.decode(row, 0)
+                self.decoder.skim(row)
                 if self.decoder.duplicates > known:
                     return at
             return 0
         finally:
             self.decoder.duplicates = known
 
-    def _rows(self, node: Node, *, sound: bool = True) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
-        """Yield ``(ordinal, start, end, value, finding)`` of all rows, decoding many at a time.
+    def _rows(
+        self, node: Node, *, sound: bool = True, values: bool = False, first: int = 0
+    ) -> Iterator[tuple[int, int, int, Any, Finding | None]]:
+        """Yield ``(ordinal, start, end, value, finding)`` of all rows from ``first`` on, decoding many at a time.
 
         The value is `UNLOADED_VALUE` for a row that is wrong, or too long to be decoded with others. Without ``sound``,
-        batches are left out in which all is in order.
+        batches are left out in which all is in order; without ``values``, not all values are there, but something else
+        than `UNLOADED_VALUE` is.
         """
         data, separator = self.result.extraction.data, self.separators.get(node.kind, 1)
-        for first, bounds, rows, values in self._batches(node):
-            if values is not None:
-                if sound or self.damage.unsure:
-                    for at, value in enumerate(values):
-                        yield first + at, bounds[at], bounds[at + 1] - separator, value, None
+        for begin, bounds, rows, found in self._batches(node, values=values, first=first):
+            if found is not None:
+                if sound:
+                    for at, value in enumerate(found):
+                        yield begin + at, bounds[at], bounds[at + 1] - separator, value, None
                 continue
             for at, row in enumerate(rows):
                 start, end = bounds[at], bounds[at + 1] - separator
                 if not row and end - start <= _DECODED:
                     row = data.read_known(start, end - start)[0]
-                finding = self._wrong_in(row, start, end, first + at)
-                value = UNLOADED_VALUE
-                if finding is None and len(row) == end - start:
-                    found = self._decode_rows([row], start)
-                    value = UNLOADED_VALUE if found is None else found[0]
-                yield first + at, start, end, value, finding
+                alone = self._decode_rows([row], start, values=values) if len(row) == end - start else None
+                value = UNLOADED_VALUE if alone is None else alone[0]
+                finding = self._wrong_in(row, start, end, begin + at) if alone is None else None
+                yield begin + at, start, end, value, finding
 
-    def _decode_rows(self, rows: list[bytes], offset: int) -> list[Any] | None:
-        """Return the values of some rows; None if one is wrong, or too deep.
+    def _decode_rows(self, rows: list[bytes], offset: int, *, values: bool) -> list[Any] | None:
+        """Return the values of some rows, or what `StrictDecoder.skim` makes of them; None if one is wrong or too deep.
 
         A word that no file knows stands between them: else one row that is two would make up for two that are one.
         """
         text = b"[%s]" % (b',"%s",' % _BETWEEN).join(rows)
         # Counting the brackets of each row is a quarter of the work of matching them.
         most = self.result.extraction.session.limits.leaf_depth
-        is_shallow = all(row.count(b"[") + row.count(b"{") < most for row in rows)
+        is_shallow = all(len(row) < most or row.count(b"[") + row.count(b"{") < most for row in rows)
         try:
-            values: list[Any] = (self.decoder.decode if is_shallow else self.decoder.decode_shallow)(text, offset)
+            if is_shallow and not values:
+                found = self.decoder.skim(text)
+            else:
+                found = (self.decoder.decode if is_shallow else self.decoder.decode_shallow)(text, offset)
         except DataError:
             return None
-        whole = len(values) == 2 * len(rows) - 1 and all(word == _BETWEEN.decode() for word in values[1::2])
-        return values[::2] if whole else None
+        if found is UNLOADED_VALUE or len(found) != 2 * len(rows) - 1:
+            return None
+        words = found[1::2]
+        return found[::2] if words.count(_BETWEEN.decode()) == len(words) else None
+
+    def members(self) -> Iterator[Member]:
+        """Yield the rows of `pparse ls`, many decoded at a time."""
+        root, data = self.result.root, self.result.extraction.data
+        if root.shape == SCALAR:
+            return
+        end, done = self.result.extraction.find_end(), 0
+        repeated = self.decoder.duplicates
+        for first, bounds, rows, found in self._batches(root, values=False):
+            if found is None or self.damage.unsure or data.flawed:
+                for row in rows if found is None else ():
+                    self.decoder.skim(row)  # counts repeated keys
+                entries = islice(self.result.entries_from(root, first), len(rows))
+                yield from (self._member(root, ordinal, entry, end) for ordinal, entry in entries)
+            else:
+                for ordinal, (start, row) in enumerate(zip(bounds, rows, strict=False), first):
+                    text = row.lstrip(WHITESPACE)
+                    start += len(row) - len(text)
+                    size = len(text.rstrip(WHITESPACE))
+                    yield Member(f"[{ordinal}]", KINDS[text[0]], start, size, Status.COMPLETE)
+            done = first + len(rows)
+        self._tell_repeated(repeated)
+        for ordinal, entry in self.result.entries_from(root, done):  # one that is cut
+            yield self._member(root, ordinal, entry, end)
+
+    def _tell_repeated(self, before: int) -> None:
+        """Note how many keys were met again in an object since there were ``before`` in all."""
+        count = self.decoder.duplicates - before
+        if count:
+            number, start = self._repeats or (0, self.result.root.start)
+            reason = f"{count} keys occur more than once in one object; this is the first such row"
+            self.note("duplicate-key", reason, start, path=f"[{number}]", severity=Severity.WARNING)
 
     def judged_rows(self) -> Iterator[tuple[int, int, int, Finding | None]]:
         """Yield ``(ordinal, start, end, finding)`` of all rows, each read to its end, without the blanks around it.
@@ -490,16 +573,22 @@ class JsonLinesParser(JsonParser):
         walk.charge.release()
         return walk.fault
 
-    def values(self, node: Node) -> Iterator[Any]:
+    def values(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[Any]:
         """Yield the rows as plain Python, many decoded at a time, or what is below one."""
         if node.parent is not None:
-            yield from super().values(node)
+            yield from super().values(node, first, stop)
             return
-        for ordinal, _, _, value, finding in self._rows(node):
+        for ordinal, _, _, value, finding in self._rows(node, values=True, first=first):
+            if stop is not None and ordinal >= stop:
+                return
             if finding is not None:
                 raise MalformedError(finding.reason, path=f"[{ordinal}]", offset=finding.offset, source=finding.source)
             yield node.child(ordinal).to_python() if value is UNLOADED_VALUE else value
-        node._refuse_if_not_whole()
+        index = node.index_to(None)
+        if index.note and (stop is None or stop >= index.count):
+            node.child(index.count - 1)._refuse_if_not_whole()
+        elif not first and stop is None:
+            node._refuse_if_not_whole()
 
     def to_python(self, node: Node) -> Any:
         """Return a list of all rows, or what is below one."""
@@ -520,9 +609,9 @@ class JsonLinesParser(JsonParser):
         cut = ((at, 0, UNLOADED_VALUE) for at in range(index.count - bool(index.note), index.count))
         found = self._rows(node, sound=detail)
         for ordinal, start, value in chain(((row[0], row[1], row[3]) for row in found), cut):
-            if value is not UNLOADED_VALUE and not self.damage.unsure:
+            if value is not UNLOADED_VALUE:
                 if detail:
-                    yield from row_visits(walk, ordinal, start)
+                    yield from map(self._in_doubt, row_visits(walk, ordinal, start))
                 continue
             kid = node.child(ordinal)
             if kid.known_status is Status.COMPLETE or (kid.finding and kid.finding.code == UNSURE_NUMBER):
@@ -532,68 +621,7 @@ class JsonLinesParser(JsonParser):
             else:
                 yield Visit.of(kid, 1)
         walk.charge.release()
-        if self.decoder.duplicates > repeated and not detail:
-            number, start = self._repeats or (0, node.start)
-            count = self.decoder.duplicates - repeated
-            reason = f"{count} keys occur more than once in one object; this is the first such row"
-            self.note("duplicate-key", reason, start, path=f"[{number}]", severity=Severity.WARNING)
+        if not detail:
+            self._tell_repeated(repeated)
         if self.decoder.odd_numbers > odd and not detail:
             self.note("not-finite", NOT_FINITE, node.start, severity=Severity.WARNING)
-
-
-def _is_document(line: bytes) -> bool:
-    """Return whether a line is an object or array of its own."""
-    line = line.strip(WHITESPACE)
-    return line[:1] in (b"{", b"[") and line[-1:] in (b"}", b"]") and _is_json(line)
-
-
-def _is_json(line: bytes) -> bool:
-    """Return whether a line is a JSON value of its own."""
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _odd_row(raw: bytes) -> str | None:
-    """Return what is wrong with the text of a row that is sound but for what writers put around it."""
-    text = raw.strip(WHITESPACE)
-    if not text.strip(WHITESPACE + b"\0"):
-        return "zeros, where a row was never written or is lost"
-    if text.startswith(BOM) and _is_json(text[len(BOM) :]):
-        return "a byte order mark before the row"
-    return "a comma behind the row" if text.endswith(b",") and _is_json(text[:-1]) else None
-
-
-def _is_foreign(raw: bytes) -> bool:
-    """Return whether a wrong row is a line of other text, as of a log, which is no row that it may have been, nor the
-    end of one or its beginning: the numbers of rows behind it are those of lines."""
-    text = raw.strip(WHITESPACE)
-    begins, ends = text[:1] in (b"{", b"["), text[-1:] in (b"}", b"]")
-    clean = len(text.translate(None, _CONTROL)) == len(text) and "\ufffd" not in text.decode(errors="replace")
-    return clean and not begins and not ends
-
-
-def _is_followed(text: bytes) -> bool:
-    """Return whether a document ends in ``text``, and another one begins behind it."""
-    if _ADJOINING(text) is None:
-        return False
-    found = array("q")
-    find_documents(text, 0, Carry(), 0, found)
-    follower = text[found[0] :].lstrip(WHITESPACE)[:1] if found else b""
-    return follower in (b"{", b"[") and _is_document(text[: found[0]])
-
-
-def _is_one(raw: bytes) -> bool:
-    """Return whether the text of a wrong row is of just one row: it begins and ends as one, and not in between."""
-    text = raw.strip(WHITESPACE).removeprefix(BOM)
-    text = text[:-1] if text.endswith((b"},", b"],")) else text
-    closer = {b"{": b"}", b"[": b"]"}.get(text[:1])
-    if closer is None or text[-1:] != closer or len(text.translate(None, _CONTROL)) < len(text) - 1:
-        return False
-    if text.decode(errors="replace").count("\ufffd") > 1:
-        return False
-    found = array("q")
-    find_documents(text, 0, Carry(), 0, found)
-    return found[0] == len(text) if found else _ADJOINED(text) is None

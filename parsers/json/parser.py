@@ -77,6 +77,8 @@ if TYPE_CHECKING:
 # numpy takes 16 MB and 80 ms to import: worth it from this size on, or if it is imported already.
 _NUMPY_FROM: Final = 4 << 20
 _GROUP_TEXT: Final = 4 << 20
+# From this size on, the text of a value is made without the value.
+_REWRITTEN_FROM: Final = 1 << 20
 
 
 class Scan:
@@ -167,12 +169,16 @@ class JsonParser(JsonText):
             self.result.extraction.session.limits.check("entries", first + len(starts), "the number of children")
             index.add_many(starts)
             scan.pending = found[-1]
+            self.look_at(ctx, block, base, starts)
             if ctx.wanted_occurrence:
                 self._look_for_key(ctx, block, base, starts, first)
         if closed < 0:
             return base + len(block), self.expect_children, 1
         self._close(ctx, block[closed], base + closed)
         return base + closed + 1, DONE, 0
+
+    def look_at(self, ctx: NodeContext, block: bytes, base: int, starts: array[int]) -> None:
+        """Look at children that were just indexed, and begin at ``starts``; for formats that judge them at once."""
 
     def _close(self, ctx: NodeContext, bracket: int, offset: int) -> None:
         """Index the last child, and check the bracket that closes the container at ``offset``."""
@@ -446,6 +452,11 @@ class JsonParser(JsonText):
         else:
             node.load()
 
+    @property
+    def repeated_keys(self) -> int:
+        """How many keys were met again in one object so far."""
+        return self.decoder.duplicates
+
     def to_python(self, node: Node) -> Any:
         """Decode small, shallow text at once; go node by node otherwise."""
         limits = self.result.extraction.session.limits
@@ -460,6 +471,15 @@ class JsonParser(JsonText):
 
             return assemble(self, node)
         return super().to_python(node)
+
+    def json_text(self, node: Node, indent: int | None, *, ensure_ascii: bool) -> Iterator[str] | None:
+        """Return what yields the text of a large object or array, a piece at a time."""
+        end = self.result.extraction.find_end(node)
+        if node.kind not in CLOSER or end - node.start < _REWRITTEN_FROM:
+            return None
+        from pparse.parsers.json.rewrite import rewritten
+
+        return rewritten(self, node, indent, ensure_ascii)
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
         """Yield the hashes of the keys, read from the text."""
@@ -512,14 +532,17 @@ class JsonParser(JsonText):
                 if findings[looked_at].code == "malformed":
                     damage.mended()
                 looked_at += 1
-            why_suspect = (
-                damage.finding_about(visit.start) if damage.unsure and visit.status is Status.COMPLETE else None
-            )
-            if why_suspect is not None:
-                visit.status, visit.finding = Status.DAMAGED, why_suspect
-            yield visit
+            yield self._in_doubt(visit)
         if not damage.is_known and any(finding.code == "malformed" for finding in findings):
             damage.mended()
+
+    def _in_doubt(self, visit: Visit) -> Visit:
+        """Return a visit, with the finding that its number is uncertain, if that is so."""
+        if self.damage.unsure and visit.status is Status.COMPLETE:
+            why_suspect = self.damage.finding_about(visit.start)
+            if why_suspect is not None:
+                visit.status, visit.finding = Status.DAMAGED, why_suspect
+        return visit
 
     def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
         """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, decoding many at a time.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from math import inf, isinf
 
 from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
@@ -101,6 +102,16 @@ class StrictDecoder:
         self._json = json.JSONDecoder(
             object_pairs_hook=self._object, parse_int=parse_int, parse_float=self._float, parse_constant=self._constant
         )
+        self._plain = json.JSONDecoder(parse_int=parse_int, parse_constant=self._refuse_constant)
+        # What `skim` uses: hooks that are no Python code.
+        self._objects: list[list[tuple[str, Any]]] = []
+        self._floats: list[str] = []
+        self._skimmer = json.JSONDecoder(
+            object_pairs_hook=self._objects.append,
+            parse_int=parse_int,
+            parse_float=self._floats.append,
+            parse_constant=self._constant,
+        )
 
     def decode(self, text: bytes, offset: int) -> Any:
         """Return the value of ``text``, which begins at ``offset`` and is shallow enough for a recursive decoder.
@@ -128,6 +139,41 @@ class StrictDecoder:
             raise
         except ValueError as error:  # int() of too many digits
             raise self._too_long(offset) from error
+
+    def skim(self, text: bytes) -> Any:
+        """Return what `decode` does, with None for each object and each number that is no integer, in half of the time.
+
+        For text that is shallow enough, of which only whether it is sound matters. `UNLOADED_VALUE` if anything is
+        wrong with it, which `decode` tells.
+        """
+        objects, floats, odd = self._objects, self._floats, self.odd_numbers
+        try:
+            if b"\\u" in text:
+                self.refuse_lone_surrogates(text, 0)
+            value = self._skimmer.decode(text.decode())
+            most = self._limits.number_bytes
+            if any(map(isinf, map(float, floats))) or (floats and max(map(len, floats)) > most):
+                value = UNLOADED_VALUE
+            else:
+                self.duplicates += sum(map(len, objects)) - sum(map(len, map(dict, objects)))
+        except (ValueError, RecursionError, PparseError):
+            value = UNLOADED_VALUE
+        finally:
+            objects.clear()
+            floats.clear()
+        if value is UNLOADED_VALUE:
+            self.odd_numbers = odd
+        return value
+
+    def decode_plain(self, text: bytes, offset: int) -> list[Any]:
+        """Return the values of a list of scalars, as `decode` does, in a fraction of the time for numbers."""
+        try:
+            found: list[Any] = self._plain.decode(text.decode())
+        except (ValueError, PparseError):
+            return list(self.decode(text, offset))
+        if inf in found or -inf in found or max(map(len, text.split(b","))) > self._limits.number_bytes:
+            return list(self.decode(text, offset))
+        return found
 
     def decode_shallow(self, text: bytes, offset: int) -> Any:
         """Decode text of any depth; raises what `decode` does, and `LimitError` below ``leaf_depth`` levels."""
@@ -182,6 +228,10 @@ class StrictDecoder:
             raise MalformedError(f"{word} is not JSON")
         self.odd_numbers += 1
         return float(word)
+
+    @staticmethod
+    def _refuse_constant(word: str) -> float:
+        raise MalformedError(f"{word} is not JSON")
 
     @staticmethod
     def refuse_lone_surrogates(text: bytes, offset: int) -> None:

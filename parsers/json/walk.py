@@ -114,6 +114,9 @@ class TextWalk:
         self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "a walk over JSON text")
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
         self.singly = 0  # up to here, one of the scalars is wrong: they are read one by one
+        self.whole_leaves = False  # whether small containers are visited with their values, and not what is in them
+        self.leaf: Any = UNLOADED_VALUE  # the value of such a one
+        self.repeated = 0  # how many keys were met again in one object
         self.fault: Finding | None = None  # the first that is an error
         self.on_close: Callable[[], object] | None = None  # called when a bracket was closed …
         self.on_note: Callable[[Finding], object] | None = None  # … and when something was found wrong
@@ -141,6 +144,9 @@ class TextWalk:
 
     def skip_blank(self) -> bool:
         """Move to the next byte that is not whitespace; False at the end of the text."""
+        at = self.pos - self.base
+        if at < len(self.block) and self.block[at] > 0x20:  # mostly
+            return True
         while self.have():
             match = BLANK.match(self.block, self.pos - self.base)
             self.pos = self.base + match.end() if match is not None else self.pos
@@ -223,6 +229,7 @@ class TextWalk:
             if level.repeats is None:
                 level.repeats = {}
             level.occurrence = level.repeats[key] = level.repeats.get(key, 1) + 1
+            self.repeated += 1
             self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
             return
         level.keys.add(hashed)
@@ -246,6 +253,7 @@ class TextWalk:
         else:
             repeated = len(hashes) - len(set(hashes))
         if repeated:
+            self.repeated += repeated
             self.note(
                 "duplicate-key",
                 f"{repeated} keys of this object occur more than once",
@@ -374,10 +382,11 @@ def assemble(parser: JsonText, node: Node) -> Any:
     walk = TextWalk(parser, node)
     # Open containers, outermost first: whether it is a map, its key, its pairs or items so far.
     stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
+    walk.whole_leaves = True
     walk.push(walk.data.pread(node.start, 1)[0])
     walk.pos += 1
     for visit in tokens(walk, detail=True):
-        _refuse_fault(walk)
+        refuse_fault(walk)
         _close_to(stack, visit.depth)
         if visit.shape != SCALAR:
             stack.append((visit.shape == MAP, visit.key, []))
@@ -389,8 +398,11 @@ def assemble(parser: JsonText, node: Node) -> Any:
             value = parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
         is_map, _, items = stack[-1]
         items.append((visit.key, value) if is_map else value)
-    _refuse_fault(walk)
+        if not is_map:
+            items.extend(following_scalars(walk))
+    refuse_fault(walk)
     walk.charge.release()
+    parser.decoder.duplicates += walk.repeated
     return _close_to(stack, 0)
 
 
@@ -399,7 +411,8 @@ def following_scalars(walk: TextWalk) -> list[Any]:
 
     The visits go on behind them. A quick way through long arrays of numbers.
     """
-    text = walk.block[walk.pos - walk.base :]
+    at = walk.pos - walk.base
+    text = walk.block[at : at + _LEAF]
     end = text.find(b"]")
     end = text.rfind(b",") if end < 0 else end
     if end <= 0 or walk.level is None or text[:1] != b"," or _NOT_SCALAR(text, 0, end) is not None:
@@ -407,7 +420,7 @@ def following_scalars(walk: TextWalk) -> list[Any]:
     if walk.pos < walk.singly:
         return []
     try:
-        found = walk.parser.decoder.decode(b"[%s]" % text[1:end], walk.pos)
+        found = walk.parser.decoder.decode_plain(b"[%s]" % text[1:end], walk.pos)
     except DataError:
         walk.singly = walk.pos + end
         return []  # the visits tell what is wrong, and where
@@ -427,7 +440,8 @@ def _close_to(stack: list[tuple[bool, Key, list[Any]]], depth: int) -> Any:
     return value
 
 
-def _refuse_fault(walk: TextWalk) -> None:
+def refuse_fault(walk: TextWalk) -> None:
+    """Raise the error of the first thing that is not whole, if there is any; see `assemble`."""
     if walk.refused_depth is not None:
         walk.limits.check("depth", walk.limits.depth + 1, "the depth of the tree", offset=walk.refused_depth)
     fault = walk.fault
@@ -550,8 +564,10 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
         finding = walk.malformed("expected a value", start)
         return _faulty(walk, "invalid", start, finding), "after"
     if kind in CLOSER:
-        if not detail and _whole_leaf(walk):
-            return None, "after"
+        if (not detail or walk.whole_leaves) and _whole_leaf(walk, detail):
+            value, walk.leaf = walk.leaf, UNLOADED_VALUE
+            whole = detail and walk.level is not None
+            return Visit(*_place(walk), kind, SCALAR, start, walk.pos, "", value) if whole else None, "after"
         visit = None
         if walk.level is not None:
             shape = MAP if byte == 0x7B else LIST
@@ -604,8 +620,11 @@ def _faulty(walk: TextWalk, kind: str, start: int, finding: Finding, status: Sta
     return Visit(*_place(walk), kind, SCALAR, start, walk.pos, walk.path(), UNLOADED_VALUE, status, finding)
 
 
-def _whole_leaf(walk: TextWalk) -> bool:
-    """Skip a small, shallow, whole container in one step; return False if it is something else, or not valid."""
+def _whole_leaf(walk: TextWalk, keep: bool) -> bool:
+    """Skip a small, shallow, whole container in one step; return False if it is something else, or not valid.
+
+    ``keep``: its value is kept in ``walk.leaf``, keys that occur twice with their names.
+    """
     at = walk.pos - walk.base
     match = SUBTREE.match(walk.block, at, at + _LEAF)
     if match is None:
@@ -619,9 +638,14 @@ def _whole_leaf(walk: TextWalk) -> bool:
     if not depth_at_most(text, walk.limits.leaf_depth):
         return False
     duplicates = walk.parser.decoder.duplicates
-    try:
-        walk.parser.decoder.decode(text, walk.pos)
-    except DataError:
+    if keep:
+        try:
+            walk.leaf = walk.parser.decoder.decode(text, walk.pos)
+        except DataError:
+            return False
+        walk.pos += len(text)
+        return True
+    if walk.parser.decoder.skim(text) is UNLOADED_VALUE:
         return False  # read it again token by token, to find the exact place
     if walk.parser.decoder.duplicates != duplicates:
         walk.parser.decoder.duplicates = duplicates

@@ -2,7 +2,8 @@
 
 PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as the path of a
 node: a tensor comes before a node with the same path. ``[a:b]`` also cuts a piece out of a record, a text or an
-archive's member. Only the bytes of the result are read.
+archive's member. Of a list, ``[a:b]`` and ``[*]`` are several elements, and what follows is taken of each: they are
+written as lines of JSON. Only the bytes of the result are read.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from itertools import islice
+from itertools import chain, islice
 
 from pparse.cli.common import DAMAGED, OK, open_file
+from pparse.cli.get_rows import give_rows
 from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
 from pparse.compressed.resumed import ResumedData
@@ -36,7 +38,7 @@ from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any, BinaryIO, Final
 
     from pparse.cli.common import Arguments
@@ -60,6 +62,8 @@ EXAMPLES: Final = """examples:
   pparse get model.safetensors metadata.format
   pparse get config.json 'quantization.bits'
   pparse get model.onnx --json --bare -o model.onnx.json
+  pparse get rows.jsonl '[5:10]'
+  pparse get rows.jsonl '[*].text' -o texts.jsonl
   pparse get records.riegeli 64/3 --raw -o record.bin
   pparse get records.riegeli '64/3[0:16]'
 """
@@ -68,7 +72,7 @@ EXAMPLES: Final = """examples:
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add("FILE", "a file, a folder, - or outer::inner")
-    parser.add("PATH", "a tensor, a slice of one, or a node", nargs="?")
+    parser.add("PATH", "a tensor, a slice of one, a node, or several elements of a list", nargs="?")
     parser.add(
         "-o --output OUT",
         "write to this file, completely or not at all; archive members as far as readable. The extension gives "
@@ -108,7 +112,10 @@ def run(options: Any, out: Output) -> int:
         try:
             found = _find(document, viewer, options.path)
         except PathError:
-            code = _give_fact(document, options, out) if options.path is not None else None
+            code = None
+            if options.path is not None:
+                code = _give_fact(document, options, out)
+                code = give_rows(document, options, out) if code is None else code
             if code is None:
                 raise
             return code
@@ -334,8 +341,8 @@ def _sliced_at(document: Extraction, path: str, index: tuple[Any, ...]) -> Node 
     if all(isinstance(item, int) for item in index):
         return None
     if node.shape == LIST:
-        raise PathError(f"lists have no slices; {f'{path}[0]'!r} is an element", path=path)
-    raise PathError(f"it is of kind {node.kind}; only bytes and texts have slices", path=path)
+        raise PathError(f"lists take one slice, [a:b] or [*]; {f'{path}[0]'!r} is an element", path=path)
+    raise PathError(f"it is of kind {node.kind}; only lists, bytes and texts have slices", path=path)
 
 
 # -- Writes a node, or a slice of one ----------------------------------------------------------------------------------
@@ -375,7 +382,12 @@ def give_node(node: Node, options: Any, out: Output) -> int:
         return _code_of(node)
     if options.partial == "prefix" and node.shape == SCALAR and _known_status(node) is Status.TRUNCATED:
         return give_slice(node, (slice(None),), options, out)
+    parser = node.result.parser
+    repeated = parser.repeated_keys
     _write_or_show(_node_json(node, options) if options.json else _node_text(node, options.output), options, out)
+    if count := parser.repeated_keys - repeated:
+        met = "1 key occurs" if count == 1 else f"{count:,} keys occur"
+        out.error(f"note: {met} more than once in one object: the second of a name is written as {'name#2'!r}")
     if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # nothing else reports it
         out.error(f"{node.path or 'the root'}: {node.finding.reason}")
     return _code_of(node)
@@ -413,7 +425,7 @@ def _refuse_extension(path: str | None, what: str) -> None:
 def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) -> int:
     """Write some characters of a text, or some bytes of a record, a member or another scalar; only these are read."""
     if _is_number(node):
-        raise PathError(f"it is of kind {node.kind}; only bytes and texts have slices", path=node.path)
+        raise PathError(f"it is of kind {node.kind}; only lists, bytes and texts have slices", path=node.path)
     cut = index[0] if len(index) == 1 else None
     if not isinstance(cut, slice) or cut.step not in (None, 1) or node.shape != SCALAR:
         raise PathError("bytes and texts take one slice, [a:b]", path=node.path)
@@ -488,29 +500,35 @@ def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> 
     """Return the value of a node, or a slice that begins at ``start``, as JSON."""
     from pparse.cli.json_text import deep_dumps
 
-    if options.bare:
-        return deep_dumps(value)
+    return deep_dumps(value if options.bare else _head(node, options, start) | {"value": value})
+
+
+def _head(node: Node, options: Any, start: int | None = None) -> dict[str, Any]:
+    """Return what JSON says about the value of a node, or of a slice that begins at ``start``."""
     status = _known_status(node) or Status.COMPLETE
     head = {"schema": 1, "file": options.file, "path": node.path, "kind": node.kind, "status": status.value}
-    if start is not None:
-        head["offset"] = start
-    return deep_dumps(head | {"value": value})
+    return head if start is None else {**head, "offset": start}
 
 
-def _write_or_show(text: str, options: Any, out: Output) -> None:
-    """Write a text and a line break; what a terminal gets is safe for it."""
+def _write_or_show(text: str | Iterator[str], options: Any, out: Output) -> None:
+    """Write a text, or the pieces of one, and a line break; what a terminal gets is safe for it."""
+    parts = pieces(text) if isinstance(text, str) else chain(text, ("\n",))
     if not (options.output or options.json) and sys.stdout.isatty():
-        text = safe_lines(text)
-    write_text(options.output or None, out, pieces(text))
+        parts = map(safe_lines, parts)
+    write_text(options.output or None, out, parts)
 
 
 def _node_value(node: Node) -> Any:
     return node.load() if node.shape == SCALAR else node.to_python(node.extraction.session.limits.scalar_bytes)
 
 
-def _node_text(node: Node, output: str | None) -> str:
+def _node_text(node: Node, output: str | None) -> str | Iterator[str]:
     from pparse.cli.json_text import deep_dumps
 
+    large = node.result.parser.json_text(node, 2, ensure_ascii=False) if node.shape != SCALAR else None
+    if large is not None:
+        _refuse_extension(output, "a node with members")
+        return large
     value = _node_value(node)
     if isinstance(value, bytes) or node.shape != SCALAR:
         _refuse_extension(output, "bytes" if isinstance(value, bytes) else "a node with members")
@@ -521,7 +539,12 @@ def _node_text(node: Node, output: str | None) -> str:
     return deep_dumps(value, indent=2, ensure_ascii=False)
 
 
-def _node_json(node: Node, options: Any) -> str:
+def _node_json(node: Node, options: Any) -> str | Iterator[str]:
+    large = node.result.parser.json_text(node, None, ensure_ascii=True) if node.shape != SCALAR else None
+    if large is not None:
+        from json import dumps
+
+        return large if options.bare else chain((dumps(_head(node, options))[:-1] + ', "value": ',), large, "}")
     value = node.to_json(node.extraction.session.limits.scalar_bytes)
     return _as_json(node, _node_value(node) if value is UNLOADED_VALUE else value, options)
 

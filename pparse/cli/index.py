@@ -2,8 +2,9 @@
 
 Writes FILE.pindex, which every command that reads FILE then uses: of gzip, places about every 4 MiB of the content
 where decoding can begin (about 0.5 % of the content); of JSON Lines, where every 64th row begins (1/8 byte a row). FILE
-is read once; of gzip, the checksums are compared. If FILE has changed, the index is ignored (one of rows by the
-modification time, too). Other commands use an index elsewhere with -O index=OUT, and none with -O index=none.
+is read once; of gzip, the checksums are compared. If FILE has changed, the index is ignored; one of rows, also if FILE
+was copied or renamed, or has other attributes. Other commands use an index elsewhere with -O index=OUT, and none with
+-O index=none.
 """
 
 from __future__ import annotations
@@ -159,6 +160,8 @@ def _check_rows(options: Any, out: Output, source: Range) -> None:
         known = _existing(RowIndex, options, source, document.session.budget)
         report = RowReport(known.name, source.end, known.rows, known.points, known.file_size)
         known.close()
+        if known.unsure_from != document.result.parser.unsure_from:
+            raise MalformedError("the index is wrong: the numbers of other rows are uncertain", source=known.name)
         if index.count != known.rows or index.offsets[:: STRIDE // index.stride] != known.offsets:
             raise MalformedError("the index is wrong: the rows begin elsewhere", source=known.name)
         out.progress.clear()

@@ -35,9 +35,9 @@ def deep_dumps(value: Any, *, indent: int | None = None, ensure_ascii: bool = Tr
     digits = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(_DIGITS)
     try:
-        return dumps(value, default=_hex, indent=indent, ensure_ascii=ensure_ascii)
+        return dumps(value, default=plain_default, indent=indent, ensure_ascii=ensure_ascii)
     except (RecursionError, TypeError, ValueError):
-        return "".join(_pieces(value, _hex, indent, ensure_ascii))
+        return "".join(_pieces(value, plain_default, indent, ensure_ascii))
     finally:
         sys.set_int_max_str_digits(digits)
 
@@ -108,7 +108,8 @@ def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensur
                 ) from error
 
 
-def _hex(value: object) -> object:
+def plain_default(value: object) -> object:
+    """Return what stands in JSON for a value that it has no form for: of bytes their digits, else the text."""
     return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
 
 

@@ -506,6 +506,11 @@ class Data(ABC):
         return 0
 
     @property
+    def changed_ns(self) -> int:
+        """When the system last recorded a change of the source, in ns, whoever set its other time; 0: not known."""
+        return 0
+
+    @property
     def stamp(self) -> list[int] | None:
         """Numbers by which a later run, perhaps after a move, knows that this is the same; None if there are none."""
         return None

@@ -521,6 +521,11 @@ class FileData(Data):
         return self.identity.mtime_ns
 
     @property
+    def changed_ns(self) -> int:
+        """The time of the last change that the system recorded, which no program can set."""
+        return self.identity.ctime_ns
+
+    @property
     def stamp(self) -> list[int]:
         """Size, modification time and inode."""
         return [self.identity.size, self.identity.mtime_ns, self.identity.inode]

@@ -56,6 +56,12 @@ def _child() -> Matcher:
     return re.compile(_RUN_PATTERN + b",", re.DOTALL).match
 
 
+@cache
+def nested() -> Matcher:
+    """Return what matches an object or array of up to eight levels, whichever brackets close it, at a position."""
+    return re.compile(_nested(7), re.DOTALL).match
+
+
 _STRING_REST: Final = lazy_pattern(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 
 # For folding: keep quotes and brackets, all brackets as one kind.
@@ -234,14 +240,18 @@ def depth_at_most(text: bytes, levels: int) -> bool:
     """
     if text.count(b"[") + text.count(b"{") <= levels:
         return True
-    piece = text
-    if b"\\" in piece:
-        piece = piece.replace(b"\\\\", b"__").replace(b'\\"', b"__")
-    marks = piece.translate(_ONE_KIND, _DROP)
-    outside = b"".join(marks.replace(b'""', b"").split(b'"')[::2])
+    outside = brackets_outside(text)
     # One replace takes away exactly one level of innermost pairs, or several of neighbours: never two nested ones.
     for _ in range(levels):
         if not outside:
             return True
         outside = outside.replace(b"[]", b"")
     return not outside
+
+
+def brackets_outside(text: bytes, kept: bytes = b"") -> bytes:
+    """Return the brackets of ``text`` outside of strings, all as ``[`` and ``]``, and the bytes that are ``kept``."""
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+    marks = text.translate(_ONE_KIND, _DROP.translate(None, kept))
+    return b"".join(marks.replace(b'""', b"").split(b'"')[::2])

@@ -119,8 +119,8 @@ class Format(Protocol):
     def json_form(self, node: Node) -> Any:
         """Return ``node`` in the format's own JSON form; `UNLOADED_VALUE` if it has none."""
 
-    def values(self, node: Node) -> Iterator[Any]:
-        """Yield the children of ``node`` as plain Python."""
+    def values(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Yield the children of ``node`` from ``first`` to before ``stop`` as plain Python."""
 
     def to_python(self, node: Node) -> Any:
         """Return ``node`` and all below it as plain Python."""

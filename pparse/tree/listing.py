@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import ClassVar, Final
 
     from pparse.findings import Finding
+    from pparse.tree.entry import Entry
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
@@ -101,26 +102,30 @@ class Listing(Doored):
             return
         end = self.result.extraction.find_end()
         for ordinal, entry in self.result.entries_from(root, 0):
-            stop, status, finding = entry.end, entry.status, entry.finding
-            if stop is None and self.result.parser.shape(entry.kind) != SCALAR:
-                # Only reading it tells where it ends, and whether it is whole.
-                stop, status, finding = _read_to_end(root.child(ordinal))
-            if entry.parts is not None:
-                size = sum(len(part) for part in entry.parts)
-            else:
-                size = (end if stop is None else stop) - entry.start
-            reason = None if finding is None else finding.reason
-            data = self.result.extraction.data
-            if data.flawed and (status in (None, Status.COMPLETE) or reason is None):  # the bytes may be doubted, too
-                parts = entry.parts or (data.range(entry.start, max(entry.start, end if stop is None else stop)),)
-                if (known := worst_of(parts)) is not None:
-                    reason = reason or known.reason
-                    status = known.status if status in (None, Status.COMPLETE) else status
-            if reason is None and status not in (None, Status.COMPLETE):
-                below = (finding.reason for finding in root.child(ordinal).findings)
-                reason = next(below, None) or _JUST_CUT.get(status)
-            name = f"[{ordinal}]" if entry.key is None else str(entry.key)
-            yield Member(name, entry.kind, entry.start, size, status or Status.COMPLETE, reason=reason)
+            yield self._member(root, ordinal, entry, end)
+
+    def _member(self, root: Node, ordinal: int, entry: Entry, end: int) -> Member:
+        """Return the row of a child of the root; ``end``: that of the document."""
+        stop, status, finding = entry.end, entry.status, entry.finding
+        if stop is None and self.result.parser.shape(entry.kind) != SCALAR:
+            # Only reading it tells where it ends, and whether it is whole.
+            stop, status, finding = _read_to_end(root.child(ordinal))
+        if entry.parts is not None:
+            size = sum(len(part) for part in entry.parts)
+        else:
+            size = (end if stop is None else stop) - entry.start
+        reason = None if finding is None else finding.reason
+        data = self.result.extraction.data
+        if data.flawed and (status in (None, Status.COMPLETE) or reason is None):  # the bytes may be doubted, too
+            parts = entry.parts or (data.range(entry.start, max(entry.start, end if stop is None else stop)),)
+            if (known := worst_of(parts)) is not None:
+                reason = reason or known.reason
+                status = known.status if status in (None, Status.COMPLETE) else status
+        if reason is None and status not in (None, Status.COMPLETE):
+            below = (finding.reason for finding in root.child(ordinal).findings)
+            reason = next(below, None) or _JUST_CUT.get(status)
+        name = f"[{ordinal}]" if entry.key is None else str(entry.key)
+        return Member(name, entry.kind, entry.start, size, status or Status.COMPLETE, reason=reason)
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that `members` calls ``name``, if that is not its path; None if there is none."""

@@ -393,9 +393,9 @@ class Node:
         """Return the children that somebody holds: they must learn what is found out about them."""
         return [kid for ref in list((self._kids or {}).values()) if (kid := ref()) is not None]
 
-    def children(self) -> Iterator[Node]:
-        """Yield every child, duplicates included, indexing only as far as the iteration goes."""
-        lock, result, first, is_last = self.result.lock, self.result, 0, False
+    def children(self, first: int = 0) -> Iterator[Node]:
+        """Yield every child from ``first`` on, duplicates included, indexing only as far as the iteration goes."""
+        lock, result, is_last = self.result.lock, self.result, False
         while not is_last:
             with lock:
                 group = result.entries_at(self, first)
@@ -471,15 +471,16 @@ class Node:
             self._refuse_above(max_bytes)
             return self.result.parser.to_python(self)
 
-    def values(self) -> Iterator[Any]:
+    def values(self, first: int = 0, stop: int | None = None) -> Iterator[Any]:
         """Yield each child as plain Python, as `to_python` makes it, reading only as far as the iteration goes.
 
-        Raises the error of the first child that is not whole, behind those before it.
+        ``first`` and ``stop``, before which it ends (None: at the end), are numbers of children from 0. Raises the
+        error of the first child that is not whole, behind those before it.
         """
         if self.shape == SCALAR:
             raise self._childless("children")
         self.result.check_open()
-        return self.result.parser.values(self)
+        return self.result.parser.values(self, first, stop)
 
     def to_json(self, max_bytes: int | None = 64 << 20) -> Any:
         """Return the node and everything below it in the JSON form of its format, for `json.dumps`.

@@ -236,7 +236,7 @@ class Parser(Doored):
     """Bytes of memory per byte of block while a state works on it."""
 
     # What the engine and nodes call runs under the lock anyway.
-    doors = frozenset(("check", "infos", "open_scalar", "values", "walk"))
+    doors = frozenset(("check", "infos", "json_text", "open_scalar", "values", "walk"))
 
     def __init__(self, result: Result) -> None:
         self.result = result
@@ -443,6 +443,17 @@ class Parser(Doored):
                 return
             yield key_hash(entry.key)
 
+    @property
+    def unsure_from(self) -> int | None:
+        """Where the child of the root begins that makes the numbers of those behind it uncertain, as far as was read;
+        None: none does."""
+        return None
+
+    @property
+    def repeated_keys(self) -> int:
+        """How many keys were met again in one object so far, and are ``key#2`` in what `to_python` returned."""
+        return 0
+
     def plain_key(self, node: Node) -> Any:
         """Return the key of ``node`` for `to_python`, for formats with keys of types that the tree only numbers."""
         return node.key
@@ -458,9 +469,11 @@ class Parser(Doored):
         """
         return node.load() if node.shape == SCALAR else UNLOADED_VALUE
 
-    def values(self, node: Node) -> Iterator[Any]:
-        """Yield the children of ``node`` as plain Python."""
-        for kid in node.children():
+    def values(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Yield the children of ``node`` from ``first`` to before ``stop`` (None: all) as plain Python."""
+        for kid in node.children(first):
+            if stop is not None and kid.ordinal >= stop:
+                return
             yield kid.to_python()
 
     def to_python(self, node: Node) -> Any:
@@ -491,6 +504,11 @@ class Parser(Doored):
     def json_form(self, node: Node) -> Any:
         """Return ``node`` in the format's own JSON form, as plain Python; `UNLOADED_VALUE` if the format has none."""
         return UNLOADED_VALUE
+
+    def json_text(self, node: Node, indent: int | None, *, ensure_ascii: bool) -> Iterator[str] | None:
+        """Return what yields the text that `json.dumps` makes of `to_python`, a piece at a time, for a large node; None
+        if that is not worth it, or the format has no such way. All of it is read before, and its faults are raised."""
+        return None
 
     def is_sound_inside(self, node: Node) -> bool | None:
         """Say whether all is right in a container, as its nodes would say it, if that can be told without them.

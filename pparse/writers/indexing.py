@@ -107,7 +107,7 @@ def index(
             with open_document(path, options={"index": "none"}, budget=budget, **more) as document:  # type: ignore[arg-type]
                 rows = rows_of(document)
                 with AtomicFile(target, make_folders=True) as file:
-                    told_of = write_index(rows, source, file.stream)
+                    told_of = write_index(rows, document.result.parser.unsure_from, source, file.stream)
                     document.data.check_unchanged()
             return RowReport(target, source.end, *told_of)
         with AtomicFile(target, make_folders=True) as file:
