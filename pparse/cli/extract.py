@@ -58,13 +58,11 @@ def run(options: Any, out: Output) -> int:
         if options.json:
             out.json(recover.outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
-            out.line(f"{outcome.summary} in {safe(options.output)}")
+            out.say(f"{outcome.summary} in {safe(options.output)}")
             out.findings(document.findings)
             recover.tell_course(out, outcome)
             if not outcome.is_whole and not outcome.limits:
-                out.line(
-                    f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"
-                )
+                out.say(f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing")
         for name in outcome.unmatched:
             out.error(f"no member matches {name!r}")
     if outcome.unmatched:
