@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
+    from pparse.findings import Finding
     from pparse.recovery.recover import Outcome
     from pparse.recovery.report import RecoveredFile, Summary
 
@@ -69,6 +70,7 @@ def run(options: Any, out: Output) -> int:
 
     with open_file(options, out) as document:
         listing = FileTable(out, options, fold=not options.verbose)
+        told = tell_names(document, options, out)
         try:
             with telling_how_to_go_on(options, out, listing):
                 outcome = recover(
@@ -82,7 +84,7 @@ def run(options: Any, out: Output) -> int:
                 out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return exit_code_of(error)
         listing.close()
-        _tell(options, out, outcome, outcome.findings, listing)
+        _tell(options, out, outcome, [one for one in outcome.findings if options.json or one not in told], listing)
         if not (outcome.is_whole or options.quiet or options.json):
             out.lines(resume_lines(to_resume(document) if outcome.resume is None else outcome.resume))
     return exit_code(options, outcome)
@@ -96,6 +98,22 @@ def _may_be_named(document: Extraction, error: FormatError) -> bool:
 def exit_code(options: Any, outcome: Outcome) -> int:
     """Return the exit code of `pparse recover`, and of `pparse extract`."""
     return OK if outcome.is_whole and not (options.strict and outcome.warnings) else DAMAGED
+
+
+def tell_names(document: Extraction, options: Any, out: Output) -> list[Finding]:
+    """Show what is to be known of the names in an archive before files are written under them; return it."""
+    try:
+        container = None if document.is_folder else document.result.container
+    except FormatError:  # who recovers looks further
+        return []
+    if container is None:
+        return []
+    container.look_at_names()
+    told = [finding for finding in document.findings if finding.code == "encoding"]
+    if not (options.quiet or options.json):
+        out.findings(told)
+        out.flush()
+    return told
 
 
 @contextmanager
