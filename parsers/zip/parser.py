@@ -41,6 +41,7 @@ from pparse.parsers.zip.directory import (
     BLOCK,
     CENTRAL_SIZE,
     END_SIZE,
+    LOCAL_SIZE,
     SPLIT_MARKS,
     CentralEntry,
     LocalHeader,
@@ -398,14 +399,17 @@ class ZipParser(ArchiveParser):
             header = local_at(data, pos, end, broken=True)
             if header is None or header.raw_name != member.raw_name:
                 pos, header = self.scanner.lost_header(pos, member.raw_name)
+            gap = data.next_gap(member.start) if data.gaps else None
+            lost = gap is not None and gap.offset < member.start + LOCAL_SIZE + len(member.raw_name)
+            reason = f"its local header is {'missing' if lost else 'damaged'}"
             if header is None:
                 raise MalformedError(
-                    "its local header is damaged, so the start of its bytes is not known",
+                    f"{reason}, so the start of its bytes is not known",
                     path=member.name,
                     offset=pos,
                     source=self.extraction.name,
                 )
-            reason = "its local header is damaged; its data come from the directory"
+            reason += "; its data come from the directory"
             self._note_member(member, "local-header", reason, severity=Severity.ERROR)
         return pos + header.length, pos + header.length + member.compressed_size
 

@@ -136,6 +136,8 @@ class _Row:
             self.status, self.reason = "unreadable", error.reason
             words = "truncated" if isinstance(error, EndOfDataError) else "not readable"
             self.words = out.paint(words, "red") + f": {shorten(safe(error.reason), _REASON)}"
+        if item.parts:
+            self.words += f" ({count_words(item.parts, 'part')})"
 
     def _ask(self, viewer: Any, options: Any, out: Output) -> None:
         extent = viewer.extent()
