@@ -189,3 +189,15 @@ def test_links_and_what_cannot_be_listed_do_no_harm(tmp_path, monkeypatch):
     with pparse.open(str(folder)) as document:
         found = [(item.path, item.error and item.error.reason) for item in Inventory(document, deep=True)]
     assert found == [("a.gguf", None), gone, ("b/", "cannot list: Permission denied")]
+
+
+def test_a_folder_of_several_models_says_how_all_are_checked(tmp_path, run):
+    pipe = fill(tmp_path / "pipe", TREES["pipeline"])
+    ran = run("check", pipe)
+    assert ran.code == 3
+    assert "config.json" not in ran.err
+    assert f"'pparse check -R {pipe}' checks each" in ran.err
+    (pipe / "unet").rename(tmp_path / "apart")
+    for name in ("a.npy", "b.npy"):
+        (pipe / name).write_bytes(b"")
+    assert f"'pparse check -R {pipe}' checks each" in run("check", pipe).err

@@ -25,6 +25,7 @@ from pparse.errors import (
     PparseError,
     SourceError,
     system_error,
+    told,
 )
 
 TYPE_CHECKING = False
@@ -70,6 +71,12 @@ def which_part(path: str, folder: Folder | None) -> str | None:
             return f"its name is that of a part of a file; the first part, {first}, lies beside it: open that"
     *_, first = (name, *(first_names(name) if _LATER.fullmatch(name) else ()))
     return f"it may be a part of a file: the first one ({first}) is not beside it" if first != name else None
+
+
+def all_of(folder: str) -> str:
+    """Return how to look into all models of a folder."""
+    where = quote(folder.rstrip("/") or "/")
+    return f"'pparse ls -R {where}' lists all models in it, 'pparse check -R {where}' checks each"
 
 
 def names_in(folder: Folder | None) -> frozenset[str]:
@@ -419,6 +426,7 @@ def several_models(folder: Folder, models: Sequence[str], about: Sequence[str] =
         f"the folder holds several models; name one of them, e.g. {folder.path.rstrip('/')}/{models[0]}. "
         f"There are: {shown}" + "".join(f"; {known}" for known in about)
     )
+    reason += told(f"; {all_of(folder.path)}", "") if folder.path else ""
     return PathError(reason, path=folder.path)
 
 
