@@ -485,7 +485,7 @@ def test_colour_when_told(run, terminal, model, monkeypatch):
     assert "\x1b[31mtruncated\x1b[0m" in always.out
     assert re.sub(r"\x1b\[\d+m", "", always.out) == plain.out
     monkeypatch.delenv("NO_COLOR")
-    assert terminal("ls", path, "--color", "never").out == plain.out
+    assert terminal("ls", path, "--color", "never", COLUMNS="400").out == plain.out
     for command in ("info", "check", "tree"):
         assert "\x1b[31m" in run(command, path, "--color", "always").out
     assert run("ls", path, "--color", "always", "--json").json["status"] == "truncated"

@@ -132,6 +132,25 @@ def test_shards_without_an_index_are_one_item_and_not_beside_themselves(tmp_path
     assert run("ls", "-q", folder.parent).lines == ["set/"]
 
 
+def test_a_file_in_parts_is_one_item(zoo, run, tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    content = (zoo / "a.safetensors").read_bytes()
+    for number, at in enumerate(range(0, len(content), 9_000)):
+        (parts / f"m.safetensors.{number:03}").write_bytes(content[at : at + 9_000])
+        (parts / f"m.gguf.{number}").write_bytes((zoo / "c.gguf").read_bytes())  # whole files, whatever their names
+    packed = (zoo / "e.tar.gz").read_bytes()
+    for letter in "abd":  # c is missing
+        (parts / f"x.tgz.part-a{letter}").write_bytes(packed[:20_000] if letter == "a" else packed[-20_000:])
+    ran = run("ls", parts)
+    assert [" ".join(line.split()) for line in ran.lines[1:3]] == [
+        "m.safetensors.000 safetensors 21 23.1 KiB complete, unverified (3 parts)",
+        "x.tgz.part-aa gzip - 78.1 KiB truncated: part .part-ac is missing; the first one has 20,000 bytes (3 parts)",
+    ]
+    assert "3 other files: m.gguf.0, m.gguf.1, m.gguf.2" in ran.lines
+    assert "2 files: 1 ok, 1 not" in run("check", "-R", parts).lines
+
+
 def test_what_was_not_looked_into_or_not_fetched_is_not_called_complete(tmp_path, run):
     folder = fill(tmp_path / "f", {"a.jsonl": '{"a": ', "x/a.gguf": b"GGUF", "x/b.gguf": b"GGUF"})
     assert "2 items, 14 B: 2 not looked into" in run("ls", folder).lines
@@ -170,3 +189,15 @@ def test_links_and_what_cannot_be_listed_do_no_harm(tmp_path, monkeypatch):
     with pparse.open(str(folder)) as document:
         found = [(item.path, item.error and item.error.reason) for item in Inventory(document, deep=True)]
     assert found == [("a.gguf", None), gone, ("b/", "cannot list: Permission denied")]
+
+
+def test_a_folder_of_several_models_says_how_all_are_checked(tmp_path, run):
+    pipe = fill(tmp_path / "pipe", TREES["pipeline"])
+    ran = run("check", pipe)
+    assert ran.code == 3
+    assert "config.json" not in ran.err
+    assert f"'pparse check -R {pipe}' checks each" in ran.err
+    (pipe / "unet").rename(tmp_path / "apart")
+    for name in ("a.npy", "b.npy"):
+        (pipe / name).write_bytes(b"")
+    assert f"'pparse check -R {pipe}' checks each" in run("check", pipe).err

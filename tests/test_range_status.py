@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import struct
 import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -280,3 +282,32 @@ def test_check_warns_of_long_zeros_in_a_model(tmp_path, run):
     ran = run("check", path, "--json")
     assert ran.code == 0
     assert [(finding["code"], finding["severity"]) for finding in ran.json["findings"]] == [("zeros", "warning")]
+
+
+@rows(
+    "name, zeros, severity",
+    [
+        ("a.safetensors", 100_000, "warning"),
+        ("a.safetensors", 9_000, "note"),
+        ("a.safetensors", 4_000, None),
+        ("a.npy", 100_000, "warning"),
+        ("a.gguf", 9_000, "note"),
+        ("a.safetensors.gz", 9_000, None),  # its checksum says more
+    ],
+)
+def test_check_says_that_a_file_ends_with_zeros(tmp_path_factory, run, samples, name, zeros, severity):
+    path = tmp_path_factory.mktemp("zeros") / name
+    header = json.dumps({"w": {"dtype": "U8", "shape": [200_000], "data_offsets": [0, 200_000]}}).encode()
+    np.save(array := io.BytesIO(), np.full(200_000, 1, np.uint8))
+    content = {
+        "safetensors": struct.pack("<Q", len(header)) + header + b"\1" * 200_000,
+        "npy": array.getvalue(),
+        "gguf": Path(samples, "tiny.gguf").read_bytes(),
+    }[name.split(".")[1]]
+    content = content[:-zeros] + bytes(zeros)
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    ran = run("check", path, "--json")
+    told = [(found["code"], found["severity"], found["offset"]) for found in ran.json["findings"]]
+    start = len(content[:-zeros].rstrip(b"\0"))
+    assert (ran.code, told) == (0, [("zeros", severity, start)] if severity else [])
+    assert run("check", "--strict", path).code == (4 if severity == "warning" else 0)

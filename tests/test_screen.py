@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pparse.cli.output import Output, Table
-from pparse.display.text import columns_of, fitted
+from pparse.display.text import columns_of, fitted, folded, told_apart
 from tests.rows import rows
 
 USUAL = ("complete, unverified", "complete, verified")
@@ -75,6 +75,43 @@ def test_what_is_left_out_is_marked(text, columns, head, shown):
     assert fitted(text, columns, head=head) == shown
 
 
+@rows(
+    "text, lines",
+    [
+        ("error   it ends here", ["error   it ends here"]),
+        ("error   it ends here, at the end", ["error   it ends here,", "        at the end"]),
+        ("  a.bin  resume at byte 17 of it", ["  a.bin  resume at", "        byte 17 of it"]),
+        (
+            "go on now: 'pparse ls a' lists",
+            ["go on now:", "        'pparse ls a'", "        lists"],
+        ),  # a command stays whole
+        ("open " + "x" * 30 + " fails", ["open " + "x" * 30, "        fails"]),  # as does a path
+        ("\x1b[31m模型模型\x1b[0m 模型模型 模型型", ["\x1b[31m模型模型\x1b[0m 模型模型", "        模型型"]),
+    ],
+)
+def test_a_long_line_goes_on_behind_its_first_word(text, lines):
+    assert folded(text, 22, 8).split("\n") == lines
+
+
+LAYERS = [f"decoder.layers.{n}.attention.{p}_proj.lora_{k}.weight" for n in range(12) for p in "qkv" for k in "AB"]
+FOLDERS = [
+    f"models/{one}/diffusion_model{end}" for one in ("te", "te_2", "vae") for end in ("-q4.gguf", "-q5.gguf", ".pt")
+]
+
+
+@rows("columns", [24, 30, 40])
+def test_names_that_are_cut_are_told_apart(columns):
+    for names in (LAYERS, FOLDERS, ["a" * 50 + str(n) + "b" * 50 for n in range(3)], ["模" * 40 + n for n in "型權重"]):
+        shown = told_apart((name, columns) for name in names)
+        assert list(shown) == [(name, columns) for name in names]
+        assert len(set(shown.values())) == len(names)
+        assert max(map(columns_of, shown.values())) <= columns
+    assert told_apart([("layers.10.weight", 11), ("a", 11)]) == {
+        ("layers.10.weight", 11): "layer…eight",
+        ("a", 11): "a",
+    }
+
+
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
@@ -118,6 +155,14 @@ def test_a_row_with_another_status_shows_it_though_the_column_is_gone(screen):
     lines, usual = table(screen(80), cells)
     assert usual == USUAL[0]
     assert lines[-2:] == ["a      1 B", "b      1 B  damaged: a checksum differs"]
+
+
+@rows("at, status, shown", [(50, USUAL[1], USUAL[1]), (110, "truncated: " + LONG, "truncated: …")])
+def test_a_row_with_a_status_of_its_own_is_aligned_with_those_without(screen, at, status, shown):
+    cells = [("w" * 36, "12 KiB", USUAL[0])] * 120
+    lines, _ = table(screen(58), [*cells[:at], ("w" * 36, "12 KiB", status), *cells[at:]])
+    assert len({line.index("12 KiB") for line in lines[1:]}) == 1
+    assert lines[at + 1].endswith("12 KiB  " + shown)
 
 
 @rows("status, full", [("damaged", False), (USUAL[0], True)])
@@ -179,6 +224,7 @@ def test_what_get_wrote_is_told_in_a_terminal(run, monkeypatch, model, tmp_path)
     out = tmp_path / "a.npy"
     assert run("get", path, "a", "-o", out).err == ""
     monkeypatch.setattr("sys.stderr", stderr := Screen())
+    monkeypatch.setenv("COLUMNS", "400")  # else the line is wrapped
     assert run("get", path, "a", "-o", out).code == 0
     assert stderr.getvalue() == f"pparse: wrote {out}, {out.stat().st_size} B\n"
 

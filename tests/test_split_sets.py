@@ -96,6 +96,16 @@ def test_a_missing_part_is_named_and_the_others_are_read(tmp_path):
         assert [(gap.offset, gap.length) for gap in document.data.gaps] == [(8_000, 8_000)]
         assert document.data.pread(16_000, 9_999) == THIRDS[2]
         assert "part .partab is missing; the first one has 8,000 bytes" in document.result.findings[0].reason
+    vain = dict(
+        zip(("m.safetensors.0", "m.safetensors.1", "m.safetensors.2"), (THIRDS[0], b"", THIRDS[2]), strict=True)
+    )
+    with pparse.open(lay(tmp_path / "vain", vain)) as document:  # an empty one does not end the set
+        assert [(gap.offset, gap.length) for gap in document.data.gaps] == [(8_000, 8_000)]
+    with (
+        pparse.open(lay(tmp_path / "later", {"m.st.002": THIRDS[1]})) as document,
+        pytest.raises(pparse.FormatError, match=r"the first one \(m\.st\.001\) is not beside it"),
+    ):
+        document.parse()
     parts = pieces(MODEL, 5_000, 13_000, 20_000)
     uneven = {f"m.safetensors.part{number}": parts[number] for number in (0, 1, 3)}
     with pparse.open(lay(tmp_path / "uneven", uneven)) as document:
@@ -144,7 +154,17 @@ def test_a_split_zip_is_read_by_its_first_and_its_last_part_and_joined(tmp_path)
     files = set_files(joined)
     assert len(files) == 4
     lay(tmp_path, {**files, "joined.zip": joined})
-    for name in ("set.zip", "set.z01", "joined.zip"):
+    lay(tmp_path / "upper", {name.upper(): content for name, content in files.items()})
+    lay(tmp_path / "mixed", {name.replace("z0", "Z0"): content for name, content in files.items()})
+    for name in (
+        "set.zip",
+        "set.z01",
+        "joined.zip",
+        "upper/SET.ZIP",
+        "upper/SET.Z01",
+        "mixed/set.zip",
+        "mixed/set.Z01",
+    ):
         with pparse.open(tmp_path / name) as document:
             with ThreadPoolExecutor(4) as pool:
                 assert set(pool.map(document.get, ["data/5.bin"] * 4)) == {MEMBERS["data/5.bin"]}
@@ -163,6 +183,7 @@ def test_a_split_zip_is_read_by_its_first_and_its_last_part_and_joined(tmp_path)
     [
         ("set.z01", {2, 3, 4, 5}, "part set.z01 is missing; the first one has 51,209 bytes"),
         ("set.z02", {0, 4, 5}, "part set.z02 is missing"),
+        ("set.z03", {0, 1, 2}, "part set.z03 is missing"),  # the last part counts it
         ("set.zip", {0, 1, 2, 3, 4}, "part set.zip is missing"),
     ],
 )
@@ -176,6 +197,10 @@ def test_a_split_zip_without_one_of_its_parts_gives_the_members_in_the_others(tm
         good = {member.name for member in parser.files() if parser.verify(member).verified}
         assert good >= {f"data/{number}.bin" for number in whole}
         assert any(words in found.reason for found in document.result.findings)
+        reasons = [member.note.finding.reason for member in parser.members() if member.status is not Status.COMPLETE]
+        assert all("compressed data are damaged" not in reason for reason in reasons)
+        told = [str(parser.verify(member).reason) for member in parser.files()]
+        assert not any("local header is damaged" in reason for reason in told)
 
 
 @rows("where", ["a header where a part begins", "the number of a part", "an offset"])

@@ -364,7 +364,12 @@ class TestMatch:
 @rows(
     "raw, option, name, guessed",
     [
-        ("モデル".encode("cp932"), None, "âéâfâï", True),  # no guess is made among the code pages
+        ("モデル".encode("cp932"), None, "âéâfâï", True),  # these could be letters with accents
+        ("ソフト表".encode("cp932"), None, "ソフト表", True),  # with a backslash in it, code page 437 makes no name
+        ("新しい\\表".encode("cp932"), None, "新しい\\表", True),
+        ("Éléphant Köln".encode("cp437"), None, "Éléphant Köln", True),  # kanji, too, but not in a row
+        ("新增資料夾".encode("big5"), None, "╖s╝W╕Ω«╞º¿", True),
+        ("елена".encode("cp1251"), None, "σδσφα", True),  # rare kanji
         ("モデル".encode("cp932"), "cp932", "モデル", False),
         ("ソ表".encode("cp932"), "cp932", "ソ表", False),  # their second bytes are those of a backslash
         ("联通".encode("gbk"), None, "┴¬═¿", True),
@@ -385,6 +390,24 @@ def test_names_are_read_in_the_encoding_that_is_given(raw, option, name, guessed
             assert extraction.get(name) == b"content"
             told = [found for found in extraction.result.findings if found.code == "encoding"]
             assert [found.severity for found in told] == [Severity.NOTE] * guessed
+
+
+def test_one_name_that_is_not_japanese_has_all_read_as_the_format_says():
+    names = "新しい表".encode("cp932"), "Köln été".encode("cp437")
+    made = Archive(*(Made(letter * 8, b"") for letter in "nm")).whole
+    made = made.replace(b"n" * 8, names[0]).replace(b"m" * 8, names[1])
+    with opened(made) as extraction:
+        assert [member.name for member in parser_of(extraction).members()] == ["ÉVé╡éóò\\", "Köln été"]
+
+
+def test_names_that_are_guessed_are_told_before_they_are_written(run, tmp_path):
+    raw = "ソフト表.txt".encode("cp932")
+    path = tmp_path / "a.zip"
+    path.write_bytes(Archive(Made("n" * len(raw), b"x")).whole.replace(b"n" * len(raw), raw))
+    for command in ("extract", "recover"):
+        lines = run(command, path, "-o", tmp_path / command).out.splitlines()
+        assert ["cp932 (Japanese)" in line for line in lines] == [True] + [False] * (len(lines) - 1)
+        assert (tmp_path / command / "ソフト表.txt").read_bytes() == b"x"
 
 
 def test_an_encoding_of_names_must_exist_and_hold_ascii():

@@ -72,10 +72,12 @@ terminal or the exit code is 4. Names are made safe for display: control charact
 direction of text appear as `\\x1b`, `\\u202e`. Colours are used on a terminal, unless `NO_COLOR` is set.
 
 In a terminal, rows of tables and the facts of `info` take one line each (`COLUMNS` says another width): `…` stands
-where the middle of a name or the end of a text was left out. Rows of `ls` do not repeat a `complete` status that the
-summary, or the line `listed without a status`, tells; `info` fits on the screen (`LINES`), and says how many lines it
-leaves out. `-l` (of `extract` and `recover` `-v`) shows all. In a pipe or a file nothing is shortened or left out.
-`tree` shows type and shape of the tensor that a node describes (not with `-d all`, which reads in one pass).
+where a part of a name or the end of a text was left out; names that differ are shown as far as it takes to tell them
+apart. Other lines, and errors on standard error, are wrapped there. Rows of `ls` do not repeat a `complete` status that
+the summary, or the line `listed without a status`, tells; `info` fits on the screen (`LINES`), and says how many lines
+it leaves out. `-l` (of `extract` and `recover` `-v`) shows all. In a pipe or a file nothing is shortened or left out,
+and no line is wrapped. `tree` shows type and shape of the tensor that a node describes (not with `-d all`, which reads
+in one pass).
 
 `pparse get FILE metadata.NAME` gives what a model says of itself, in every format, by the names that `info` prints;
 `metadata` gives all of it. NAME alone will do where no tensor and no node is called so.

@@ -10,10 +10,11 @@ from struct import Struct
 from zlib import crc32
 
 from pparse.errors import OptionError
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Final
 
 # Flags.
@@ -162,6 +163,51 @@ def decode_name(raw: bytes, flags: int, extra: bytes = b"", encoding: str = "") 
         except UnicodeDecodeError:
             pass
     return raw.decode("cp437"), True
+
+
+# What names in Japanese consist of, besides ASCII: kana, kanji, full-width letters, and symbols of JIS X 0208 …
+_JAPANESE: Final = lazy_pattern("[\0-\x7f\u3000-\u30ff\u4e00-\u9fff\uff01-\uff5e\u2010-\u266f×÷]*")
+# … and no others have: two kana or kanji, one behind the other.
+_SURE: Final = lazy_pattern("[\u3041-\u30ff\u4e00-\u9fff]{2}")
+# What is no name in code page 437: its signs of currency, mathematics and frames, most of its Greek letters, and what
+# parts a path in Windows, or is no letter there, behind a letter with an accent.
+_NO_CP437: Final = lazy_pattern(rb"[\x9b-\x9f\xa9-\xac\xb0-\xe0\xe2-\xfe]|[\x80-\xff][\\|]")
+# The first byte of kanji that are so rare that they are hardly in one of five: bytes of other code pages look like it.
+_RARE: Final = 0xE0
+
+
+def is_japanese(names: Iterable[bytes]) -> bool:
+    """Return whether ``names``, which are not flagged as UTF-8, can only be those of a Japanese Windows: code page 932.
+
+    All of them must be text in that, and in no other language, and code page 437 must not make names of them. A word
+    with an accent here and there (``Köln``) can be both: it is not taken for Japanese.
+    """
+    sure = wrong = False
+    kanji = rare = 0
+    for raw in names:
+        try:
+            text = raw.decode("cp932")
+        except UnicodeDecodeError:
+            return False
+        if _JAPANESE.fullmatch(text) is None:
+            return False
+        sure = sure or _SURE.search(text) is not None
+        wrong = wrong or _NO_CP437.search(raw) is not None
+        firsts = [letter.encode("cp932")[0] for letter in text if letter > "\u3040"]
+        kanji += len(firsts)
+        rare += sum(first >= _RARE for first in firsts)
+    return sure and wrong and kanji >= 5 * rare
+
+
+def needs_guess(raw: bytes, flags: int) -> bool:
+    """Return whether nothing says which encoding a name is in: it is not ASCII, nor flagged as or valid UTF-8."""
+    if raw.isascii() or flags & UTF8:
+        return False
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def kind_of(declared: str, size: int) -> str:

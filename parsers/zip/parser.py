@@ -27,15 +27,26 @@ from pparse.errors import MalformedError, UnsupportedError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.zip import attributes
-from pparse.parsers.zip.attributes import CODEC_OF_METHOD, LZMA, STORED, STREAMED, check_encoding, decode_name
+from pparse.parsers.zip.attributes import (
+    CODEC_OF_METHOD,
+    LZMA,
+    STORED,
+    STREAMED,
+    check_encoding,
+    decode_name,
+    is_japanese,
+    needs_guess,
+)
 from pparse.parsers.zip.directory import (
     BLOCK,
     CENTRAL_SIZE,
     END_SIZE,
+    LOCAL_SIZE,
     SPLIT_MARKS,
     CentralEntry,
     LocalHeader,
     central_length,
+    entries,
     entry_at,
     local_at,
     read_central,
@@ -71,6 +82,9 @@ _TAIL: Final = 256 * KIB
 _MOST_LOOKS: Final = 16
 # Of how many members the size is remembered that only reading them showed.
 _MOST_SIZES: Final = 4096
+# The code page of a Japanese Windows, the only one that is guessed, and at how many entries a guess looks.
+_JAPANESE: Final = "cp932"
+_MOST_GUESSED: Final = 65_536
 # Entries added at a time, if their members are asked for.
 _GROUP: Final = 64
 
@@ -90,7 +104,7 @@ class ZipParser(ArchiveParser):
     named_is_enough = False
     media_type = "application/zip"
     options: ClassVar[dict[str, str]] = {
-        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, else cp437",
+        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, cp932 or cp437",
     }
     root_at = "back"
     references: ClassVar[tuple[str, ...]] = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
@@ -109,7 +123,8 @@ class ZipParser(ArchiveParser):
         self._scanner: Scanner | None = None
         self._shown = False  # whether findings on the whole archive were added
         self._ahead: Window | None = None  # of a check that is going on
-        self._encoding = check_encoding(str(result.extraction.session.options.get("encoding", "")))
+        self._given = check_encoding(str(result.extraction.session.options.get("encoding", "")))
+        self._guess: str | None = None  # in which encoding all names are that nothing is said of, if they are in one
         self._looks = _MOST_LOOKS  # at how many members it is to be seen yet whether their sizes may be wrong ones
         self._sizes: dict[int, int] = {}  # of such members that were read, by the offset of their entry
         self._guessed = False  # whether it was told that the encoding of names is guessed
@@ -220,21 +235,51 @@ class ZipParser(ArchiveParser):
 
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
         """Return the member that an entry of a trusted directory describes."""
-        return self._known(listed_member(self.extraction, entry, at, directory, self._encoding))
+        encoding = self._encoding_of(entry.raw_name, entry.flags)
+        return self._known(listed_member(self.extraction, entry, at, directory, encoding))
 
     def scanned(self, found: ScanStep) -> ArchiveMember:
         """Return the member that was found by scanning."""
-        return self._known(scanned_member(self.extraction, found, self._encoding))
+        assert found.header is not None  # noqa: S101 -- it is a member
+        encoding = self._encoding_of(found.header.raw_name, found.header.flags)
+        return self._known(scanned_member(self.extraction, found, encoding))
+
+    def _encoding_of(self, raw: bytes, flags: int) -> str:
+        """Return the encoding of a name: the one that was given, or what all such names in the directory can only be
+        (without a directory, this one); empty if that is not known."""
+        if self._given or not needs_guess(raw, flags):
+            return self._given
+        directory = self.directory
+        if directory is None:
+            return _JAPANESE if is_japanese([raw]) else ""
+        if self._guess is None:
+            found = entries(Window(self.extraction.data, directory.end), directory.begin, directory.end)
+            names = (entry.raw_name for _, entry in islice(found, _MOST_GUESSED))
+            self._guess = _JAPANESE if is_japanese(raw for raw in names if needs_guess(raw, 0)) else ""
+        return self._guess
+
+    def look_at_names(self) -> None:
+        """Add the note on names in a guessed encoding, if any in the directory is."""
+        directory = self.directory
+        if directory is None or self._given:
+            return
+        for at, entry in entries(Window(self.extraction.data, directory.end), directory.begin, directory.end):
+            if needs_guess(entry.raw_name, entry.flags):
+                self.listed(entry, at, directory)
+                return
 
     def _known(self, member: ArchiveMember) -> ArchiveMember:
         """Return ``member`` with the size that reading showed; add a finding, once, if its name is only guessed."""
         if member.at in self._sizes:
             member.size, member.extra.wraps = self._sizes[member.at], False
-        if member.extra.guessed and not self._guessed:
+        raw = member.raw_name
+        japanese = not self._given and needs_guess(raw, 0) and member.name == raw.decode(_JAPANESE, "replace")
+        if (japanese or member.extra.guessed) and not self._guessed:
             self._guessed = True
-            reason = "its name is not UTF-8, and read as code page 437; if it looks wrong, "
+            read = "cp932 (Japanese), which all such names here can be" if japanese else "code page 437"
+            reason = f"its name is not UTF-8, and read as {read}; if it looks wrong, {spoken('-O encoding=NAME')} "
             reason += (
-                f"{spoken('-O encoding=NAME')} reads such names in another encoding: cp932, gbk, euc-kr, cp1251 ..."
+                f"reads such names in another encoding: {'cp437' if japanese else 'cp932'}, gbk, euc-kr, cp1251 ..."
             )
             self._note_member(member, "encoding", reason, severity=Severity.NOTE)
         return member
@@ -356,14 +401,17 @@ class ZipParser(ArchiveParser):
             header = local_at(data, pos, end, broken=True)
             if header is None or header.raw_name != member.raw_name:
                 pos, header = self.scanner.lost_header(pos, member.raw_name)
+            gap = data.next_gap(member.start) if data.gaps else None
+            lost = gap is not None and gap.offset < member.start + LOCAL_SIZE + len(member.raw_name)
+            reason = f"its local header is {'missing' if lost else 'damaged'}"
             if header is None:
                 raise MalformedError(
-                    "its local header is damaged, so the start of its bytes is not known",
+                    f"{reason}, so the start of its bytes is not known",
                     path=member.name,
                     offset=pos,
                     source=self.extraction.name,
                 )
-            reason = "its local header is damaged; its data come from the directory"
+            reason += "; its data come from the directory"
             self._note_member(member, "local-header", reason, severity=Severity.ERROR)
         return pos + header.length, pos + header.length + member.compressed_size
 
@@ -497,7 +545,9 @@ class ZipParser(ArchiveParser):
         """
         if header.raw_name == member.raw_name:
             return True
-        shown, _ = decode_name(header.raw_name, header.flags, header.extra, self._encoding)
+        shown, _ = decode_name(
+            header.raw_name, header.flags, header.extra, self._encoding_of(header.raw_name, header.flags)
+        )
         self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
         alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
         return alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names

@@ -93,7 +93,7 @@ def run(options: Any, out: Output) -> int:
     if options.several and not (options.quiet or options.json or options.jsonl):
         good = options.codes.count(OK)
         out.line()
-        out.line(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
+        out.say(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
     return code
 
 
@@ -183,7 +183,7 @@ def _check(options: Any, out: Output) -> int:
             unread = status is Status.UNSUPPORTED and not document.findings.errors
             broken = status in BROKEN or (tally.is_broken and not unread)
             verdict = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
-            out.line(f"{safe(document.path)}: {_painted(out, verdict, rules, words)}{tally.words()}")
+            out.say(f"{safe(document.path)}: {_painted(out, verdict, rules, words)}{tally.words()}")
         return DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
 
 

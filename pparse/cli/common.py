@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import sys
 
 from pparse import errors
+from pparse.cli.streams import screen, tell
 from pparse.errors import PparseError, SourceError, UnsupportedError, speak_of_commands
 from pparse.findings import Severity
 from pparse.limits import MIB, Limits, parse_size
@@ -99,18 +99,6 @@ def _as_shell(line: str, width: int) -> str:
     )
 
 
-def screen(stream: Any) -> tuple[int, int]:
-    """Return columns and lines of the terminal that ``stream`` writes to: what COLUMNS and LINES say, or it; 80 and 24
-    if none does."""
-    said = [int(value) if (value := os.environ.get(name, "")).isdigit() else 0 for name in ("COLUMNS", "LINES")]
-    try:
-        known: tuple[int, int] = os.get_terminal_size(stream.fileno())
-    except (OSError, ValueError, AttributeError):  # it is no terminal
-        known = (0, 0)
-    columns, lines = (one or other or default for one, other, default in zip(said, known, (80, 24), strict=True))
-    return max(columns, 20), max(lines, 10)
-
-
 def _key_value(text: str) -> tuple[str, str]:
     key, mark, value = text.partition("=")
     if not key or not mark:
@@ -173,7 +161,8 @@ class Arguments(argparse.ArgumentParser):
         for word in message.partition("unrecognized arguments: ")[2].split():
             near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1) if word[0] == "-" else []
             message += f"; did you mean {near[0]!r}?" if near else ""
-        self.exit(USAGE, f"{self.prog}: {message}; see '{self.prog} --help'\n")
+        tell(f"{self.prog}: {message}; see '{self.prog} --help'")
+        self.exit(USAGE)
 
     def add_one_of(self, **switches: str) -> None:
         """Declare options of which one can be given, with the help of each."""

@@ -159,12 +159,12 @@ def _tell(report: Report, document: Extraction, options: Any, out: Output) -> No
         return
     for file in report.files:
         what = f"{count_words(file.tensors, 'tensor')}, " if file.tensors or len(report.files) == 1 else ""
-        out.line(f"{safe(file.path)}: {what}{format_size(file.bytes)}")
+        out.say(f"{safe(file.path)}: {what}{format_size(file.bytes)}")
     if len(report.files) > 1:
         shards = count_words(len(report.files) - 1, "shard")
-        out.line(f"{count_words(report.tensors, 'tensor')} in {shards}, {format_size(report.bytes)}")
+        out.say(f"{count_words(report.tensors, 'tensor')} in {shards}, {format_size(report.bytes)}")
     if report.dry_run:
-        out.line("nothing was written (--dry-run)")
+        out.say("nothing was written (--dry-run)")
     notes = list(report.notes)
     if report.resumed_bytes:
         notes.insert(

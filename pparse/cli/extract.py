@@ -41,6 +41,7 @@ def run(options: Any, out: Output) -> int:
     from pparse.recovery.recover import extract
 
     with open_file(options, out) as document:
+        told = recover.tell_names(document, options, out)
         listing = recover.FileTable(out, options)
         with recover.telling_how_to_go_on(options, out, listing):
             outcome = extract(
@@ -58,13 +59,11 @@ def run(options: Any, out: Output) -> int:
         if options.json:
             out.json(recover.outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
-            out.line(f"{outcome.summary} in {safe(options.output)}")
-            out.findings(document.findings)
+            out.say(f"{outcome.summary} in {safe(options.output)}")
+            out.findings(finding for finding in document.findings if finding not in told)
             recover.tell_course(out, outcome)
             if not outcome.is_whole and not outcome.limits:
-                out.line(
-                    f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing"
-                )
+                out.say(f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing")
         for name in outcome.unmatched:
             out.error(f"no member matches {name!r}")
     if outcome.unmatched:

@@ -62,13 +62,13 @@ def _show_all(rows: list[dict[str, Any]], registry: Registry, out: Output, *, fu
     table.close()
     for name, reason in registry.failed.items():
         out.error(f"the plug-in {name!r} could not be loaded: {reason}")
-    out.line("Recognised and named, but not read yet:")
+    out.say("Recognised and named, but not read yet:")
     table = Table(out, ("NAME", "FILES", "TOLD BY", "WHAT"), "<<<<", full=full)
     for known in NAMED:
         table.row(known.name, " ".join(known.extensions), known.told_by, known.what)
     table.close()
-    out.line("A zip that holds a model that is not read (.pt2, Keras) is said to; its members are read.")
-    out.line("'pparse formats NAME' shows options, limitations and references of a format")
+    out.say("A zip that holds a model that is not read (.pt2, Keras) is said to; its members are read.")
+    out.say("'pparse formats NAME' shows options, limitations and references of a format")
 
 
 def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
@@ -105,4 +105,4 @@ def _show_one(row: dict[str, Any], out: Output) -> None:
         elif isinstance(value, bool):
             value = "yes" if value else "no"
         for item in value if isinstance(value, list) else [value]:
-            out.line(f"{out.paint(f'{label:12}', 'dim')} {safe(str(item))}")
+            out.say(f"{out.paint(f'{label:12}', 'dim')} {safe(str(item))}", indent=13)

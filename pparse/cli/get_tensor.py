@@ -240,12 +240,12 @@ def _tensor_text(tensor: Tensor, index: Index, options: Any, out: Output) -> Non
     try:
         lines = list(_content(tensor, index, options))
     finally:  # only now it is known whether its checksum is right
-        out.line(
+        out.say(
             f"{safe(tensor.name)}  {safe(tensor.type_name)}  {tensor.shape_text}  "
             f"{format_size(tensor.listed_nbytes)}  {status_words(tensor.status, tensor.verified)}"
         )
         if tensor.finding is not None:
-            out.line(safe(tensor.finding.reason))
+            out.say(safe(tensor.finding.reason))
     for line in lines:
         out.line(line)
     if not lines and not tensor.is_text:

@@ -96,7 +96,7 @@ def run(options: Any, out: Output) -> int:
             sizes: list[int] = []
             write(options.output, out, lambda stream: sizes.append(part.write(stream.write)))
             if not options.quiet:
-                out.line(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
+                out.say(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
                 for note in graph.source.notes_on_part((not isinstance(part, Graph) and part.wanted) or ()):
                     out.error(f"note: {safe(note)}")
         elif options.inputs or options.quiet:

@@ -109,7 +109,7 @@ def _tell(options: Any, out: Output, report: IndexReport) -> None:
         out.json(found)
         return
     share = f"{100 * report.file_size / report.size:.2f}%" if report.size else "0%"
-    out.line(
+    out.say(
         f"{safe(path)}: {count_words(report.points, 'point')}, {format_size(report.file_size)}, {share} of the "
         f"{report.size:,} bytes in {count_words(report.members, 'member')}"
     )
@@ -132,7 +132,7 @@ def _tell_rows(options: Any, out: Output, report: RowReport, *, sound: bool = Fa
         return
     counts = count_words(report.points, "point"), count_words(report.rows, "row")
     text = "{} of {}, all correct" if sound else f"{{}}, {format_size(report.file_size)}, of {{}}"
-    out.line(f"{safe(report.path)}: {text.format(*counts)}")
+    out.say(f"{safe(report.path)}: {text.format(*counts)}")
 
 
 def _existing(kind: type[Kind], options: Any, source: Range, budget: MemoryBudget) -> Kind:
@@ -195,6 +195,6 @@ def _check(options: Any, out: Output) -> int:
         out.json(told)
     else:
         part = "" if index.complete else f" of the first {index.size:,} bytes"
-        out.line(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all correct")
+        out.say(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all correct")
     index.close()
     return OK

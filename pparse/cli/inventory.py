@@ -134,6 +134,8 @@ class _Row:
             self.status, self.reason = "unreadable", error.reason
             words = "truncated" if isinstance(error, EndOfDataError) else "not readable"
             self.words = out.paint(words, "red") + f": {shorten(safe(error.reason), _REASON)}"
+        if item.parts:
+            self.words += f" ({count_words(item.parts, 'part')})"
 
     def _ask(self, viewer: Any, options: Any, out: Output) -> None:
         extent = viewer.extent()
@@ -185,7 +187,7 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
         if options.json:
             written.end(_others_to_dict(rows.inventory))
         return worst(rows.codes)
-    table = Table(out, ("NAME", "FORMAT", "TENSORS", "SIZE", "STATUS"), "<<>><")
+    table = Table(out, ("NAME", "FORMAT", "TENSORS", "SIZE", "STATUS"), "<<>><", full=options.long)
     for row in ordered:
         shown += 1
         if options.quiet:
@@ -197,8 +199,8 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
     if not options.quiet:
         table.close()
         if shown != len(rows.codes):
-            out.line(f"{shown:,} of {count_words(len(rows.codes), 'item')} match")
-        out.line(rows.words())
+            out.say(f"{shown:,} of {count_words(len(rows.codes), 'item')} match")
+        out.say(rows.words())
         _tell_others(rows.inventory, out)
         _tell_next(document, out, deep=options.recursive)
     return worst(rows.codes)
@@ -220,7 +222,7 @@ def describe_folder(document: FolderExtraction, options: Any, out: Output) -> in
         return worst(rows.codes)
     if options.quiet:
         name = f"{safe(options.file)}: " if options.several else ""
-        out.line(f"{name}folder of {rows.words()}")
+        out.say(f"{name}folder of {rows.words()}")
         return worst(rows.codes)
     out.field("file", safe(document.path))
     out.field("format", "folder: not one model, but several files and folders")
@@ -243,14 +245,14 @@ def _others_to_dict(inventory: Inventory) -> dict[str, object]:
 def _tell_others(inventory: Inventory, out: Output) -> None:
     if inventory.other_count:
         names = _names(inventory.others, inventory.other_count)
-        out.line(f"{count_words(inventory.other_count, 'other file')}: {names}")
+        out.say(f"{count_words(inventory.other_count, 'other file')}: {names}")
 
 
 def _tell_next(document: FolderExtraction, out: Output, *, deep: bool) -> None:
     path = document.path.rstrip("/")
     one, folder = quote(safe(_path(path, "NAME"))), quote(safe(path))
     more = f"'pparse ls -R {folder}' goes through all folders; " if not deep and document.folder.folders() else ""
-    out.line(f"{more}'pparse ls {one}' lists one, 'pparse check -R {folder}' checks each")
+    out.say(f"{more}'pparse ls {one}' lists one, 'pparse check -R {folder}' checks each")
 
 
 def _names(names: Iterable[str], count: int) -> str:
@@ -266,7 +268,7 @@ def tell_taken(document: Extraction, out: Output) -> None:
     """Print which file of a folder was taken for it, and what else lies there; nothing if all of it is the model."""
     if document.is_folder and not is_one_thing(document):
         for name, words in _taken(document):  # type: ignore[arg-type]
-            out.line(f"{name}: {words}")
+            out.say(f"{name}: {words}")
 
 
 def taken_fields(document: Extraction) -> list[tuple[str, str]]:

@@ -212,7 +212,7 @@ def _with_reason(out: Output, status: Status, reason: str) -> str:
 def _tell_usual(usual: str, summary: str, out: Output) -> None:
     """Print the status of rows that are shown without one, if the ``summary`` does not say the same."""
     if usual and usual != summary:
-        out.line(f"listed without a status: {usual}")
+        out.say(f"listed without a status: {usual}")
 
 
 def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], usual: str, out: Output) -> None:
@@ -220,8 +220,8 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], usual
     _tell_usual(usual, status_words(extent.status, extent.all_verified), out)
     viewer = listing.viewer
     if listing.shown != extent.count:
-        out.line(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
-    out.line(
+        out.say(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
+    out.say(
         f"{count_words(extent.count, 'tensor')}, {size(extent.listed_bytes)}, "
         f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
     )
@@ -336,11 +336,11 @@ def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counte
     if not options.quiet:
         table.close()
         if shown != counted.rows:
-            out.line(f"{shown:,} of {count_words(counted.rows, 'member')} match")
+            out.say(f"{shown:,} of {count_words(counted.rows, 'member')} match")
         _tell_usual(table.usual, status_words(_status_of(document, counted), None), out)
         _close_members(document, counted, size, out)
         for reason in reasons:
-            out.line(f"unsupported: {safe(reason)}")
+            out.say(f"unsupported: {safe(reason)}")
 
 
 class _Counted:
@@ -426,7 +426,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
     what = document.format if kind == document.format else f"{document.format} {kind}"
     status = _status_of(document, counted)
     count, whole, unsupported = counted.count, counted.whole, counted.unsupported
-    out.line(
+    out.say(
         f"{what}, {count_words(count, document.result.listing.member_word)}"
         f"{f' ({whole:,} whole)' if whole != count else ''}, "
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
@@ -435,7 +435,7 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
     container = document.result.container
     held = container.holds() if container is not None else None
     if held is not None:
-        out.line(f"it holds {held}, whose tensors this version does not read yet")
+        out.say(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
     out.findings(all_findings(document, status))
 

@@ -180,7 +180,7 @@ def _tell(options: Any, out: Output, report: MergeReport, folder: FolderReport |
         out.json(found)
         return
     chunks = count_words(report.chunks, "chunk")
-    out.line(f"{safe(report.path)}: {safe(report.type)}, {format_size(report.size)}, of {chunks}")
+    out.say(f"{safe(report.path)}: {safe(report.type)}, {format_size(report.size)}, of {chunks}")
     if folder is not None:
         tell_folder(folder, out)
     out.notes(_warnings(report))
@@ -235,7 +235,7 @@ def tell_folder(report: FolderReport, out: Output) -> None:
     """Report what else is in the folder that was written."""
     files = f"{report.files:,} other file{'s' if report.files != 1 else ''}, {format_size(report.bytes)}, copied"
     values = report.fingerprint
-    out.line(f"{safe(report.path)}: {files}; " + (f"fingerprint {values.singleprint}" if values else "no fingerprint"))
+    out.say(f"{safe(report.path)}: {files}; " + (f"fingerprint {values.singleprint}" if values else "no fingerprint"))
     out.notes(report.notes)
 
 

@@ -7,9 +7,9 @@ import sys
 import time
 from _thread import allocate_lock
 
-from pparse.cli.common import DAMAGED, OK, USAGE, row_of, screen
-from pparse.cli.streams import tell
-from pparse.display.text import columns_of, fitted, safe, shorten
+from pparse.cli.common import DAMAGED, OK, USAGE, row_of
+from pparse.cli.streams import screen, tell
+from pparse.display.text import columns_of, fitted, folded, safe, shorten, told_apart
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
 from pparse.errors import DataError, PathError
@@ -155,6 +155,10 @@ class Output:
             self.progress.clear()
         self._out.write(text + "\n")
 
+    def say(self, text: str, indent: int = 2) -> None:
+        """Write a line of words; in a terminal wrapped, what follows the first line ``indent``-ed."""
+        self.line(folded(text, self.columns, indent) if self.columns else text)
+
     def write(self, text: str) -> None:
         """Write text as it is; a progress line on the terminal is cleared first."""
         if self.terminal:
@@ -170,17 +174,17 @@ class Output:
     def field(self, name: str, value: str, *, full: bool = True) -> None:
         """Write a name and a value; if not in ``full``, on one line of the terminal."""
         line = f"{self.paint(f'{name:11}', 'dim')} {value}"
-        self.line(line if full or not self.columns else fitted(line, self.columns, head=1))
+        self.say(line if full or not self.columns else fitted(line, self.columns, head=1), indent=12)
 
     def notes(self, notes: Iterable[str]) -> None:
         """Write notes, a line each."""
         for note in notes:
-            self.line(f"{self.paint('note', 'dim')}    {safe(note)}")
+            self.say(f"{self.paint('note', 'dim')}    {safe(note)}", indent=8)
 
     def lines(self, lines: Iterable[str]) -> None:
         """Write lines of any text."""
         for line in lines:
-            self.line(safe(line))
+            self.say(safe(line), indent=4 if line.startswith(" ") else 2)
 
     def binary(self) -> Any:
         """Return the stream for bytes."""
@@ -224,14 +228,14 @@ class Output:
         for finding in found[:limit]:
             self.finding(finding)
         if len(found) > limit:
-            self.line(f"… and {len(found) - limit} more; 'pparse check' shows all")
+            self.say(f"… and {len(found) - limit} more; 'pparse check' shows all")
 
     def finding(self, finding: Finding, path: str | None = None) -> None:
         """Write one finding; ``path``: what to call its place, if not by its path."""
         color = {Severity.ERROR: "red", Severity.WARNING: "yellow"}.get(finding.severity, "dim")
         source = f"{safe(finding.source)}: " if finding.source else ""
         text = shorten(safe(finding.words(finding.path if path is None else path)))
-        self.line(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{text}")
+        self.say(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{text}", indent=8)
 
 
 class JsonRows:
@@ -264,11 +268,12 @@ class Table:
     """Rows with aligned columns, not kept in memory: widths come from the first rows and grow when needed.
 
     ``align`` has ``<`` or ``>`` per column; the last column is not padded. In a terminal, and not in ``full``, a row
-    takes one line: the longest cells on the left are shortened, the last at its end, others in the middle. If all of
-    the first rows end with words in ``usual``, those that most of them have are left out: `usual` says which.
+    takes one line: the longest cells on the left are shortened, the last at its end, others in the middle, so that they
+    can be told apart. If all of the first rows end with words in ``usual``, those that most of them have are left out:
+    `usual` says which.
     """
 
-    WINDOW = 100
+    WINDOW = 100  #: rows that wait for the widths, and in a terminal to be told apart
     LETTERS = 1 << 18  #: most characters of text that wait for the widths
     LEAST = 10  #: columns of a terminal that a shortened cell takes at least
     LAST = 20  #: and the last one of a row
@@ -293,40 +298,47 @@ class Table:
 
     def row(self, *cells: str) -> None:
         """Add a row of safe text."""
-        if self._pattern:
+        if self.has_written and not self._columns:
             self._out.write(self._pattern % cells)
-        elif self.has_written:
-            self._out.line(self._line((*cells[:-1], "") if cells[-1] == self.usual else cells))
-        else:
-            self._waiting.append(cells)
-            self._letters += sum(map(len, cells))
-            if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
-                self._begin()
+            return
+        self._waiting.append(cells)
+        self._letters += sum(map(len, cells))
+        if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
+            self._give()
 
     def close(self) -> None:
         """Write the waiting rows."""
+        self._give()
+
+    def _give(self) -> None:
+        """Write the waiting rows: of the first ones the widths are known now."""
         if not self.has_written:
             self._begin()
+        rows, self._waiting, self._letters = self._waiting, [], 0
+        if self._columns:
+            for line in self._lines([(*cells[:-1], "") if cells[-1] == self.usual else cells for cells in rows]):
+                self._out.line(line)
+        else:
+            for cells in rows:
+                self._out.write(self._pattern % cells)
 
     def _begin(self) -> None:
-        """Write the first rows, now that the widths are known."""
+        """Find the widths, and write the header."""
         self.has_written = True
         ends = [cells[-1] for cells in self._waiting]
         if ends and self._words and set(ends) <= set(self._words):
             self.usual = max(self._words, key=ends.count)
             self._header = (*self._header[:-1], "")
         if self._columns:
-            rows = [self._header, *((*cells[:-1], "" if self.usual else cells[-1]) for cells in self._waiting)]
+            shown = ((*cells[:-1], "" if cells[-1] == self.usual else cells[-1]) for cells in self._waiting)
+            rows = [self._header, *shown]
             natural = [max(map(columns_of, cells)) for cells in zip(*rows, strict=True)]
             self._widths, self._most = self._fit(natural)
         else:
             self._pattern = self._make_pattern()
         if self._waiting:
-            head = self._line(self._header) if self._columns else self._pattern[:-1] % tuple(self._header)
+            (head,) = self._lines([self._header]) if self._columns else [self._pattern[:-1] % tuple(self._header)]
             self._out.line(self._out.paint(head, "dim"))
-        for cells in self._waiting:
-            self.row(*cells)
-        self._waiting = []
 
     def _make_pattern(self) -> str:
         """Return a line as a %-pattern: half the time of padding cell by cell."""
@@ -339,14 +351,14 @@ class Table:
             columns[-1] = "%s"
         return "  ".join(columns) + "\n"
 
-    def _fit(self, widths: list[int]) -> tuple[list[int], int]:
+    def _fit(self, widths: list[int], least: int = LAST) -> tuple[list[int], int]:
         """Return the widths that a row can have in the terminal, and the most that one on the left can have.
 
-        The last column gives way first: it has reasons, which are told below, and others names.
+        The last column gives way first, down to ``least``: it has reasons, which are told below, and others names.
         """
         *left, last = widths
         room = self._columns - 2 * sum(map(bool, widths[1:]))
-        last = min(last, max(room - sum(left), self.LAST))
+        last = min(last, max(room - sum(left), least))
         most = self._most
         while (
             sum(capped := [min(w, most) if side == "<" else w for side, w in zip(self._align, left, strict=False)])
@@ -357,17 +369,29 @@ class Table:
             most -= 1
         return [*capped, last], most
 
-    def _line(self, cells: Sequence[str]) -> str:
-        """Return a row for a terminal; a cell that is wider than its column takes what is free."""
-        taken = [columns_of(cell) for cell in cells]
-        widths, _ = self._fit([max(pair) for pair in zip(self._widths, taken, strict=True)])
-        line = ""
-        for at, (side, width, cell) in enumerate(zip(self._align, widths, cells, strict=True)):
-            if taken[at] > width:
-                cell = fitted(cell, width, head=1 if at == len(cells) - 1 else 0.5)
-            pad = " " * (width - columns_of(cell))
-            line += (cell + pad if side == "<" else pad + cell) + "  "
-        return line.rstrip()
+    def _lines(self, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+        """Yield rows for a terminal; a cell that is wider than its column takes what is free.
+
+        Of a row that has a status where others have none, as much of it is shown as is free, and its first word.
+        """
+        fits = []
+        for cells in rows:
+            taken = [columns_of(cell) for cell in cells]
+            least = self.LAST if self._widths[-1:] != [0] else columns_of(cells[-1].partition(":")[0])
+            widths, _ = self._fit([max(pair) for pair in zip(self._widths, taken, strict=True)], least)
+            fits.append((cells, taken, widths))
+        shown = [
+            told_apart((cells[at], widths[at]) for cells, taken, widths in fits if taken[at] > widths[at])
+            for at in range(len(self._align) - 1)
+        ]
+        for cells, taken, widths in fits:
+            line = ""
+            for at, (side, width, cell) in enumerate(zip(self._align, widths, cells, strict=True)):
+                if taken[at] > width:
+                    cell = shown[at][cell, width] if at < len(shown) else fitted(cell, width, head=1)
+                pad = " " * (width - columns_of(cell))
+                line += (cell + pad if side == "<" else pad + cell) + "  "
+            yield line.rstrip()
 
 
 def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
@@ -411,7 +435,7 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
 def _report_whole_around(out: Output, document: Extraction) -> None:
     """Report that there is no download to resume: not the outermost file was truncated."""
     outer = safe(outermost_file(document).name)
-    out.line(f"no download to resume: {outer} around it is not truncated; this was truncated before it was put in")
+    out.say(f"no download to resume: {outer} around it is not truncated; this was truncated before it was put in")
 
 
 def report_document_cut(out: Output, document: Extraction, status: Status) -> None:
@@ -419,7 +443,7 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     files = _to_resume(document, status) if status in (Status.TRUNCATED, Status.DAMAGED) else []
     if files and files[0].hole:
         what = f"{safe(files[0].file)} around it" if is_inside(document) else "the file"
-        out.line(
+        out.say(
             f"{out.paint('not written', 'red')}: {what} has its full size, but parts of it were never written "
             f"(file holes) and read as zeros; resume the download at byte {files[0].at}"
         )
@@ -441,7 +465,7 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
     inside = f" inside its {kind}" if size and kind != "unknown" else ""
     cut = f"the document ends at byte {size}{inside}" if missing is None else f"the file ends at byte {size}"
     first, *more = resume_lines(files)
-    out.line(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
+    out.say(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
     out.lines(more)
 
 
@@ -488,14 +512,14 @@ def report_cut(
             + ("1 byte is missing" if missing == 1 else f"{missing:,} ({format_size(missing)}) are missing")
         )
     word = "damaged" if extent.status is Status.DAMAGED else "truncated"
-    out.line(out.paint(word, "red") + f": {there}{lacks}")
+    out.say(out.paint(word, "red") + f": {there}{lacks}")
     if extent.first_hit is not None:
         detail = ""
         if tensor is not None and tensor.stored_nbytes:  # a lost shape has no bytes
             have = tensor.available_nbytes
             detail = f" ({have:,} of its {count_words(tensor.stored_nbytes, 'byte')} {are(have)} there)"
-        out.line(f"first tensor hit: {safe(extent.first_hit)}{detail}")
-    out.line(f"whole: {whole_words(extent)}")
+        out.say(f"first tensor hit: {safe(extent.first_hit)}{detail}")
+    out.say(f"whole: {whole_words(extent)}")
     out.lines(resume_lines(extent.resume, most))
     if not extent.resume and is_inside(document) and extent.status is Status.TRUNCATED:
         _report_whole_around(out, document)
@@ -506,7 +530,7 @@ def _report_hit(out: Output, extent: Extent, document: Extraction, most: int | N
     if extent.resume and extent.unwritten and extent.whole == extent.count:
         has = "the file has its" if len(extent.resume) == 1 else "the files have their"
         where, *more = resume_lines(extent.resume, most)
-        out.line(
+        out.say(
             out.paint("not written", "red")
             + f": {has} full size, but parts of it, with {count_words(extent.unwritten, 'tensor')}, "
             + f"were never written and read as zeros; {safe(where)}"
@@ -515,10 +539,10 @@ def _report_hit(out: Output, extent: Extent, document: Extraction, most: int | N
     elif extent.resume and extent.status in (Status.TRUNCATED, Status.DAMAGED):
         if extent.status is Status.TRUNCATED and _is_packed(document):
             end = f"the compressed data end early, after {count_words(extent.actual or 0, 'byte')} of content"
-            out.line(f"{out.paint('truncated', 'red')}: {end}")
+            out.say(f"{out.paint('truncated', 'red')}: {end}")
         out.lines(resume_lines(extent.resume, most))
     if extent.status in BROKEN and extent.whole < extent.count + extent.unlisted:
-        out.line(f"whole: {whole_words(extent)}")
+        out.say(f"whole: {whole_words(extent)}")
 
 
 # -- Writes results: to standard output, to a file (completely or not at all), or to a pipe ----------------------------

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
+    from pparse.findings import Finding
     from pparse.recovery.recover import Outcome
     from pparse.recovery.report import RecoveredFile, Summary
 
@@ -69,6 +70,7 @@ def run(options: Any, out: Output) -> int:
 
     with open_file(options, out) as document:
         listing = FileTable(out, options, fold=not options.verbose)
+        told = tell_names(document, options, out)
         try:
             with telling_how_to_go_on(options, out, listing):
                 outcome = recover(
@@ -82,7 +84,7 @@ def run(options: Any, out: Output) -> int:
                 out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return exit_code_of(error)
         listing.close()
-        _tell(options, out, outcome, outcome.findings, listing)
+        _tell(options, out, outcome, [one for one in outcome.findings if options.json or one not in told], listing)
         if not (outcome.is_whole or options.quiet or options.json):
             out.lines(resume_lines(to_resume(document) if outcome.resume is None else outcome.resume))
     return exit_code(options, outcome)
@@ -96,6 +98,22 @@ def _may_be_named(document: Extraction, error: FormatError) -> bool:
 def exit_code(options: Any, outcome: Outcome) -> int:
     """Return the exit code of `pparse recover`, and of `pparse extract`."""
     return OK if outcome.is_whole and not (options.strict and outcome.warnings) else DAMAGED
+
+
+def tell_names(document: Extraction, options: Any, out: Output) -> list[Finding]:
+    """Show what is to be known of the names in an archive before files are written under them; return it."""
+    try:
+        container = None if document.is_folder else document.result.container
+    except FormatError:  # who recovers looks further
+        return []
+    if container is None:
+        return []
+    container.look_at_names()
+    told = [finding for finding in document.findings if finding.code == "encoding"]
+    if not (options.quiet or options.json):
+        out.findings(told)
+        out.flush()
+    return told
 
 
 @contextmanager
@@ -125,11 +143,9 @@ def tell_course(out: Output, outcome: Outcome) -> None:
     """Report what an earlier run had done, which limits files met, and how to lift them."""
     if outcome.resumed:
         done = "1 member was" if outcome.resumed == 1 else f"{outcome.resumed:,} members were"
-        out.line(f"{done} there already: this continued a run that was stopped")
+        out.say(f"{done} there already: this continued a run that was stopped")
     for met in outcome.limits.values():
-        out.line(
-            f"{count_words(met.files, 'file')} met a limit, and is cut or left out here; lift it with {met.option}"
-        )
+        out.say(f"{count_words(met.files, 'file')} met a limit, and is cut or left out here; lift it with {met.option}")
 
 
 def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: FileTable) -> None:
@@ -138,21 +154,21 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
         return
     if options.quiet:
         return
-    out.line(str(outcome.summary))
+    out.say(str(outcome.summary))
     out.findings(findings)
     tell_course(out, outcome)
     where = safe(options.output)
     if not outcome.summary.files:
-        out.line("there are no files in it" if outcome.is_whole else "nothing could be recovered")
+        out.say("there are no files in it" if outcome.is_whole else "nothing could be recovered")
     elif not outcome.is_whole and not listing.useful and outcome.limits:
-        out.line(f"nothing was saved, for want of room within the limit; see {where}/RECOVERY.json")
+        out.say(f"nothing was saved, for want of room within the limit; see {where}/RECOVERY.json")
     elif not outcome.is_whole and not listing.useful:
-        out.line(f"nothing was saved: not one tensor, file or record is there; see {where}/RECOVERY.json")
+        out.say(f"nothing was saved: not one tensor, file or record is there; see {where}/RECOVERY.json")
     elif outcome.is_whole:
         lost = "nothing is missing" if not outcome.warnings else "nothing is known to be missing"
-        out.line(f"{lost}; {_checked(outcome.summary)}: use {where} ({where}/RECOVERY.json lists them)")
+        out.say(f"{lost}; {_checked(outcome.summary)}: use {where} ({where}/RECOVERY.json lists them)")
     elif outcome.summary.is_complete:
-        out.line(f"each file is complete, but what contained them is not; {_checked(outcome.summary)}: use {where}")
+        out.say(f"each file is complete, but what contained them is not; {_checked(outcome.summary)}: use {where}")
     else:
         _tell_use(out, outcome.summary, where)
 
@@ -178,9 +194,9 @@ def _tell_use(out: Output, summary: Summary, where: str) -> None:
     missing = "which bytes are missing (zeros stand for them, or the file ends there)" if summary.gaps else ""
     doubtful = "which may be wrong" if summary.doubtful else ""
     said = " and ".join(filter(None, (missing, doubtful))) or "what is wrong with them"
-    out.line(f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says {said}")
+    out.say(f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says {said}")
     for path in summary.set_apart[:_SHOWN]:
-        out.line(f"set apart, since it may be wrong: {safe(path)}")
+        out.say(f"set apart, since it may be wrong: {safe(path)}")
 
 
 def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> dict[str, object]:
@@ -276,7 +292,7 @@ class FileTable:
     def begin_again(self) -> None:
         """Start over: a stream contradicted its checksum at its end, and every file is reported again."""
         if self._table.has_written:
-            self._out.line(
+            self._out.say(
                 "… the checksum at the end of the stream does not match; once more from the start, knowing that:"
             )
         self._begin()
@@ -289,4 +305,4 @@ class FileTable:
         self._let_go()
         self._table.close()
         if self._more:
-            self._out.line(f"… and {count_words(self._more, 'file')} more that are not whole")
+            self._out.say(f"… and {count_words(self._more, 'file')} more that are not whole")

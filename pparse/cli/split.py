@@ -205,13 +205,13 @@ def _tell(options: Any, out: Output, report: SplitReport, notes: list[str], fold
     if report.chunked:
         share = f"{100 * report.size / report.message_size:.1f}%" if report.message_size else "0%"
         why = ": it is one value, which is never cut" if report.largest > report.limit else ""
-        out.line(
+        out.say(
             f"{whole}, in {count_words(report.chunks, 'chunk')}, the largest {format_size(report.largest)} (limit "
             f"{format_size(report.limit)}{why}); {format_size(report.size)} on disk, "
             f"{share} of the message"
         )
     else:
-        out.line(
+        out.say(
             f"{whole}, written whole: it is within the limit of {format_size(report.limit)} (--max-size), so there is "
             "nothing to split"
         )

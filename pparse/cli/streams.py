@@ -49,12 +49,29 @@ def fill_buffers() -> None:
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=True)
 
 
+def screen(stream: Any) -> tuple[int, int]:
+    """Return columns and lines of the terminal that ``stream`` writes to: what COLUMNS and LINES say, or it; 80 and 24
+    if none does."""
+    said = [int(value) if (value := os.environ.get(name, "")).isdigit() else 0 for name in ("COLUMNS", "LINES")]
+    try:
+        known: tuple[int, int] = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # it is no terminal
+        known = (0, 0)
+    columns, lines = (one or other or default for one, other, default in zip(said, known, (80, 24), strict=True))
+    return max(columns, 20), max(lines, 10)
+
+
 def tell(text: str) -> None:
     """Write a line to standard error behind what was written to standard output: both may be one pipe.
 
-    Raises `OSError` if standard output takes no more. If standard error takes no more, there is nobody to tell.
+    In a terminal it is wrapped. Raises `OSError` if standard output takes no more. If standard error takes no more,
+    there is nobody to tell.
     """
     sys.stdout.flush()
+    if sys.stderr.isatty():
+        from pparse.display.text import folded
+
+        text = folded(text, screen(sys.stderr)[0], len("pparse: "))
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

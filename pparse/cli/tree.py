@@ -193,13 +193,13 @@ class _Shower:
         """Report that children are not shown."""
         self._omitted += count
         if self._text:
-            self.out.line("  " * depth + self.out.paint(f"… {count:,} more (-n 0 shows all)", "dim"))
+            self.out.say("  " * depth + self.out.paint(f"… {count:,} more (-n 0 shows all)", "dim"))
 
     def problem(self, depth: int, text: str) -> None:
         """Show an error in its place."""
         self.damaged = True
         if self._text:
-            self.out.line("  " * depth + self.out.paint(f"! {safe(text)}", "red"))
+            self.out.say("  " * depth + self.out.paint(f"! {safe(text)}", "red"), indent=2 * depth + 2)
         elif self.options.json:
             self._problems.append(Finding("not-read", text).to_dict())
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Final
 
 _ESCAPE: Final = r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))"
@@ -108,6 +108,93 @@ def fitted(text: str, columns: int, *, head: float = 0.5) -> str:
         last += 1
     colors = "".join(piece for piece, _ in pieces[first:last] if len(piece) > 1)
     return "".join([*(piece for piece, _ in pieces[:first]), "…", colors, *(piece for piece, _ in pieces[last:])])
+
+
+# A word of a text with the spaces in front of it; a command in quotation marks is copied whole, so it is one.
+_WORD: Final = r" *(?:'pparse [^']*'|[^ ])+"
+
+
+def folded(text: str, columns: int, indent: int) -> str:
+    """Return ``text`` in lines of at most so many ``columns`` of a terminal, those behind the first one ``indent``-ed.
+
+    A word that is wider than a line, such as a path, stays where it is, and whole: the terminal breaks it.
+    """
+    if columns_of(text) <= columns:
+        return text
+    import re
+
+    line, lines = "", []
+    for word in re.findall(_WORD, text):
+        if line.strip() and columns_of(line + word) > columns and columns_of(word) <= columns - indent:
+            lines.append(line)
+            line, word = " " * indent, word.lstrip(" ")
+        line += word
+    return "\n".join([*lines, line])
+
+
+# What parts the words of a name.
+_BETWEEN: Final = "([^0-9A-Za-z]+)"
+
+
+def told_apart(names: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """Return each of ``names``, given with the columns that it has, as it is shown in these: cut in the middle.
+
+    Where that would make two of them look alike, the words stay in which they differ (layers of a model), or else what
+    stands around the place where they begin to differ.
+    """
+    shown = {(name, columns): fitted(name, columns) for name, columns in names}
+    for turn in range(4):
+        alike: dict[str, list[tuple[str, int]]] = {}
+        for key, cut in shown.items():
+            alike.setdefault(cut, []).append(key)
+        groups = [keys for keys in alike.values() if len({name for name, _ in keys}) > 1]
+        if not groups:
+            break
+        for keys in groups:
+            shown |= (_by_words(keys) if not turn else None) or _by_place(keys)
+    return shown
+
+
+def _by_words(keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], str] | None:
+    """Return names that have as many words each with those that differ; None if they have not, or there is no room."""
+    import re
+
+    words = [re.split(_BETWEEN, name) for name, _ in keys]
+    count = len(words[0])
+    if any(len(own) != count for own in words):
+        return None
+    kept = [len(set(column)) > 1 for column in zip(*words, strict=True)]
+    widths = [max(map(columns_of, column)) for column in zip(*words, strict=True)]
+    room = min(columns for _, columns in keys)
+
+    def taken() -> int:
+        marks = sum(not stays and (not at or kept[at - 1]) for at, stays in enumerate(kept))
+        return marks + sum(width for width, stays in zip(widths, kept, strict=True) if stays)
+
+    if taken() > room:
+        return None
+    for at in sorted(range(count), key=lambda at: min(at, count - at)):  # from both ends
+        if not kept[at]:
+            kept[at] = True
+            kept[at] = taken() <= room
+    found = {}
+    for key, own in zip(keys, words, strict=True):
+        shown = (word if stays else "\0" for word, stays in zip(own, kept, strict=True))
+        found[key] = re.sub("\0+", "…", "".join(shown))
+    return found
+
+
+def _by_place(keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """Return names with what stands around the place where they begin to differ."""
+    low, high = min(keys)[0], max(keys)[0]
+    first = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    found = {}
+    for name, columns in keys:
+        tail = columns // 3
+        end = max(first + 1, min(first + tail // 2, len(name) - 1))
+        rest = fitted(name[end:], tail, head=0)
+        found[name, columns] = fitted(name[:end], columns - columns_of(rest)) + rest
+    return found
 
 
 def shape_words(shape: Sequence[int | str]) -> str:

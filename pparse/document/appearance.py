@@ -5,7 +5,7 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 
 from pparse.data.base import Access
-from pparse.document.folder import folders_with, which_part
+from pparse.document.folder import all_of, folders_with, which_part
 from pparse.document.named_formats import named, named_folder, words
 from pparse.errors import EndOfDataError, GapError, PparseError, told
 from pparse.limits import MIB
@@ -121,17 +121,22 @@ def known_other(extraction: Host) -> str | None:
     return mistaken(head, tail_of(extraction, 8), there) or mistaken(head.lstrip())
 
 
-def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
-    """Return what to say of data that no parser recognises; ``extensions`` are those of the formats that are read."""
+def what_it_is(extraction: Host, extensions: tuple[str, ...], of_models: tuple[str, ...]) -> str:
+    """Return what to say of data that no parser recognises.
+
+    ``extensions`` are those of the formats that are read, ``of_models`` of those whose files are models.
+    """
     if extraction.is_folder:
         other = named_folder(extraction.members)  # type: ignore[attr-defined]
         if other is not None:
             return words(other)
         names = [name for name in extraction.members if bare_name(name).endswith(extensions)]  # type: ignore[attr-defined]
         hint = f"name one of its files: {', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
-        below = folders_with(extraction.folder, extensions)  # type: ignore[attr-defined]
+        models = folders_with(extraction.folder, of_models)  # type: ignore[attr-defined]
+        below = models or folders_with(extraction.folder, extensions)  # type: ignore[attr-defined]
         if below:
             hint = f"name a file or folder in it: {', '.join(below[:4])}{' …' if len(below) > 4 else ''}"
+            hint += told(f"; {all_of(extraction.name)}", "") if models else ""
         elif not names:
             empty = not extraction.members  # type: ignore[attr-defined]
             hint = "it holds no files" if empty else "a folder is read as one model; name a file to look into it"

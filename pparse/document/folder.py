@@ -25,6 +25,7 @@ from pparse.errors import (
     PparseError,
     SourceError,
     system_error,
+    told,
 )
 
 TYPE_CHECKING = False
@@ -47,7 +48,7 @@ UNREADABLE: Final = (PparseError, OSError, ValueError)
 _MOST_NAMES: Final = 20_000
 _MOST_PARTS: Final = 20_000
 # How many parts that follow each other may be missing before others.
-_MOST_ABSENT: Final = 20
+MOST_ABSENT: Final = 20
 # How many names a message has.
 _MOST_SHOWN: Final = 6
 # Those that are read as one by this name alone; others are compared first (`pparse.document.opening`).
@@ -56,7 +57,9 @@ _NUMBERED: Final = re.compile(r".+\.0{2,}1")
 _PART: Final = re.compile(
     r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>[0-9]{1,5}|[a-z]{2,3})", re.IGNORECASE
 )
-_ZIP_PART: Final = re.compile(r"(?P<whole>.+)\.z(?:\d\d+|ip)", re.IGNORECASE)
+_ZIP_PART: Final = re.compile(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
+# Those that hardly anything else is called.
+_LATER: Final = re.compile(r".+(?:\.\d{3,}|\.z\d\d+|[._-]part[._-]?\d+)", re.IGNORECASE)
 
 
 def which_part(path: str, folder: Folder | None) -> str | None:
@@ -66,7 +69,14 @@ def which_part(path: str, folder: Folder | None) -> str | None:
     for first in first_names(name):
         if first in names and first != name:
             return f"its name is that of a part of a file; the first part, {first}, lies beside it: open that"
-    return None
+    *_, first = (name, *(first_names(name) if _LATER.fullmatch(name) else ()))
+    return f"it may be a part of a file: the first one ({first}) is not beside it" if first != name else None
+
+
+def all_of(folder: str) -> str:
+    """Return how to look into all models of a folder."""
+    where = quote(folder.rstrip("/") or "/")
+    return f"'pparse ls -R {where}' lists all models in it, 'pparse check -R {where}' checks each"
 
 
 def names_in(folder: Folder | None) -> frozenset[str]:
@@ -110,7 +120,7 @@ def first_names(name: str) -> Iterator[str]:
     """Yield what the first part may be called if ``name`` is that of a part."""
     zipped = _ZIP_PART.fullmatch(name)
     if zipped is not None:
-        yield f"{zipped['whole']}.z01"
+        yield from (f"{zipped['whole']}.{z}01" for z in sorted("zZ", key=lambda z: z == zipped["z"]))
     part = _PART.fullmatch(name)
     if part is not None:
         head, number = part["whole"] + part["mark"], part["number"]
@@ -124,7 +134,7 @@ def following_names(name: str) -> Iterator[str]:
     """Yield what the parts behind the first one are called."""
     zipped = _ZIP_PART.fullmatch(name)
     if zipped is not None:
-        yield from (f"{zipped['whole']}.z{number:02}" for number in range(2, _MOST_PARTS))
+        yield from (f"{zipped['whole']}.{zipped['z']}{number:02}" for number in range(2, _MOST_PARTS))
         return
     part = _PART.fullmatch(name)
     if part is None:
@@ -162,12 +172,24 @@ def parts_in(names: Collection[str], name: str) -> list[str]:
         absent = 0 if following in names else absent + 1
         if not absent:
             found.append(following)
-        elif absent == _MOST_ABSENT:
+        elif absent == MOST_ABSENT:
             break
     zipped = _ZIP_PART.fullmatch(name)
-    if zipped is not None and f"{zipped['whole']}.zip" in names:
-        found.append(f"{zipped['whole']}.zip")
+    if zipped is not None:
+        found += [last for last in _last_names(zipped) if last in names][:1]
     return found if len(found) > 1 else []
+
+
+def _last_names(zipped: re.Match[str]) -> list[str]:
+    """Return what the last part of a split zip may be called, the likelier name first."""
+    ends = ("zip", "ZIP") if zipped["z"] == "z" else ("ZIP", "zip")
+    return [f"{zipped['whole']}.{end}" for end in ends]
+
+
+def whole_name(name: str) -> str:
+    """Return what the file was called if ``name`` is that of a part, else ``name``."""
+    zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
+    return _last_names(zipped)[0] if zipped is not None else part["whole"] if part is not None else name
 
 
 class SplitSet:
@@ -195,14 +217,18 @@ def split_set(path: str) -> SplitSet | None:
     folder, name = split(path)
     zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
     first = name
+    whole = whole_name(name)
     if zipped is not None:
-        first = f"{zipped['whole']}.z01"
-        if not name.endswith((".z01", ".zip")) or not any(is_there(inside(folder, first[:-1] + one)) for one in "12"):
+        firsts = [
+            one for one in reversed([*first_names(name)]) if any(is_there(inside(folder, one[:-1] + no)) for no in "12")
+        ]
+        if not firsts or not (name in firsts or name.lower().endswith(".zip")):
             return None
+        first = firsts[0]
+        whole = next((one for one in _last_names(zipped) if is_there(inside(folder, one))), whole)
     elif part is None or name not in first_names(name):
         return None
-    whole = part["whole"] if zipped is None and part is not None else f"{first[:-4]}.zip"
-    begin = whole if zipped is None else first[:-2]
+    begin = whole if zipped is None else zipped["whole"] + "."
     names = frozenset(one for one in names_of(folder) if one.startswith(begin) and is_file(inside(folder, one)))
     found = parts_in(names, first)
     if not found or (zipped is None and (name not in names or next(first_names(name)) in names - {name})):
@@ -295,6 +321,10 @@ class Folder(ABC):
     def unreadable(self) -> Sequence[FolderItem]:
         """Return what lies right in it and is neither a file nor a folder, such as links that lead nowhere."""
         return ()
+
+    def split(self, name: str) -> SplitSet | None:
+        """Return the parts of a split file if ``name`` is that of its first one; None where nobody joins them."""
+        return None
 
     def below(self, name: str) -> Folder:
         """Return the folder ``name`` below it."""
@@ -396,6 +426,7 @@ def several_models(folder: Folder, models: Sequence[str], about: Sequence[str] =
         f"the folder holds several models; name one of them, e.g. {folder.path.rstrip('/')}/{models[0]}. "
         f"There are: {shown}" + "".join(f"; {known}" for known in about)
     )
+    reason += told(f"; {all_of(folder.path)}", "") if folder.path else ""
     return PathError(reason, path=folder.path)
 
 
@@ -432,6 +463,10 @@ class LocalFolder(Folder):
                 return [_item(item, item.name, ()) for item in listing if not (_is_file(item) or _is_folder(item))]
         except OSError:  # listing it says so
             return ()
+
+    def split(self, name: str) -> SplitSet | None:
+        """Return the parts of the file that ``name`` is the first part of."""
+        return split_set(inside(self.path, *confine(name)))
 
     def below(self, name: str) -> Folder:
         """Return the folder ``name`` in it."""

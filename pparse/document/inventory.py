@@ -9,8 +9,9 @@ from __future__ import annotations
 from pparse.document.appearance import head_of
 from pparse.document.beside import files_of
 from pparse.document.extraction import FolderExtraction, snapshot_of
-from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with
+from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with, parts_in, whole_name
 from pparse.document.named_formats import DATA_FORMATS, Named, named, named_folder
+from pparse.document.opening import open_split
 from pparse.document.registry import (
     ARCHIVE_EXTENSIONS,
     BUILTINS,
@@ -49,7 +50,7 @@ _FIRST: Final = (_INDEX, ".index")
 class Item:
     """A model in a folder, or a file or folder that people keep beside models."""
 
-    __slots__ = ("error", "format", "path", "size", "viewer", "what")
+    __slots__ = ("error", "format", "parts", "path", "size", "viewer", "what")
 
     def __init__(self, path: str, format: str = "", *, viewer: Any = None, size: int | None = None) -> None:
         self.path = path
@@ -64,6 +65,8 @@ class Item:
         """Why it cannot be read, though its name is that of a model."""
         self.what = ""
         """What else is to be said, in words."""
+        self.parts = 0
+        """How many files it was split into that lie here; 0: it is one."""
 
     @property
     def is_model(self) -> bool:
@@ -166,14 +169,28 @@ class Inventory:
         """Yield the models that are files of a folder, but for those ``skipped``, and count its other files."""
         used = set(skipped)
         endings = (*self._models, *_PACKED_OR_KNOWN)
+        sets = {
+            name: parts
+            for name in here.members
+            if (parts := parts_in(here.members, name)) and bare_name(whole_name(name)).endswith(endings)
+        }
         names = [name for name in here.members if bare_name(name).endswith(endings) or name.endswith(_UNFINISHED)]
-        for name in sorted(names, key=lambda name: (not name.endswith(_FIRST), name)):
+        only_parts = sets.keys() - names
+        names += only_parts
+        later = {part for parts in sets.values() for part in parts[1:]}
+        for name in sorted(names, key=lambda name: (not name.endswith(_FIRST), name in later, name)):
             here.session.check_cancelled()
             if here.session.progress is not None:
                 here.session.progress(len(used), len(names), f"files of {here.name}")
             if name in used:
                 continue
-            if (item := self._file(prefix, here, name)) is not None:
+            joined = self._joined(here, name) if name in sets else None
+            if joined is None and name in only_parts:  # files of one kind, numbered
+                continue
+            if (item := self._file(prefix, here, name, joined)) is not None:
+                if joined is not None:
+                    item.parts = len(sets[name])
+                    used.update(sets[name])
                 yield item
                 used |= item.files()
             here.children.pop(name, None)
@@ -184,6 +201,17 @@ class Inventory:
                 yield item
         others = [name for name in here.members if name not in used]
         self._count(others, prefix)
+
+    @staticmethod
+    def _joined(here: FolderExtraction, name: str) -> Extraction | None:
+        """Return the file whose parts begin with ``name``; None if they are files of their own."""
+        try:
+            found = here.folder.split(name)
+            return None if found is None else open_split(here.session, found)
+        except STOPPED:
+            raise
+        except PparseError:
+            return None
 
     def models_beside(self) -> list[str]:
         """Return the models in a folder that was opened as one of them, without that: its files, and of each folder
@@ -196,12 +224,15 @@ class Inventory:
         self.other_count += len(others)
         self.others += [prefix + name for name in others[: _MOST_OTHERS - len(self.others)]]
 
-    def _file(self, prefix: str, here: FolderExtraction, name: str) -> Item | None:
-        """Return a file as an item; None if it is not what its name may promise."""
+    def _file(self, prefix: str, here: FolderExtraction, name: str, joined: Extraction | None = None) -> Item | None:
+        """Return a file as an item, ``joined`` if it is in parts; None if it is not what its name may promise."""
         path = prefix + name
-        found: Extraction | None = None
+        if joined is not None:
+            name = whole_name(name)
+        found = joined
         try:
-            found = here.sibling(name, any_content=True)
+            if found is None:
+                found = here.sibling(name, any_content=True)
             viewer = viewer_for(found)
             if viewer is not None:
                 return Item(path, found.format, viewer=viewer, size=found.size)
@@ -211,6 +242,9 @@ class Inventory:
             if packed or (known is not None and (known.is_data_set or not known.generic)):
                 item = Item(path, own, size=found.size)
                 item.what = _PASSED
+                absent = [note for note in found.notes if note.code.startswith("part-")]
+                if absent:
+                    item.error = EndOfDataError(absent[0].reason, source=path)
                 return item
         except STOPPED:
             raise

@@ -10,7 +10,7 @@ from operator import itemgetter
 from pparse.data import files
 from pparse.data.zero_runs import first_unwritten
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of, snapshot_of
-from pparse.document.folder import Folder, LocalFolder, split_set
+from pparse.document.folder import MOST_ABSENT, Folder, LocalFolder, following_names, split_set
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.document.session import Session
 from pparse.equality import ByValue
@@ -266,7 +266,7 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         snapshot = snapshot_of(folder)
         return folder if snapshot is None else _open_path(session, files.inside(path, snapshot), format)
     parts = split_set(path)
-    if parts is not None and (joined := _open_split(session, parts, format)) is not None:
+    if parts is not None and (joined := open_split(session, parts, format)) is not None:
         return joined
     pipe = files.inherited_pipe(path)
     if pipe is not None:
@@ -317,7 +317,7 @@ def _prefixes_near(path: str) -> list[str]:
     return [files.inside(folder, prefix) for prefix in dict.fromkeys((*near, *others))][:3]
 
 
-def _open_split(session: Session, found: SplitSet, format: str | None) -> Extraction | None:
+def open_split(session: Session, found: SplitSet, format: str | None = None) -> Extraction | None:
     """Return the parts of a file as one; None if they are no parts, by their sizes and first bytes.
 
     A missing part becomes a gap as large as the first one. One that is shorter, and not the last, was cut: a gap
@@ -335,6 +335,8 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
         for data in files_there.values():
             data.close()
         return None
+    if found.whole in files_there:
+        _add_absent(found, files_there[found.whole])
     sizes = [data.size or 0 for part, data in files_there.items() if part != found.parts[-1]]
     each, *others = sizes or [0]
     if len(others) > 1 and len(set(others)) == 1:
@@ -382,12 +384,30 @@ def _open_split(session: Session, found: SplitSet, format: str | None) -> Extrac
     return extraction
 
 
+def _add_absent(found: SplitSet, last: Data) -> None:
+    """Add the parts of a zip that its last one counts (APPNOTE.TXT 4.3.16), and no part behind them shows to be absent.
+
+    At most as many as names may leave out.
+    """
+    size = last.size or 0
+    low = max(0, size - (22 + 0xFFFF))
+    tail = last.known(low, size - low)
+    at = tail.rfind(b"PK\5\6")
+    count = int.from_bytes(tail[at + 4 : at + 6], "little") if at >= 0 else 0
+    absent = [name for name in islice(following_names(found.parts[0]), count - 1) if name not in found.parts]
+    if count >= len(found.parts) and len(absent) <= MOST_ABSENT:
+        found.parts[-1:-1] = absent
+        found.there[-1:-1] = [False] * len(absent)
+
+
 def _are_parts(session: Session, found: SplitSet, there: Mapping[str, Data]) -> bool:
     """Say whether files that are called so are parts of one: the second one does not begin as a file of its kind.
 
     A zip's last part says of how many it is one (APPNOTE.TXT 4.3.16). If the names do not say that they are parts, they
     must be those of a known format, and all but the last of one size.
     """
+    full = {name: data for name, data in there.items() if data.size}
+    there = full if len(full) > 1 else there  # an empty one was fetched in vain, and says nothing
     first, second = list(there.values())[:2]
     if found.sure:
         last = there.get(found.whole)

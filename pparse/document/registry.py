@@ -267,7 +267,7 @@ def detect(extraction: Extraction) -> type[Parser]:
     if not best:
         if (reason := nothing_there(extraction)) is not None:
             raise NothingThereError(reason, source=extraction.name)
-        raise FormatError(what_it_is(extraction, EXTENSIONS), source=extraction.name)
+        raise FormatError(what_it_is(extraction, EXTENSIONS, model_extensions()), source=extraction.name)
     chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
     if extraction.is_folder:
         models = [model for parser, _, _ in best for model in parser.models_in(extraction)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pparse.document.opening import Resume
     from pparse.findings import Finding
-    from pparse.tensors.tensor import Span, Tensor
+    from pparse.tensors.tensor import Tensor
 
 # How many reasons are kept for each status, and of tensors in holes: rows of a listing, and `Tensor.finding`, have all.
 _REASONS: Final = 10

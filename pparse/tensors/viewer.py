@@ -7,10 +7,11 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
+from pparse.data.zero_runs import LEAST, PAGE, zeros_at_end
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
-from pparse.findings import Finding, FindingList, Status
+from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.locking import Guarded
 from pparse.tensors.extent import Extent
 from pparse.tensors.status import flawed_only_in, unwritten_in
@@ -431,7 +432,36 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Look at everything and yield each finding; ``strict`` adds the rules of the reference reader."""
-        return self.extraction.parse().check(strict=strict)
+        broken = False
+        for finding in self.extraction.parse().check(strict=strict):
+            broken = broken or finding.is_fault
+            yield finding
+        for finding in () if broken else self.zeros_at_end():
+            self.findings.add(finding)
+            yield finding
+
+    def zeros_at_end(self) -> Iterator[Finding]:
+        """Yield a finding for each file that ends with a page of zeros, or more, and its last tensor in these.
+
+        A download into a file of full size leaves them, and so does a tensor of zeros: from 64 KiB on it is a warning.
+        Nothing is said of content that was packed, whose checksum says more, nor of holes, which are told as such.
+        """
+        for file in (self.extraction.parsed, *(file for _, file in self.files_beside())):
+            data, end = file.data, file.find_end()
+            if not data.is_file or self._holes_of(data):
+                continue
+            at = zeros_at_end(data, file.start, end, file.session.check_cancelled)
+            if end - at < PAGE:
+                continue
+            ends = (span.offset + span.length for one in self.tensors() for span in one.spans if span.data is data)
+            if max(ends, default=0) <= at:
+                continue
+            reason = (
+                f"the last {end - at:,} bytes are zero, as in a download that was preallocated and not finished; "
+                "its published digest, if there is one, tells (check --sha256)"
+            )
+            severity = Severity.WARNING if end - at >= LEAST else Severity.NOTE
+            yield Finding("zeros", reason, severity=severity, source=file.name, offset=at, length=end - at)
 
     _run: tuple[int, Iterator[Tensor] | None] | None = None
     """How many tensors may be asked for in the order in which `keys` gave their names, and the listing, once begun."""

@@ -38,7 +38,7 @@ class Container(Doored):
             "shard_names",
             "unwrapped",
         )
-        + ("verify", "weight_map")
+        + ("look_at_names", "verify", "weight_map")
     )
 
     def shard_names(self) -> list[str]:
@@ -64,6 +64,9 @@ class Container(Doored):
     def holds(self) -> str | None:
         """Return what the members of an archive form together, if that is a known format that is not read yet."""
         return None
+
+    def look_at_names(self) -> None:
+        """Add the findings on names of members that should be known before files are written under them."""
 
     def verify_stream(self, *, unless_indexed: bool = False) -> None:
         """Read a compressed stream to its end, so that everything wrong with it is known."""

@@ -169,7 +169,10 @@ def _check_tensors(
     for finding in layout_findings(parser):
         notes.findings.add(finding)
     _note_holes(viewer, notes)
-    _note_zeros(viewer, notes, zeros)
+    at_end = [] if notes.findings.errors else list(viewer.zeros_at_end())
+    _note_zeros(viewer, notes, zeros, at_end[0].offset if at_end else None)
+    for finding in at_end:
+        notes.findings.add(finding)
     yield from _omitted(notes.findings, notes.source)
 
 
@@ -371,13 +374,14 @@ def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
         )
 
 
-def _note_zeros(viewer: SafetensorsViewer, notes: _Notes, zeros: array[int] | None) -> None:
-    """Report long runs of zeros in the data: tensors of zeros, or bytes that were lost or never written."""
+def _note_zeros(viewer: SafetensorsViewer, notes: _Notes, zeros: array[int] | None, end: int | None) -> None:
+    """Report long runs of zeros in the data, up to ``end``: tensors of zeros, or bytes that were lost."""
     extraction, begin = viewer.extraction, viewer.parser.data_start
+    end = extraction.find_end() if end is None else end
     holes = viewer.holes
     runs: Iterable[tuple[int, int]]
     if zeros is None:
-        runs = zero_runs(extraction.data, begin, extraction.find_end(), extraction.session.check_cancelled)
+        runs = zero_runs(extraction.data, begin, end, extraction.session.check_cancelled)
     else:
         runs = runs_from(zip(zeros[::2], zeros[1::2], strict=True), begin)
     for start, length in runs:
