@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
+from pparse.errors import MalformedError
+from pparse.parsers.pickle import reading
 from pparse.parsers.pickle.parser import PickleParser
 from pparse.parsers.pickle.values import Call, Extension, Global, OutOfBand, Persistent
 from tests import sweep
@@ -299,3 +301,33 @@ def leaves(content: bytes) -> dict[tuple[Any, ...], Any]:
             elif node.shape != "scalar" and node.kind != "unfinished":
                 stack += [((*path, kid.ordinal if kid.key is None else kid.key), kid) for kid in node.children()]
     return found
+
+
+def test_a_large_container_of_small_values_is_scanned_once_and_decoded_in_stretches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its opcodes are read by `scan` once; `check` makes no nodes of what is whole, and one of what is not."""
+    content = pickle.dumps([{"a": number, "b": str(number)} for number in range(3000)], 4)
+    scanned: list[int] = []
+    inner = reading.scan
+    monkeypatch.setattr(
+        reading, "scan", lambda buf, i, stop, *rest: scanned.append(stop - i) or inner(buf, i, stop, *rest)
+    )
+    with pparse.open(content) as document:
+        assert list(document.check()) == []
+        assert sum(scanned) <= len(content)
+        assert len(list(document.parse().check())) == 0
+        assert document.root.child(2999).to_python() == {"a": 2999, "b": "2999"}
+        assert sum(scanned) <= len(content)
+    damaged = content.replace(b"2500", b"\xff500")
+    with pparse.open(damaged) as document:
+        assert [finding.reason for finding in document.check()] != []
+        assert document.root.child(2499).to_python() == {"a": 2499, "b": "2499"}
+
+
+def test_nothing_is_duplicated_across_a_mark() -> None:
+    """DUP finds nothing above a mark, as in CPython's own unpickler (`Pdata`, its fence)."""
+    with pparse.open(b"\x80\x04](K\x01(2te.") as document:
+        assert document.root.child(0).load() == 1
+        with pytest.raises(MalformedError):
+            document.root.child(1).to_python()

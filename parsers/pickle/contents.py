@@ -7,11 +7,11 @@ from array import array
 from pparse.data.utf8 import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.pickle_scan import MARK, Scan, ends_of
-from pparse.parsers.pickle.reading import Stop
+from pparse.parsers.pickle.reading import Parts, Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Final
 
     from pparse.data.base import Data
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 # The opcodes that take all above a mark which lies before the bytes that are read again.
 _TAKERS: Final = (b"e", b"u", b"\x90", b"t", b"l", b"d", b"\x91")
 _PAIRS: Final = (b"u", b"d")
-# Parts that are kept of a value that has no more.
-_FEW: Final = 128
 _WITHOUT_PAIRS: Final = frozenset(("list", "tuple", "set", "frozenset"))
 
 
@@ -39,14 +37,19 @@ class Contents:
         """From where to where items were put into it."""
         self.pairs: Part | None = None
         """The same of pairs."""
-        self.few: list[Part] | None = []
-        """What was put into it, as `group` tells it; None: more than is kept."""
         self._index = index
         self._as_pairs = kind in ("dict", "pairs")
         self._kind = kind
         self._made = 0
         self.wrong: tuple[int, str] | None = None
         """Offset of the first opcode that put something into it that does not belong there, and what."""
+        if index is not None:
+            index.note = Parts(program.session.budget)
+        known = program.take_parts(start, end)
+        if known is not None:
+            self.state = program.state
+            self._note(known.takes())
+            return
         reading = program.reading(start, self.state)
         reading.run(end, program.find_end, program.jumps(start, end), after=lambda _: self._take())
         self._take()
@@ -59,37 +62,38 @@ class Contents:
             self.items = self.pairs = self.wrong = None  # all that was the first part of what it is now
             if self._index is not None:
                 self._index.restart()
-            self.few = []
-        before = (0, 0)
-        for items, pairs, at in state.cuts:
-            if self.wrong is None:
-                self._judge(items - before[0], pairs - before[1], at)
-            if self.wrong is not None:
-                del state.items[before[0] :], state.pairs[before[1] :]
-                break
-            if items > before[0]:
-                self.items = (self.items[0] if self.items else state.items[before[0]] >> 8), at + 1
-            if pairs > before[1]:
-                self.pairs = (self.pairs[0] if self.pairs else state.pairs[before[1]] >> 8), at + 1
-            if self.few is not None:
-                slots = state.pairs[before[1] : pairs] if self._as_pairs else state.items[before[0] : items]
-                self.few = self.few + ends_of(slots, at) if len(self.few) + len(slots) <= _FEW else None
-            before = items, pairs
-        if self._index is not None:
-            found = state.pairs[::2] if self._as_pairs else state.items
-            if found:
-                self._index.add_many(array("q", [slot >> 8 for slot in found]))
-        state.items.clear()
-        state.pairs.clear()
-        state.cuts.clear()
+                self._index.note.forget()
+        if state.cuts:
+            self._note(state.takes())
+            state.items.clear()
+            state.pairs.clear()
+            state.cuts.clear()
 
-    def _judge(self, items: int, pairs: int, at: int) -> None:
+    def _note(self, takes: Iterable[tuple[list[int], bool, int]]) -> None:
+        """Note slots that opcodes put into the value, up to the first that do not belong there."""
+        index, found = self._index, array("q")
+        for slots, as_pairs, at in takes:
+            if self.wrong is None:
+                self._judge(len(slots), at, as_pairs=as_pairs)
+            if self.wrong is not None:
+                break
+            if as_pairs and slots:
+                self.pairs = (self.pairs[0] if self.pairs else slots[0] >> 8), at + 1
+            elif slots:
+                self.items = (self.items[0] if self.items else slots[0] >> 8), at + 1
+            if index is not None and as_pairs is self._as_pairs:
+                index.note.add(slots, at, as_pairs=as_pairs)
+                found.extend([slot >> 8 for slot in (slots[::2] if as_pairs else slots)])
+        if index is not None and found:
+            index.add_many(found)
+
+    def _judge(self, count: int, at: int, *, as_pairs: bool) -> None:
         """Note what cannot be put into the value."""
-        if pairs % 2:
+        if as_pairs and count % 2:
             self.wrong = at, "a key has no value"
-        elif self._kind == "dict" and items:
+        elif self._kind == "dict" and count and not as_pairs:
             self.wrong = at, "items are put into a dict"
-        elif pairs and self._kind in _WITHOUT_PAIRS:
+        elif as_pairs and count and self._kind in _WITHOUT_PAIRS:
             self.wrong = at, f"pairs are put into a {self._kind}"
 
 

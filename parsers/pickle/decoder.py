@@ -79,6 +79,11 @@ class Decoder:
         gap = data.next_gap(start) if data.gaps else None
         return self.read(start, end if gap is None else max(start, min(end, gap.offset)))
 
+    def at_hand(self, start: int, length: int) -> bytes:
+        """Return bytes that were read before; none if they were not."""
+        base, window = self._window
+        return window[start - base : start - base + length] if base <= start <= base + len(window) - length else b""
+
     def read(self, start: int, end: int) -> bytes:
         """Return bytes of the pickle; small stretches near each other come out of one read."""
         base, window = self._window
@@ -99,13 +104,7 @@ class Decoder:
         ``most``: how many bytes the values may have that it names (None: as many as a scalar). Raises
         `MalformedError`, `LimitError`; `UnsupportedError` if it may be changed by opcodes that come later.
         """
-        if len(self._objects) > 100_000:
-            self._objects.clear()
-        try:
-            made = self._decode(start, end, most)
-        except BaseException:
-            self._objects.clear()  # some may be half made
-            raise
+        (made,) = self._values(start, end, most, alone=True)
         if self.program.late and end < self.program.late[-1] and isinstance(made, CONTAINERS):
             raise UnsupportedError(
                 f"the pickle changes values where it names them again, first at offset {self.program.late[0]}: what"
@@ -113,6 +112,22 @@ class Decoder:
                 offset=start,
             )
         return made
+
+    def decode_several(self, start: int, end: int, most: int | None = None) -> list[Any]:
+        """Return the values that follow each other in ``[start, end)``, of a pickle that changes none later.
+
+        Raises what `decode` does.
+        """
+        return self._values(start, end, most, alone=False)
+
+    def _values(self, start: int, end: int, most: int | None, *, alone: bool) -> list[Any]:
+        if len(self._objects) > 100_000:
+            self._objects.clear()
+        try:
+            return self._decode(start, end, most, alone)
+        except BaseException:
+            self._objects.clear()  # some may be half made
+            raise
 
     def global_at(self, start: int, end: int) -> Any:
         """Return the global that the value ``[start, end)`` begins with, as objects do; None: there is none.
@@ -135,7 +150,7 @@ class Decoder:
                     return None
         return None
 
-    def _decode(self, start: int, end: int, most: int | None) -> Any:
+    def _decode(self, start: int, end: int, most: int | None, alone: bool) -> list[Any]:
         limits = self.program.session.limits
         spent = 0
         frames = [self._frame(start, end)]
@@ -160,10 +175,10 @@ class Decoder:
                 asked.append(wanted)
                 continue
             done = frames.pop()
-            if len(done.stack) != 1 or done.marks:
+            if done.marks or (len(done.stack) != 1 and (alone or frames)):
                 raise MalformedError("its opcodes do not make one value", offset=done.base)
             if not frames:
-                return done.stack[0]
+                return done.stack
             # The frame below asks for the number again, and finds the value; a list has put itself there before.
             self._objects.setdefault(asked.pop(), done.stack[0])
 
@@ -178,32 +193,28 @@ class Decoder:
 
 def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None:  # noqa: C901 -- a loop, for speed
     """Run the opcodes of ``frame``; return the number of a memoized value that must be made first, None at the end."""
-    buf, i, end, stack = frame.buf, frame.i, frame.end, frame.stack
+    buf, i, end, stack, nth = frame.buf, frame.i, frame.end, frame.stack, frame.nth
     push = stack.append
     regular = not program.numbers
     first = program.state.first
-    handlers = _HANDLERS
+    handlers, fresh, tuples = _HANDLERS, _FRESH, _TUPLES
     try:
         while i < end:
             op = buf[i]
-            if op == 0x71 or op == 0x94 or op == 0x72:  # the most frequent ones of checkpoints
-                objects[frame.nth] = stack[-1]
-                frame.nth += 1
-                i += 2 if op == 0x71 else 1 if op == 0x94 else 5
+            if op == 0x94 or op == 0x71 or op == 0x72:  # the most frequent ones of checkpoints
+                objects[nth] = stack[-1]
+                nth += 1
+                i += 1 if op == 0x94 else 2 if op == 0x71 else 5
             elif op == 0x68 or op == 0x6A or op == 0x67:
                 number = buf[i + 1] if op == 0x68 else get_number(buf, i, frame.base + i)
-                nth = number - first if regular else program.nth(number, frame.base + i)
-                if nth < 0 or nth >= frame.nth:
+                meant = number - first if regular else program.nth(number, frame.base + i)
+                if meant < 0 or meant >= nth:
                     raise MalformedError(f"nothing is memoized yet as number {number}", offset=frame.base + i)
-                if nth not in objects:
-                    frame.i = i
-                    return nth
-                push(objects[nth])
+                if meant not in objects:
+                    frame.i, frame.nth = i, nth
+                    return meant
+                push(objects[meant])
                 i = i + 2 if op == 0x68 else i + 5 if op == 0x6A else buf.index(b"\n", i) + 1
-            elif op == 0x70:
-                objects[frame.nth] = stack[-1]
-                frame.nth += 1
-                i = buf.index(b"\n", i) + 1
             elif op == 0x8C:
                 size = buf[i + 1]
                 push(str(buf[i + 2 : i + 2 + size], "utf-8", "surrogatepass"))
@@ -218,6 +229,19 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
             elif op == 0x28:
                 frame.marks.append(len(stack))
                 i += 1
+            elif op in fresh:
+                push(fresh[op]())
+                i += 1
+            elif op in tuples:
+                count = tuples[op]
+                if len(stack) + count < 0:
+                    raise IndexError
+                stack[count:] = [tuple(stack[count:])]
+                i += 1
+            elif op == 0x70:
+                objects[nth] = stack[-1]
+                nth += 1
+                i = buf.index(b"\n", i) + 1
             else:
                 handler = handlers.get(op)
                 if handler is None:
@@ -232,7 +256,6 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
     except (IndexError, TypeError, ValueError) as error:
         reason = f"opcode {buf[i]:#04x} does not fit what is on the stack, or its argument is wrong"
         raise MalformedError(reason, offset=frame.base + i) from error
-    frame.i = i
     return None
 
 
@@ -244,10 +267,6 @@ def _popped(frame: _Frame) -> list[Any]:
     taken = frame.stack[mark:]
     del frame.stack[mark:]
     return taken
-
-
-def _new(make: Callable[[], Any]) -> Handler:
-    return lambda frame, _: frame.stack.append(make())
 
 
 def _fixed(size: int, make: Callable[[bytes], Any]) -> Handler:
@@ -323,15 +342,6 @@ def _raw_text(raw: bytes) -> str:
     return str(raw, "raw-unicode-escape")
 
 
-def _tuple_of(count: int) -> Handler:
-    def make(frame: _Frame, _: int) -> None:
-        if len(frame.stack) < count:
-            raise IndexError
-        frame.stack[-count:] = [tuple(frame.stack[-count:])]
-
-    return make
-
-
 def _make_of(make: Callable[[list[Any]], Any]) -> Handler:
     def made(frame: _Frame, _: int) -> None:
         frame.stack.append(make(_popped(frame)))
@@ -347,9 +357,10 @@ def _set_pairs(target: Any, items: list[Any]) -> Any:
         return target
     if not isinstance(target, dict):
         raise MalformedError(f"pairs are put into a {type(target).__name__}")
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        check_key(key)
-        target[key] = value
+    for key in items[::2]:
+        if type(key) is not str:
+            check_key(key)
+    target.update(zip(items[::2], items[1::2], strict=True))
     return target
 
 
@@ -455,6 +466,12 @@ def _pop(frame: _Frame, _: int) -> None:
         frame.stack.pop()
 
 
+def _dup(frame: _Frame, _: int) -> None:
+    if frame.marks and frame.marks[-1] == len(frame.stack):
+        raise IndexError
+    frame.stack.append(frame.stack[-1])
+
+
 def _pop_mark(frame: _Frame, _: int) -> None:
     _popped(frame)
 
@@ -463,15 +480,19 @@ def _skip(count: int) -> Handler:
     return lambda _, i: i + count
 
 
+# What makes the value of an opcode without argument; how many values from the end of the stack become a tuple.
+_FRESH: Final[dict[int, Callable[[], Any]]] = {
+    0x4E: type(None),
+    0x88: lambda: True,
+    0x89: bool,
+    0x29: tuple,
+    0x5D: list,
+    0x7D: dict,
+    0x8F: set,
+    0x97: OutOfBand,
+}
+_TUPLES: Final = {0x85: -1, 0x86: -2, 0x87: -3}
 _HANDLERS: Final[dict[int, Handler]] = {
-    0x4E: _new(lambda: None),
-    0x88: _new(lambda: True),
-    0x89: _new(lambda: False),
-    0x29: _new(lambda: ()),
-    0x5D: _new(list),
-    0x7D: _new(dict),
-    0x8F: _new(set),
-    0x97: _new(OutOfBand),
     0x4D: _fixed(2, _unsigned),
     0x4A: _fixed(4, _long),
     0x47: _fixed(8, lambda raw: unpack(">d", raw)[0]),
@@ -490,9 +511,6 @@ _HANDLERS: Final[dict[int, Handler]] = {
     0x53: _line(_quoted),
     0x56: _line(_raw_text),
     0x50: _line(lambda raw: Persistent(_text(raw))),
-    0x85: _tuple_of(1),
-    0x86: _tuple_of(2),
-    0x87: _tuple_of(3),
     0x74: _make_of(tuple),
     0x6C: _make_of(list),
     0x64: _make_of(lambda items: _set_pairs({}, items)),
@@ -513,7 +531,7 @@ _HANDLERS: Final[dict[int, Handler]] = {
     0x51: _persistent,
     0x30: _pop,
     0x31: _pop_mark,
-    0x32: lambda frame, _: frame.stack.append(frame.stack[-1]),
+    0x32: _dup,
     0x80: _skip(2),
     0x95: _skip(9),
     0x98: _skip(1),

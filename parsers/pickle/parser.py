@@ -4,8 +4,10 @@ A pickle is a program for a stack machine: what a value is, and where it ends, i
 used it. So there are no states that read children in turn; instead
 
 - `pparse.parsers.pickle.program` reads each pickle once, from its first opcode to STOP;
-- `fill` reads a node's opcodes once more and keeps where its children begin; large children are jumped over;
-- `entries` reads the opcodes of a group of children again, and `pparse.parsers.pickle.decoder` makes values.
+- `fill` reads a node's opcodes once more (those of the pickle's own value were just read) and keeps where its children
+  begin and what they are; large children are jumped over;
+- `entries` reads the opcodes of a group of children again if there were too many to keep, and
+  `pparse.parsers.pickle.decoder` makes values: small ones that follow each other all at once, for `check` and viewers.
 
 The root is the value of the pickle; of several pickles in a row, a list of theirs. What the opcodes say becomes nodes:
 
@@ -30,12 +32,13 @@ from pparse.data.trailing_bytes import trailing_severity
 from pparse.display.text import shorten
 from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.pickle_scan import GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
+from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
 from pparse.parsers.pickle.contents import FILLED, NAMES, Contents, contents, fault_in, group, open_from
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED
-from pparse.parsers.pickle.program import Program, latest
+from pparse.parsers.pickle.program import MOST_STATES, Program, latest
+from pparse.parsers.pickle.reading import Parts
 from pparse.parsers.pickle.values import check_key
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
@@ -44,7 +47,7 @@ from pparse.tree.parser import Confidence, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any, ClassVar, Final
 
     from pparse.parsers.pickle.reading import RawArray
@@ -132,6 +135,7 @@ SHAPES: Final = {
 }
 # Kinds whose children follow each other, so that offsets are kept instead of entries.
 SEQUENCES: Final = frozenset(("tuple", "list", "dict", "set", "frozenset", "items", "pairs"))
+_SEQUENCES_OF_VALUES: Final = SEQUENCES - {"set", "frozenset"}
 # Kinds of calls whose result is plain data.
 PLAIN_KINDS: Final = {
     "_codecs.encode": "bytes",
@@ -148,14 +152,21 @@ _PROGRAMS_KEPT: Final = 8
 _SMALL: Final = 256
 # Containers up to this many bytes are checked without nodes, if they name no more of others.
 _AT_ONCE: Final = 1 << 10
+# Values up to this many bytes are decoded together.
+_TOGETHER: Final = 16 << 10
 # And of others that it names so many.
 _MOST_NAMED: Final = 64 << 10
+_NOTHING: Final[Mapping[int, Any]] = {}
+_NO_PART: Final = 0xFF
+# What makes a value without parts, of its own bytes or by a number.
+_PLAIN_OPCODES: Final = frozenset(
+    b"".join(_KINDS[kind] for kind in ("none", "bool", "int", "float", "str", "bytes")) + b"hjg"
+)
 _ZEROS: Final = 64 << 10
 # The most different globals that are kept (five times as many of those that could run something); characters of a name.
 _MOST_GLOBALS: Final = 20_000
 _LONGEST_NAME: Final = 200
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
-_MOST_STATES: Final = 100
 _BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED)
 _CALLED: Final = frozenset(b"R\x81\x92oiQ")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
@@ -413,8 +424,8 @@ class PickleParser(Parser, Listing):
                     index.add_last(entry)
         if not in_order and index.entries is None:
             index.entries = []
-        if in_order and found.few and found.wrong is None and not index.tail:  # those of a small value are known
-            entries = self._entries_of(program, node, found.few, slice(GROUP))
+        if in_order and 0 < index.count <= GROUP and found.wrong is None and not index.tail:  # they are known
+            entries = self._entries_of(program, node, index.note.between(node.start, end), slice(GROUP))
             index.group = kept = (0, entries)
             self.result.extraction.session.indexes.keep_group(index, kept)
 
@@ -426,9 +437,9 @@ class PickleParser(Parser, Listing):
         for name, (slot, end) in zip(names, parts, strict=False):
             yield self._entry(program, name, slot, end)
         states = found.state.states
-        if len(states) > _MOST_STATES:
+        if len(states) > MOST_STATES:
             reason = "an object is given a state again and again"
-            raise LimitError(reason, option="", wanted=len(states), got=_MOST_STATES)
+            raise LimitError(reason, option="", wanted=len(states), got=MOST_STATES)
         for slot, end in states:
             yield self._entry(program, "state", slot, end)
         number = None if program.arrays is None else program.arrays.number_of(node.start, node.end or program.end)
@@ -460,7 +471,8 @@ class PickleParser(Parser, Listing):
         ordinal, start = index.checkpoint(first)
         last = -(-(first + count) // index.stride)
         end = index.offsets[last] if last < len(index.offsets) else index.tail[0].at if index.tail else index.end
-        parts = group(program, start, end, paired=node.shape == "map")
+        parts = index.note.between(start, end) if isinstance(index.note, Parts) else []
+        parts = parts or group(program, start, end, paired=node.shape == "map")
         return self._entries_of(program, node, parts, slice(first - ordinal, first - ordinal + count))
 
     def _entries_of(self, program: Program, node: Node, parts: list[Part], wanted: slice) -> list[Entry]:
@@ -468,15 +480,38 @@ class PickleParser(Parser, Listing):
         paired = node.shape == "map"
         entries = []
         if paired:
-            for key, value in list(zip(parts[::2], parts[1::2], strict=False))[wanted]:
-                entry = self._entry(program, self._key(program, key), *value, at=key[0] >> 8)
+            pairs = list(zip(parts[::2], parts[1::2], strict=False))[wanted]
+            known = self._plain_values(program, [part for pair in pairs for part in pair])
+            for key, value in pairs:
+                entry = self._entry(program, self._key(program, key, known), *value, at=key[0] >> 8, known=known)
                 entries.append(self._judged(program, entry, key, in_set=False) if entry.key is None else entry)
         else:
             in_set = node.kind in ("set", "frozenset")
+            known = self._plain_values(program, parts[wanted])
             for part in parts[wanted]:
-                entry = self._entry(program, None, *part)
+                entry = self._entry(program, None, *part, known=known)
                 entries.append(self._judged(program, entry, part, in_set=True) if in_set else entry)
         return entries
+
+    def _plain_values(self, program: Program, parts: list[Part]) -> dict[int, Any]:
+        """Return the values of small parts by their offsets: of those next to each other that have no parts, and of
+        which nothing is wrong. They are decoded together."""
+        found: dict[int, Any] = {}
+        run: list[int] = []
+        until = 0
+        for slot, end in (*parts, (_NO_PART, 0)) if not program.late and program.arrays is None else ():
+            start = slot >> 8
+            fits = slot & 0xFF in _PLAIN_OPCODES and end - start <= _SMALL
+            if run and (not fits or start != until):
+                with suppress(DataError):
+                    values = program.decoder.decode_several(run[0], until, _SMALL) if len(run) > 1 else []
+                    if len(values) == len(run):
+                        found.update(zip(run, values, strict=True))
+                run.clear()
+            if fits:
+                run.append(start)
+                until = end
+        return found
 
     def _judged(self, program: Program, entry: Entry, part: Part, *, in_set: bool) -> Entry:
         """Return an entry, DAMAGED if its key, or what is in a set, cannot be there."""
@@ -493,20 +528,30 @@ class PickleParser(Parser, Listing):
             pass  # too large to tell
         return entry
 
-    def _key(self, program: Program, part: Part) -> Key:
+    def _key(self, program: Program, part: Part, known: Mapping[int, Any] = _NOTHING) -> Key:
         """Return a key as the tree has keys: None for what is no text, bytes or number."""
         slot, end = part
         most = self.result.extraction.session.limits.name_bytes
         if end - (slot >> 8) > most:
             return None
-        try:
-            key = program.decoder.decode(slot >> 8, end, most)
-        except (MalformedError, LimitError, UnsupportedError):
-            return None
+        key = known.get(slot >> 8)
+        if key is None:
+            try:
+                key = program.decoder.decode(slot >> 8, end, most)
+            except (MalformedError, LimitError, UnsupportedError):
+                return None
         return key if isinstance(key, str | bytes | int) else None
 
-    def _entry(self, program: Program, key: Key, slot: int, end: int, at: int | None = None) -> Entry:
-        """Describe one value."""
+    def _entry(
+        self,
+        program: Program,
+        key: Key,
+        slot: int,
+        end: int,
+        at: int | None = None,
+        known: Mapping[int, Any] = _NOTHING,
+    ) -> Entry:
+        """Describe one value; of what is ``known``, by its offset, the value need not be decoded."""
         start = slot >> 8
         try:
             kind, note = self._kind(program, slot)
@@ -516,7 +561,7 @@ class PickleParser(Parser, Listing):
         value: Any = UNLOADED_VALUE
         if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
             try:
-                value = program.decoder.decode(start, end, _MOST_NAMED)
+                value = known[start] if start in known else program.decoder.decode(start, end, _MOST_NAMED)
             except (LimitError, UnsupportedError):
                 pass
             except MalformedError as error:
@@ -622,20 +667,90 @@ class PickleParser(Parser, Listing):
         finding = self.finding(code_of(program.status), reason, program.end)
         return Entry(key, kind, start, program.end, status=program.status, finding=finding, at=at)
 
-    def is_sound_inside(self, node: Node) -> bool | None:
-        """Decode a small container at once, instead of reading the opcodes of each of its values twice."""
-        end, limits = node.end, self.result.extraction.session.limits
-        # A level takes an opcode at least: nothing in it is deeper than nodes may be.
-        if end is None or end - node.start > min(_AT_ONCE, limits.depth - node.depth):
+    def _values_of(self, program: Program, parts: list[Part], most: int | None = None) -> list[Any]:
+        """Return the values of parts that follow each other. Raises what `Decoder.decode` does, if anything is odd."""
+        start, end = parts[0][0] >> 8, parts[-1][1]
+        if end - start > _TOGETHER or any(slot & 0xFF == DUP for slot, _ in parts):
+            raise MalformedError("its values are read one by one", offset=start)
+        self.result.extraction.session.check_cancelled()
+        values = program.decoder.decode_several(start, end, most)
+        if len(values) != len(parts):
+            raise MalformedError("opcodes do not make as many values as they should", offset=start)
+        return values
+
+    def parts_of(self, node: Node) -> Iterator[tuple[Key, Any]]:
+        """Yield keys and children of a container: values, if they are small and nothing is wrong, for they are
+        decoded together; else nodes."""
+        program, done = self.program(node.start), 0
+        index = node.index_to(None)
+        in_order = node.kind in _SEQUENCES_OF_VALUES and node.known_status is Status.COMPLETE
+        if in_order and isinstance(index.note, Parts) and not program.late and program.arrays is None:
+            paired = node.shape == "map"
+            for parts in index.note.stretches(_TOGETHER, paired=paired):
+                first, done = done, done + (len(parts) // 2 if paired else len(parts))
+                try:
+                    values = self._values_of(program, parts)
+                    keys = self._keys_of(node, parts, values) if paired else [None] * len(values)
+                except DataError:
+                    yield from ((kid.key, kid) for kid in map(node.child, range(first, done)))
+                else:
+                    yield from zip(keys, values[1::2] if paired else values, strict=True)
+        yield from ((kid.key, kid) for kid in map(node.child, range(done, index.count)))
+
+    def _keys_of(self, node: Node, parts: list[Part], values: list[Any]) -> list[Key]:
+        """Return the keys among keys and values, as `_key` does. Raises `MalformedError`, `LimitError`: one is odd."""
+        most, keys = self.result.extraction.session.limits.name_bytes, values[::2]
+        for (slot, end), key in zip(parts[::2], keys, strict=True):
+            check_key(key)
+            if end - (slot >> 8) > most or (key == "__dict__" and node.note == "ordered"):
+                raise MalformedError("a key is not one of those that are plain", offset=slot >> 8)
+        return [key if isinstance(key, str | bytes | int) else None for key in keys]
+
+    def _most_at_once(self, depth: int) -> int:
+        """Return how many bytes a container at a ``depth`` may have that is decoded at once.
+
+        A level takes an opcode at least: nothing in it is deeper than nodes may be.
+        """
+        return min(_AT_ONCE, self.result.extraction.session.limits.depth - depth)
+
+    def _is_sound_in_stretches(self, node: Node) -> bool | None:
+        """Decode all in a large container of small values; None if something may be wrong, or was not looked at."""
+        try:
+            index, program = node.index_to(None), self.program(node.start)
+        except LimitError:
             return None
-        program = self.program(node.start)
+        parts = index.note
+        if node.known_status is not Status.COMPLETE or index.tail or program.late or program.arrays is not None:
+            return None
+        if not isinstance(parts, Parts) or not parts.are_within(self._most_at_once(node.depth + 1)):
+            return None
+        step = 2 if node.shape == "map" else 1
+        try:
+            for found in parts.stretches(_TOGETHER, paired=step == 2):
+                values = self._values_of(program, found, _AT_ONCE)
+                for key in values[::step] if step == 2 or node.kind in ("set", "frozenset") else ():
+                    check_key(key)
+                if any(_has_many_states(program, slot >> 8, end) for slot, end in found):
+                    return None
+        except DataError:
+            return None
+        return True
+
+    def is_sound_inside(self, node: Node) -> bool | None:
+        """Decode a small container at once, instead of reading the opcodes of each of its values twice; a large one of
+        small values in stretches."""
+        end = node.end
+        if end is None or node.kind == "pickles":
+            return None
+        if end - node.start > self._most_at_once(node.depth):
+            return self._is_sound_in_stretches(node) if node.kind in SEQUENCES else None
+        start, program = node.start, self.program(node.start)
         if node.known_status is not Status.COMPLETE or program.late or program.arrays is not None:
             return None
-        decoder = program.decoder
         try:
-            if decoder.read(node.start, end).count(b"b") > _MOST_STATES:
+            if _has_many_states(program, start, end):
                 return None
-            decoder.decode(node.start, end, _AT_ONCE)
+            program.decoder.decode(start, end, _AT_ONCE)
         except DataError:
             return False
         return True
@@ -677,6 +792,11 @@ class PickleParser(Parser, Listing):
         if node.kind == "raw":
             return self.load_scalar(node)
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+
+
+def _has_many_states(program: Program, start: int, end: int) -> bool:
+    """Whether an object in ``[start, end)`` may be given a state (BUILD) more often than is shown."""
+    return end - start > MOST_STATES and program.decoder.read(start, end).count(b"b") > MOST_STATES
 
 
 def code_of(status: Status) -> str:

@@ -7,18 +7,20 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from operator import attrgetter
 
+from pparse.budget import evictor
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.pickle_scan import GETS, MARK, SLACK, Scan, scan
 from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder
-from pparse.parsers.pickle.reading import Jumps, Reading, Stop, get_number
+from pparse.parsers.pickle.reading import CHARGE_FROM, Jumps, Parts, Reading, Stop, get_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final, TypeVar
 
+    from pparse.budget import Charge
     from pparse.data.base import Data
     from pparse.parsers.pickle.reading import Arrays
     from pparse.tree.host import Session
@@ -37,6 +39,8 @@ _STACKS: Final = 2 << 20
 # How many pages may be read again while the pickle is read for the first time, besides a quarter of those it has.
 _MOST_AGAIN: Final = 16
 _INSIDE_KEPT: Final = 4
+# How often an object may be given a state, as far as its parts are kept.
+MOST_STATES: Final = 100
 _TROUBLES: Final = {Stop.CUT: "the pickle ends before its STOP", Stop.GAP: "the pickle runs into a gap"}
 
 
@@ -113,6 +117,9 @@ class Program:
         self._late_starts: set[int] | None = set()
         self._far_ends: dict[int, int] = {}
         self._big_starts: list[int] = []
+        self._parts: Parts | None = Parts(session.budget)  # of its value, until they are asked for
+        self._parts_charge: Charge | None = None
+        self._made = 0
         self._run()
 
     @property
@@ -146,7 +153,7 @@ class Program:
     def reading(self, pos: int, state: Scan) -> Reading:
         """Return a reading from ``pos`` on, which knows where the arrays are."""
         made = Reading(self.session, self.data, pos, state)
-        made.arrays = self.arrays
+        made.arrays, made.at_hand = self.arrays, self.decoder.at_hand
         state.asks = self.arrays is not None
         return made
 
@@ -224,6 +231,9 @@ class Program:
         if self.status is Status.DAMAGED:
             self.doubt_last_array()
         state.memo = None
+        if self._parts is not None and self._parts.memory >= CHARGE_FROM:
+            held, evict = self._parts.memory, evictor(self, Program._forget_parts)
+            self._parts_charge = self.session.budget.charge(held, "the parts of a pickle", evict)
         self._big_starts = sorted(state.big)
         self.catch_up()
         self._far_ends.clear()
@@ -269,7 +279,8 @@ class Program:
     def _after_block(self, reading: Reading) -> None:
         """Begin a page from time to time; check how much is kept."""
         state = self.state
-        forget_children(reading)  # of the root, which are not asked for here
+        self._note_parts(state)
+        forget_children(reading, states=self._parts is None)
         del state.late[_MOST_LATE:-1]
         if state.globals is not None and len(state.globals) > _MOST_NOTED:
             del state.globals[_MOST_NOTED:]
@@ -286,6 +297,33 @@ class Program:
         self._pages.append(Page(reading.pos, state))
         if sum(len(page.slots) for page in self._pages) * 8 > _STACKS:
             self._thin_out()
+
+    def _note_parts(self, state: Scan) -> None:
+        """Keep what was put into the lowest value, which is that of the pickle: it is asked for next."""
+        parts = self._parts
+        if parts is None:
+            return
+        if state.made != self._made:
+            self._made = state.made
+            parts.forget()
+        for slots, as_pairs, at in state.takes():
+            parts.add(slots, at, as_pairs=as_pairs)
+        if not parts.is_whole or len(state.states) > MOST_STATES:
+            self._parts = None
+
+    def take_parts(self, start: int, end: int) -> Parts | None:
+        """Return what opcodes put into the value ``[start, end)``, once, if that is the pickle's own and all is known.
+
+        Then `state` is that behind the value, too.
+        """
+        slots = self.state.slots
+        if self.trouble or end != self.end - 1 or len(slots) != 1 or slots[0] >> 8 != start:
+            return None
+        found, self._parts, self._parts_charge = self._parts, None, None
+        return found
+
+    def _forget_parts(self) -> None:
+        self._parts = None
 
     def _thin_out(self) -> None:
         """Forget every second page: what is kept of the others must be read again."""
@@ -391,7 +429,7 @@ class Program:
         if slot & 0xFF not in GETS or slot & 0xFF == 0x32:
             return None
         at = slot >> 8
-        head = self.data.read_exact(at, min(24, self.end - at))
+        head = self.decoder.read(at, min(at + 24, self.end))
         nth = self.nth(get_number(head, 0, at), at)
         found, put = self.memoized(nth)
         return found, self.end_of(found, put, nth), nth
@@ -463,8 +501,10 @@ def latest(kept: dict[int, Made], key: int, most: int, make: Callable[[], Made])
     return found
 
 
-def forget_children(reading: Reading) -> None:
-    """Forget what was noted of the children of the lowest value."""
+def forget_children(reading: Reading, *, states: bool = True) -> None:
+    """Forget what was noted of the children of the lowest value, and of its ``states``."""
     state = reading.state
-    for found in (state.items, state.pairs, state.cuts, state.states):
+    for found in (state.items, state.pairs, state.cuts):
         found.clear()
+    if states:
+        state.states.clear()

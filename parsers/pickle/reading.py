@@ -5,18 +5,20 @@ from __future__ import annotations
 import enum
 from array import array
 from bisect import bisect_left, bisect_right
-from operator import itemgetter
+from itertools import islice
+from operator import itemgetter, sub
 
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import GapError, LimitError, MalformedError
-from pparse.kernels.pickle_scan import LONG_LINE, MORE, NAMED, REPLACED, SLACK, STOPPED, UNKNOWN, Scan, scan
+from pparse.kernels.pickle_scan import LONG_LINE, MORE, NAMED, REPLACED, SLACK, STOPPED, UNKNOWN, Part, Scan, scan
+from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final, Protocol
 
-    from pparse.budget import Charge
+    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
     from pparse.tree.host import Session
 
@@ -34,6 +36,11 @@ FIRST_BLOCK: Final = 256
 LAST_BLOCK: Final = 64 << 10
 # Values this large are jumped over when what is around them is read again.
 LARGE: Final = 64 << 10
+# The most slots that are kept of the parts of a value; of small budgets, a slot per so many bytes.
+_MOST_PARTS: Final = 1 << 17
+_SHARE: Final = 512
+# Less is not worth a charge.
+CHARGE_FROM: Final = 32 << 10
 # Bytes that a place on the stack takes; and a byte of a block, which may be an opcode that fills one.
 _SLOT: Final = 40
 _BYTE: Final = 2 + _SLOT
@@ -109,7 +116,10 @@ class Reading:
         """Knows where the bytes of an array follow a BUILD; None: nowhere."""
         self.line_is_cut = False
         """Whether the data end inside of a line that makes a value."""
+        self.at_hand: Callable[[int, int], bytes] | None = None
+        """Returns bytes that are in memory; none if they are not."""
         self._size = session.block_size or FIRST_BLOCK
+        self._charge: Charge | None = None
 
     def run(
         self,
@@ -119,7 +129,7 @@ class Reading:
         after: Callable[[Reading], object] | None = None,
     ) -> Stop:
         """Read to ``end`` (None: to STOP); ``find_end``: where the data end. ``after`` is called after each block."""
-        with self.session.budget.charge(_BYTE * FIRST_BLOCK, "a block of a pickle") as charge:
+        try:
             while end is None or self.pos < end:
                 jump = None if jumps is None else jumps.next_from(self.pos)
                 if jump is not None and jump[0] >> 8 == self.pos:
@@ -127,22 +137,31 @@ class Reading:
                     self.pos = jump[1]
                     continue
                 limit = find_end if end is None else min(end, find_end)
-                stop = self._block(limit if jump is None else min(jump[0] >> 8, limit), find_end, charge)
+                stop = self._block(limit if jump is None else min(jump[0] >> 8, limit), find_end)
                 if after is not None:
                     after(self)
                 if stop is not None:
                     return stop
+        finally:
+            self._charge = None
         return Stop.END
 
-    def _block(self, limit: int, find_end: int, charge: Charge) -> Stop | None:
+    def _hold(self, amount: int) -> None:
+        """Charge what a block takes, if that is worth it. Raises `LimitError`."""
+        if self._charge is not None:
+            self._charge.resize(amount)
+        elif amount >= CHARGE_FROM:
+            self._charge = self.session.budget.charge(amount, "a block of a pickle")
+
+    def _block(self, limit: int, find_end: int) -> Stop | None:
         """Read one block, and its opcodes; None: more may follow."""
         self.session.check_cancelled()
         if self.pos >= limit:
             return Stop.CUT
         wanted = min(self._size + SLACK, find_end - self.pos)
-        charge.resize(_BYTE * wanted + _SLOT * (len(self.state.slots) + len(self.state.marks)))
+        self._hold(_BYTE * wanted + _SLOT * (len(self.state.slots) + len(self.state.marks)))
         try:
-            block = self.data.pread(self.pos, wanted)
+            block = (self.at_hand and self.at_hand(self.pos, wanted)) or self.data.pread(self.pos, wanted)
         except GapError:
             return Stop.GAP if not self.data.is_cut_at(self.pos) else Stop.CUT
         have = len(block)
@@ -164,7 +183,7 @@ class Reading:
         if why == MORE:
             return self._cut_short(find_end)
         if why == LONG_LINE:
-            return self._long_line(base + i, find_end, charge)
+            return self._long_line(base + i, find_end)
         if why == STOPPED:
             return Stop.STOP if self.pos <= find_end else self._cut_short(find_end)
         if why == UNKNOWN and self.pos >= base + have:
@@ -191,14 +210,14 @@ class Reading:
             return Stop.GAP if gap is not None and not self.data.is_cut_at(find_end) else Stop.CUT
         return None
 
-    def _long_line(self, at: int, find_end: int, charge: Charge) -> Stop | None:
+    def _long_line(self, at: int, find_end: int) -> Stop | None:
         """Read an opcode whose line does not end in its block."""
         most = self.session.limits.scalar_bytes
         # Four times the block that it began in: of thousands of damaged pickles, each may have such a line.
         size = min(4 * self._size, LAST_BLOCK)
         while True:
             wanted = min(size, find_end - at)
-            charge.resize(3 * wanted + _SLOT * len(self.state.slots))
+            self._hold(3 * wanted + _SLOT * len(self.state.slots))
             block = self.data.pread(at, wanted)
             i, why = self._scan(block + bytes(SLACK), 1, at)
             if why != LONG_LINE:
@@ -215,6 +234,89 @@ class Reading:
                 raise LimitError(
                     "a line of a pickle is too long", option="--limit scalar-bytes=N", wanted=size, got=most, offset=at
                 )
+
+
+# -- What opcodes put into one value -----------------------------------------------------------------------------------
+
+# Stand for the opcode that put items, or pairs, into a value; no value has them in its slot.
+ITEMS, PAIRS = 0x65, 0x75
+_TAKEN: Final = (ITEMS, PAIRS)
+
+
+class Parts(IndexNote):
+    """The slots of what opcodes put into a value, in order, and behind those of each opcode its own offset.
+
+    So each is described without reading its opcodes again. More than ``most`` slots are not kept: it is empty then.
+    """
+
+    __slots__ = ("_cuts", "_most", "_slots")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._slots = array("q")
+        self._cuts = array("q")  # the offsets of the opcodes
+        self._most = min(_MOST_PARTS, budget.limit // _SHARE)
+
+    @property
+    def memory(self) -> int:
+        """Bytes held."""
+        return 8 * (len(self._slots) + len(self._cuts))
+
+    def add(self, slots: list[int], at: int, *, as_pairs: bool) -> None:
+        """Note what the opcode at ``at`` put there."""
+        if not self._most or not slots:
+            return
+        if len(self._slots) + len(slots) > self._most:
+            self.forget()
+            self._most = 0
+            return
+        self._slots.extend(slots)
+        self._slots.append(at << 8 | (PAIRS if as_pairs else ITEMS))
+        self._cuts.append(at)
+
+    def forget(self) -> None:
+        """Drop all."""
+        self._slots, self._cuts = array("q"), array("q")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is kept that was noted."""
+        return bool(self._most)
+
+    def takes(self) -> Iterator[tuple[list[int], bool, int]]:
+        """Yield slots, whether they are pairs, and the offset of each opcode."""
+        begin = 0
+        for at in self._cuts:
+            end = bisect_left(self._slots, at << 8, begin)
+            yield self._slots[begin:end].tolist(), self._slots[end] & 0xFF == PAIRS, at
+            begin = end + 1
+
+    def between(self, start: int, end: int) -> list[Part]:
+        """Return slots and ends of the parts that begin in ``[start, end)``; nothing if they are not kept."""
+        slots = self._slots
+        first = bisect_left(slots, start << 8)
+        last = bisect_left(slots, end << 8, first)
+        found = zip(slots[first:last], slots[first + 1 : last + 1], strict=False)
+        return [(slot, following >> 8) for slot, following in found if slot & 0xFF not in _TAKEN]
+
+    def are_within(self, most: int) -> bool:
+        """Whether all parts are kept, and none has more than ``most`` bytes with what follows it."""
+        slots = self._slots
+        return bool(slots) and (max(map(sub, islice(slots, 1, None), slots), default=0) >> 8) < most
+
+    def stretches(self, most: int, *, paired: bool) -> Iterator[list[Part]]:
+        """Yield slots and ends of parts that follow each other, and were put there by one opcode: as many as have at
+        most ``most`` bytes, or one; ``paired``: a key and its value."""
+        slots, place, step = self._slots, 0, 2 if paired else 1
+        for at in self._cuts:
+            cut = bisect_left(slots, at << 8, place)
+            while place < cut:
+                last = min(cut, bisect_right(slots, (slots[place] >> 8) + most << 8, place) - 1)
+                last = max(last - (last - place) % step, place + step)
+                yield [
+                    (slot, end >> 8) for slot, end in zip(slots[place:last], slots[place + 1 : last + 1], strict=True)
+                ]
+                place = last
+            place = cut + 1
 
 
 def get_number(buf: bytes, i: int, at: int) -> int:

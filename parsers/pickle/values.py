@@ -23,16 +23,17 @@ _KEY_PARTS: Final = 10_000
 class Global:
     """The name of a class or function. It is never looked up."""
 
-    __slots__ = ("module", "name")
+    __slots__ = ("_full", "module", "name")
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
         """The module that it is said to be in."""
         self.name = name
         """Its name there; with dots for what is inside of a class."""
+        self._full = f"{module}.{name}"  # each object of its class is told by it
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+        return self._full
 
     def __repr__(self) -> str:
         return f"Global({str(self)!r})"
@@ -70,7 +71,7 @@ class Call:
     @property
     def name(self) -> str:
         """Full name of what would be called; "" if that is not a global."""
-        return str(self.callable) if isinstance(self.callable, Global) else ""
+        return self.callable._full if type(self.callable) is Global else ""
 
     def __repr__(self) -> str:
 

@@ -61,6 +61,7 @@ def _table() -> bytes:
 
 ACTIONS: Final = _table()
 MARK: Final = 0x28
+DUP: Final = 0x32
 GETS: Final = frozenset(b"hjg2")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
 # line whose end is not in the block, because the lowest value would be replaced though `Scan.frozen`; behind a global
@@ -139,6 +140,16 @@ class Scan:
         (self.pairs if as_pairs else self.items).extend(slots)
         self.cuts.append((len(self.items), len(self.pairs), at))
 
+    def takes(self) -> list[tuple[list[int], bool, int]]:
+        """Return for each opcode that put something there the slots, whether they are pairs, and its offset."""
+        found, before = [], (0, 0)
+        for items, pairs, at in self.cuts:
+            as_pairs = pairs > before[1]
+            slots = self.pairs[before[1] : pairs] if as_pairs else self.items[before[0] : items]
+            found.append((slots, as_pairs, at))
+            before = items, pairs
+        return found
+
     def note_number(self, number: int) -> None:
         """Note the number under which a value is memoized now."""
         if not self.count and number == 1:
@@ -184,7 +195,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     # A chain of comparisons, the frequent ones first: 150 ns an opcode; a table of functions takes twice that.
     actions = ACTIONS
     slots, marks, memo, floor = state.slots, state.marks, state.memo, state.floor
-    fills, filled = state.fills, state.filled
+    puts, fills, filled = state.puts, state.fills, state.filled
     push = slots.append
     from_bytes = int.from_bytes
     asks = state.asks
@@ -201,7 +212,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
                 count += 1
             elif slots:
                 memo.append(slots[-1])
-                state.puts.append(base + i)
+                puts.append(base + i)
                 count += 1
             else:
                 raise _StopAtError(base + i, UNDERFLOW)
@@ -217,19 +228,19 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             push((base + i) << 8 | op)
             i += 5 + from_bytes(buf[i + 1 : i + 5], "little")
         elif action == 11:
-            number = buf[i + 1] if op == 0x71 else from_bytes(buf[i + 1 : i + 5], "little")
-            if number != following + count:
-                state.count += count
-                count = 0
-                state.note_number(number)
-                following = state.first + state.count
-            count += 1
-            numbered += 1
             if memo is not None:
+                number = buf[i + 1] if op == 0x71 else from_bytes(buf[i + 1 : i + 5], "little")
+                if number != following + count:
+                    state.count += count
+                    count = 0
+                    state.note_number(number)
+                    following = state.first + state.count
                 if not slots:
                     raise _StopAtError(base + i, UNDERFLOW)
                 memo.append(slots[-1])
-                state.puts.append(base + i)
+                puts.append(base + i)
+            count += 1
+            numbered += 1
             i += 2 if op == 0x71 else 5
         elif action == 16:
             _make_small(state, op, base + i)

@@ -524,7 +524,7 @@ class Parser(Doored):
         read a container to find its end override this with a single pass.
         """
         yield Visit.of(node, 0)
-        if node.shape == SCALAR:
+        if node.shape == SCALAR or (not detail and self.is_sound_inside(node)):
             return
         trail = Trail.of(node)
         stack: list[Iterator[Node]] = [node.children()]

@@ -319,13 +319,14 @@ class Walk:
         if node.kind == "call":
             yield from self._parts_of_call(name, node)
             return
-        for number, kid in enumerate(node.children()):
-            if node.kind == "unfinished" and kid.kind == "persistent":
+        is_map = node.shape == "map"
+        for number, (key, part) in enumerate(self._parser.parts_of(node)):
+            if node.kind == "unfinished" and part.kind == "persistent":
                 continue  # the storage of a tensor whose shape, and perhaps name, would have come
-            if kid.key == "__dict__" and node.note == "ordered":
-                yield from self._parts_of_node(name, kid)
+            if key == "__dict__" and node.note == "ordered":
+                yield from self._parts_of_node(name, part)
             else:
-                yield join(name, kid.key if node.shape == "map" else number), kid
+                yield join(name, key if is_map else number), part
 
     def _parts_of_call(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         kids = list(node.children())
