@@ -20,6 +20,7 @@ from pparse.data.base import IoStats
 from pparse.kernels.text_starts import text_starts
 from pparse.parsers.gguf import parser as gguf_parser
 from pparse.parsers.gguf.parser import GgufLayout, GgufPlace
+from tests import sweep
 from tests.gguf_files import F32, Q4_0, Q8_0, Writer, plain
 from tests.rows import rows
 
@@ -721,3 +722,26 @@ def test_tensors_of_a_file_that_is_longer_than_its_table_says_may_have_moved() -
 def test_blocks_of_the_newest_type_have_a_size() -> None:
     with pparse.view(Writer().file([], [("w", (2, 128), 42, 0)], bytes(96))) as model:
         assert (model["w"].stored_dtype, model["w"].stored_nbytes) == ("Q2_0", 72)
+
+
+def test_what_check_says_of_texts_at_once_is_what_their_nodes_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = "pparse.parsers.gguf.parser.GgufParser.is_sound_inside"
+
+    def said(content: bytes) -> list[str]:
+        with pparse.open(content, format="gguf") as document:
+            return [*map(str, document.check()), str(document.status)]
+
+    texts = ["a", "ö" * 130, "", "x" * 256, "y" * 300, "ende"]
+    content = Writer().file([("texts", texts), ("numbers", ("int32", [1, 2, 3]))], [("a", (8,), F32, 0)], bytes(32))
+    damaged = [content[:at] + b"\xff" + content[at + 1 :] for at in sweep.some(range(24, len(content) - 32), 3)]
+    for one in (content, *damaged, *(content[:at] for at in sweep.some(range(24, len(content)), 20))):
+        found = said(one)
+        with monkeypatch.context() as slowly:
+            slowly.setattr(nodes, lambda *_: None)
+            assert said(one) == found, one
+    visits = []
+    monkeypatch.setattr("pparse.tree.visit.Visit.of", lambda node, *_: visits.append(node.key))
+    with pparse.open(content, format="gguf") as document:
+        list(document.parse().parser.check())
+    assert "texts" in visits
+    assert visits.count(None) == 1  # the root: nothing in a list

@@ -13,7 +13,7 @@ import pparse
 from pparse import EndOfDataError, LimitError, MalformedError, OptionError, PparseError, Status
 from pparse.data.base import BytesData
 from pparse.limits import Limits
-from pparse.parsers.msgpack.parser import Timestamp
+from pparse.parsers.msgpack.parser import Timestamp, is_sound
 from pparse.tree import engine
 from tests import sweep
 from tests.msgpack_samples import EVERYTHING, Raw, encode, ext, pairs
@@ -310,3 +310,24 @@ def test_a_key_that_is_no_text_though_it_says_so_is_an_error():
         assert [kid.key for kid in document.root.children()] == [b"\x80ab", "b"]
     with pparse.open(b"\x81\xc4\x01\x80\x00", format="msgpack") as document:  # bytes may be anything
         assert list(document.check()) == []
+
+
+def test_what_check_says_in_one_pass_is_what_the_nodes_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(content: bytes) -> list[str]:
+        with opened(content) as document:
+            return [*map(str, document.check()), str(document.status)]
+
+    values = [*range(40), 1.5, "x" * 31, "é" * 9, "y" * 300, ext(-1, bytes(4)), b"\xff" * 9, {"k": ["", "z" * 40]}]
+    content = encode([*values, {"a": values, "b": values}])
+    for block in (1 << 17, 64, 61):  # values across the ends of blocks
+        monkeypatch.setattr("pparse.parsers.msgpack.parser._BLOCK", block)
+        for at in sweep.some(range(len(content)), 40):
+            for byte in (0xFF, 0xC1, content[at] ^ 4):
+                damaged = content[:at] + bytes((byte,)) + content[at + 1 :]
+                found = said(damaged)
+                with monkeypatch.context() as slowly:
+                    slowly.setattr("pparse.parsers.msgpack.parser.is_sound", lambda _: False)
+                    assert said(damaged) == found, damaged
+    with opened(content) as document:
+        document.root.index_to(None)
+        assert is_sound(document.root)

@@ -8,13 +8,14 @@ import pytest
 
 import pparse
 from pparse import Status
-from pparse.data.base import IoStats
+from pparse.data.base import BytesData, IoStats
 from pparse.data.files import FileData
 from pparse.errors import CancelledError, LimitError
 from pparse.kernels.varint import encode_varint
 from pparse.parsers.protobuf.check import Checker
-from pparse.protos import message_class
+from pparse.protos import message_class, schema
 from pparse.riegeli import RecordWriter
+from tests import sweep
 
 MANY = "tensorflow.proto_splitter_testdata.ManyFields"
 TREE = "tensorflow.proto_splitter_testdata.StringNode"
@@ -221,7 +222,7 @@ def test_bytes_are_not_checked_again_for_each_level(monkeypatch):
     raw = message.SerializeToString().replace(b"x" * 50, b"\xff" * 50)
     scans = []
     walk = Checker._walk
-    monkeypatch.setattr(Checker, "_walk", lambda self, part, type: scans.append(len(part)) or walk(self, part, type))
+    monkeypatch.setattr(Checker, "_walk", lambda self, part, *how: scans.append(len(part)) or walk(self, part, *how))
     with opened(raw, TREE) as doc:
         assert len(list(doc.check())) == 1
     assert sum(scans) < 3 * len(raw)
@@ -283,3 +284,31 @@ def test_a_group_that_does_not_end_in_its_message_is_found_in_that_message(behin
         found = list(document.check())
     assert any(finding.path.startswith("node[0]") for finding in found), what
     assert not any("but no field that is shown is" in finding.reason for finding in found)
+
+
+def test_messages_that_come_again_are_checked_as_the_first(monkeypatch) -> None:
+    attr = length(1, b"T") + length(2, b"\x30\x01")
+    names = [f"n{number}".encode() for number in range(4)]
+    nodes = [
+        length(1, name) + length(2, b"Add") + length(5, attr) + length(5, attr[:4] + b"\x02\x28\x01") for name in names
+    ]
+    graph = b"".join(length(1, one) for one in nodes)
+    type = schema().message("tensorflow.GraphDef")
+
+    def said(content: bytes) -> tuple[bool, int]:
+        checker = Checker(lambda: None)
+        return checker.sound(BytesData(content).range(0, len(content)), type), checker.stopped
+
+    assert said(graph)[0]
+    for at in sweep.some(range(len(graph)), 3):
+        for byte in (0x0B, 0x13, 0x2B, 0xFF, graph[at] ^ 1, graph[at] ^ 0x20):  # groups, too
+            damaged = graph[:at] + bytes((byte,)) + graph[at + 1 :]
+            found = said(damaged)
+            with monkeypatch.context() as alone:
+                alone.setattr("pparse.parsers.protobuf.check._SMALL", -1)
+                sound, stopped = said(damaged)
+                assert found == (sound, stopped if not sound else found[1]), damaged
+    checker = Checker(lambda: None)
+    bad = graph.replace(b"\x30\x01", b"\x35\x01")
+    for content in (bad, bad, graph, bad):  # what is not sound is not kept
+        assert checker.sound(BytesData(content).range(0, len(content)), type) is (content is graph)

@@ -25,13 +25,13 @@ from array import array
 from math import prod
 from struct import calcsize, unpack_from
 
-from pparse.errors import LimitError, MalformedError
+from pparse.errors import DataError, LimitError, MalformedError
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.text_starts import text_starts
+from pparse.kernels.text_starts import sound_texts, text_starts
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.parsers.gguf.types import ARRAY, LAYOUTS, NAMES, TEXT, TYPES, type_words
-from pparse.tree.context import DONE, decode_text
+from pparse.tree.context import DONE, SHORT_TEXT, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.key_table import key_hash, repeated_hashes
 from pparse.tree.listing import Listing
@@ -59,6 +59,8 @@ _UINT32: Final = 4
 # So many names are hashed while the table is read; each takes so many bytes while the repeated ones are found.
 _MOST_HASHES: Final = 1 << 14
 _SET: Final = 80
+# Texts of an array are checked in blocks of so many bytes.
+_BLOCK: Final = 64 << 10
 
 
 class GgufParser(Parser, Listing):
@@ -271,6 +273,27 @@ class GgufParser(Parser, Listing):
             yield TYPES[kind].name, _words(sums)
         if len(found) > 1:
             yield "all types", _words([sum(column) for column in zip(*found.values(), strict=True)])
+
+    def is_sound_inside(self, node: Node) -> bool | None:
+        """Look at the texts of an array block by block: a vocabulary has hundreds of thousands."""
+        extraction = self.result.extraction
+        if node.kind != "array" or type(node.note) is NumberArray or node.note[0] != TEXT:
+            return super().is_sound_inside(node)
+        at, left, layout = node.start, node.note[1], self.order + self.length
+        end = extraction.find_end(node)
+        try:
+            while left and at < end and not extraction.data.flawed:
+                extraction.session.check_cancelled()
+                block = extraction.data.pread(at, min(_BLOCK, end - at))
+                behind, passed = sound_texts(block, 0, layout, left, SHORT_TEXT)
+                if not passed:
+                    break
+                at, left = at + behind, left - passed
+            if not left and at <= end:
+                node.index_to(None)  # what it finds is told behind what is in it
+        except (DataError, LimitError):
+            return False
+        return not left and node.known_status is Status.COMPLETE
 
     def load_scalar(self, node: Node) -> Any:
         """Return a value: texts decoded, of a tensor what the table says."""

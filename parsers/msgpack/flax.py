@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 CHUNKED: Final = "__msgpack_chunked_array__"
 _ARRAY: Final = ("shape", "dtype", "data")
 _PARTS: Final = {"ndarray": _ARRAY, "scalar": _ARRAY, "complex": ("real", "imag")}
+# How the payload of an array and of a scalar begins, behind the type.
+_MARKS: Final = (b"\x01\x93", b"\x03\x93")
 _KINDS: Final = {1: "ndarray", 2: "complex", 3: "scalar"}
 
 
@@ -121,7 +123,7 @@ def _is_array(raw: bytes, at: int) -> bool:
         return False
     try:
         _, start = head(raw, at)
-        if raw[start : start + 2] not in (b"\x01\x93", b"\x03\x93"):
+        if raw[start : start + 2] not in _MARKS:
             return False
         shape, behind = decode(raw, start + 2)
         name, _ = decode(raw, behind)
@@ -133,6 +135,8 @@ def _is_array(raw: bytes, at: int) -> bool:
 def _has_array(raw: bytes) -> bool:
     """Say whether an array of flax begins in ``raw``, or a chunked one."""
     at, chunked = 0, b"\xb9" + CHUNKED.encode()
+    if not any(mark in raw for mark in (*_MARKS, chunked)):  # as in most files of others
+        return False
     while at < len(raw):
         if _is_array(raw, at) or raw.startswith(chunked, at):
             return True

@@ -305,13 +305,12 @@ def is_sound(root: Node) -> bool:
     """
     session, data = root.extraction.session, root.extraction.data
     at, end = root.start, root.end or 0
-    pending = 1 << 62 if root.kind == "stream" else 1
     with session.budget.charge(2 * _BLOCK, "checking texts"):
-        while pending and at < end:
+        while at < end:
             session.check_cancelled()
             try:
                 block = data.pread(at, min(_BLOCK, end - at))
-                pos, pending = _look_at(root, block, at, pending)
+                pos = _look_at(root, block, at)
             except (MalformedError, EndOfDataError, GapError):
                 return False
             if not pos:
@@ -320,14 +319,15 @@ def is_sound(root: Node) -> bool:
     return True
 
 
-def _look_at(root: Node, block: bytes, base: int, pending: int) -> tuple[int, int]:
-    """Look at the values in ``block``, which begins at offset ``base``; return where the next one begins in it, and how
-    many are left. Raises `MalformedError` if one is not sound."""
+def _look_at(root: Node, block: bytes, base: int) -> int:
+    """Look at the values in ``block``, which begins at offset ``base``; return where the next one begins in it.
+
+    Raises `MalformedError` if one is not sound."""
     pos = 0
     while True:
-        pos, pending = sound(block, pos, pending)
-        if not pending or pos >= len(block) or (pos and len(block) - pos < _LONGEST):
-            return pos, pending
+        pos = sound(block, pos)
+        if pos >= len(block) or (pos and len(block) - pos < _LONGEST):
+            return pos
         if not is_text(block[pos]):
             pos = decode(block, pos)[1]
         else:
@@ -336,7 +336,6 @@ def _look_at(root: Node, block: bytes, base: int, pending: int) -> tuple[int, in
             if fault is not None and not root.result.parser.holds_old_raw():  # type: ignore[attr-defined]
                 raise MalformedError("the text is not UTF-8", offset=base + start)
             pos = start + count
-        pending -= 1
 
 
 # -- Before 2013: a raw, which str is now, had any bytes, and there were no bin, str8 and extensions -------------------

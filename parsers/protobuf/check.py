@@ -25,7 +25,7 @@ from pparse.protobuf.schema import TYPE_STRING
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
@@ -36,33 +36,53 @@ _FIRST_BLOCK: Final = 4 << 10
 _BLOCK: Final = 256 << 10
 # Deeper nesting is left to the tree, which has its own limit.
 _MAX_DEPTH: Final = 10_000
+# Messages up to this size are kept, so many of each type at most, to know them again.
+_SMALL: Final = 64
+_MOST_SOUND: Final = 1_000
 _TOO_LONG: Final = lazy_pattern(rb"[\x80-\xff]{10}")
 # What the payload of a field is checked for.
 _SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
 
 
-class _Table(dict[int, tuple[int, "FieldType | None", "_Table | None"]]):
-    """What to check in fields of one message type, by tag (of wire types 2 and 3); filled on demand."""
+class _Table(dict[int, "Any"]):
+    """What to check in fields of one message type: `_TEXT`, the table of a message, or else what, and of which field.
 
-    __slots__ = ("_tables", "_type")
+    By tag of wire type 2 that takes a byte; by minus the tag for longer ones, and for groups. Filled on demand.
+    """
+
+    __slots__ = ("_tables", "_type", "hits", "sound")
 
     def __init__(self, type: MessageType, tables: dict[str, _Table]) -> None:
         self._type = type
         self._tables = tables
+        self.sound: set[bytes] | None = set()
+        """Small messages of the type that were gone through, or are just now; None: they are too different."""
+        self.hits = 0
+        """How often one of them came again."""
 
-    def __missing__(self, tag: int) -> tuple[int, FieldType | None, _Table | None]:
+    def expect(self, raw: bytes) -> None:
+        """Add a message that is gone through next. The attributes of nodes, say, are the same again and again."""
+        sound = self.sound
+        if sound is not None and len(sound) >= _MOST_SOUND:
+            sound = self.sound = set() if self.hits > _MOST_SOUND else None
+            self.hits = 0
+        if sound is not None:
+            sound.add(raw)
+
+    def __missing__(self, key: int) -> Any:
+        tag = abs(key)
         field = self._type.fields.get(tag >> 3)
-        found: tuple[int, FieldType | None, _Table | None] = (_SKIP, None, None)
+        found: Any = (_SKIP, None)
         if field is not None and accepts(field, tag & 7):
             if field.message is not None:
-                found = (_MESSAGE, field, table_of(field.message, self._tables))
+                found = table_of(field.message, self._tables)
             elif field.type == TYPE_STRING:
-                found = (_TEXT, field, None)
+                found = _TEXT
             elif field.wire_type == VARINT:
-                found = (_VARINTS, field, None)
+                found = (_VARINTS, field)
             elif fixed_size(field) is not None:
-                found = (_PACKED, field, None)
-        self[tag] = found
+                found = (_PACKED, field)
+        self[key] = found
         return found
 
 
@@ -89,115 +109,129 @@ class Checker:
 
         If not, ``stopped`` is the offset of the field at fault; everything before it is sound.
         """
-        self.stopped = part.start
-        try:
-            return self._walk(part, type)
-        except (MalformedError, EndOfDataError, GapError):
-            return False
+        whole = None
+        for small in (_SMALL, -1):
+            try:
+                whole = self._walk(part, type, small)
+            except (MalformedError, EndOfDataError, GapError):
+                whole = False
+            if whole is not None:
+                break
+        if not whole:  # nobody went through those that it was in
+            for table in self._tables.values():
+                table.sound = set()
+        return bool(whole)
 
-    def _walk(self, part: Range, type: MessageType) -> bool:  # noqa: C901 -- hot loop: a call a field costs 12 %
+    def _walk(self, part: Range, type: MessageType, small: int) -> bool | None:  # noqa: C901 -- hot loop
+        """Do it; messages of up to ``small`` bytes are known again. None: do it without, to tell where it stopped."""
         table = table_of(type, self._tables)
-        # Open messages: their end (for a group: minus its number), and the table to return to. A group ends by itself,
-        # but not beyond the message around it: ``bounds`` are the offsets at which everything must end.
-        ends: list[int] = [part.end]
-        bounds: list[int] = [part.end]
-        tables: list[_Table] = [table]
-        pos, base, size = part.start, 0, 0
-        block = b""
+        # Open messages: their end (for a group: minus its number), the offset at which all must end (a group ends by
+        # itself, but not beyond the message around it), and the table of each.
+        around: list[tuple[int, int, _Table]] = [(part.end, part.end, table)]
+        block, base, size = b"", part.start, 0
         data, last = part.data, part.end
         step = _FIRST_BLOCK
-        while True:
-            end = ends[-1]
-            if pos == end:
-                ends.pop()
-                bounds.pop()
-                tables.pop()
-                if not ends:
-                    return True
-                table = tables[-1]
-                continue
-            if pos >= bounds[-1]:  # beyond the message, or at its end inside a group without an end
-                return False
-            self.stopped = pos
-            at = pos - base
-            if not 0 <= at < size or (at > size - SLACK and base + size < last):
-                self._check_cancelled()
-                step = min(4 * step, _BLOCK) if at <= size else _FIRST_BLOCK
-                revision = data.revision
-                block = data.pread(pos, min(step, last - pos))
-                if not block:
-                    return False
-                base, size, at = pos, len(block), 0
-                self.last_read = data, revision, pos, block
-                block += PADDING
-            tag = block[at]
-            if tag < 0x80:
-                at += 1
-            else:
-                tag, at = read_tag(block, at, base)
-            wire = tag & 7
-            if tag < 8:
-                return False
-            if wire == LEN:
-                length = block[at]
-                if length < 0x80:
-                    at += 1
-                else:
-                    length, at = read_length(block, at, base)
-                pos = base + at
-                if length > bounds[-1] - pos:
-                    return False
-                what, field, below = table[tag]
-                if below is not None:
-                    if len(ends) > _MAX_DEPTH:
-                        return False
-                    table = below
-                    ends.append(pos + length)
-                    bounds.append(pos + length)
-                    tables.append(table)
+        # In the block: where it goes on, behind what it is read on, and where the message and what is around it end.
+        at, edge, stop, bound = 0, -1, last - base, last - base
+        field_at = 0
+        try:
+            while True:
+                if at == stop:
+                    around.pop()
+                    if not around:
+                        return True
+                    stop, bound, table = around[-1]
+                    stop -= base  # below 0 for a group, which is not reached
+                    bound -= base
                     continue
-                if what == _TEXT and at + length <= size:  # true for nearly all leaves
-                    text = block[at : at + length]
-                    if not text.isascii() and not _sound_text(text):
+                if at >= bound:  # beyond the message, or at its end inside a group without an end
+                    return None if small >= 0 else False
+                field_at = at
+                if at > edge:
+                    self._check_cancelled()
+                    step = min(4 * step, _BLOCK) if at <= size else _FIRST_BLOCK
+                    base, at, field_at, edge = base + at, 0, 0, -1
+                    revision = data.revision
+                    block = data.pread(base, min(step, last - base))
+                    if not block:
                         return False
-                elif what != _SKIP and length and not self._leaf(part, what, field, pos, length, block, at, size):
+                    size = len(block)
+                    edge = size - SLACK if base + size < last else size - 1
+                    self.last_read = data, revision, base, block
+                    block += PADDING
+                    stop, bound, _ = around[-1]
+                    stop -= base
+                    bound -= base
+                found = table.get(block[at])
+                length = block[at + 1]
+                start = at + 2
+                if found is None or length >= 0x80:
+                    tag, start = read_tag(block, at, base)
+                    wire = tag & 7
+                    if tag < 8:
+                        return False
+                    if wire != LEN:
+                        at = start
+                        if wire == VARINT:
+                            at = at + 1 if block[at] < 0x80 else skip_varint(block, at, base)
+                        elif wire == FIXED64:
+                            at += 8
+                        elif wire == FIXED32:
+                            at += 4
+                        elif wire == START_GROUP:
+                            if len(around) > _MAX_DEPTH:
+                                return False
+                            inner = table[-tag]
+                            table = inner if isinstance(inner, _Table) else table
+                            around.append((-(tag >> 3), base + bound, table))
+                            stop = -1
+                        elif wire == END_GROUP:
+                            if around.pop()[0] != -(tag >> 3):
+                                return False
+                            stop, bound, table = around[-1]
+                            stop -= base
+                            bound -= base
+                        else:
+                            return False
+                        continue
+                    length, start = read_length(block, start, base)
+                    found = table[tag if tag < 0x80 else -tag]
+                at = start + length
+                if at > bound:
                     return False
-                pos += length
-            elif wire == VARINT:
-                pos = base + (at + 1 if block[at] < 0x80 else skip_varint(block, at, base))
-            elif wire == FIXED64:
-                pos = base + at + 8
-            elif wire == FIXED32:
-                pos = base + at + 4
-            elif wire == START_GROUP:
-                if len(ends) > _MAX_DEPTH:
+                if found is _TEXT:
+                    if at > size:
+                        if not self._leaf(part, _TEXT, None, base, length, block, start, size):
+                            return False
+                    elif not (text := block[start:at]).isascii() and not _sound_text(text):
+                        return False
+                elif found.__class__ is _Table:
+                    if length <= small and at <= size and found.sound is not None:
+                        raw = block[start:at]
+                        if raw in found.sound:
+                            found.hits += 1
+                            continue
+                        found.expect(raw)
+                    if len(around) > _MAX_DEPTH:
+                        return False
+                    stop = bound = at
+                    table = found
+                    around.append((base + at, base + at, table))
+                    at = start
+                elif found[0] != _SKIP and length and not self._leaf(part, *found, base, length, block, start, size):
                     return False
-                below = table[tag][2]
-                if below is not None:
-                    table = below
-                ends.append(-(tag >> 3))
-                bounds.append(bounds[-1])
-                tables.append(table)
-                pos = base + at
-            elif wire == END_GROUP:
-                if end != -(tag >> 3):
-                    return False
-                ends.pop()
-                bounds.pop()
-                tables.pop()
-                table = tables[-1]
-                pos = base + at
-            else:
-                return False
+        finally:
+            self.stopped = base + field_at
 
     def _leaf(
-        self, part: Range, what: int, field: FieldType | None, pos: int, length: int, block: bytes, at: int, size: int
+        self, part: Range, what: int, field: FieldType | None, base: int, length: int, block: bytes, at: int, size: int
     ) -> bool:
-        """Check a text, or packed numbers."""
+        """Check a text, or packed numbers, at ``block[at:]``; ``base`` is the offset of the block."""
         if what == _PACKED:
             return field is None or not length % (fixed_size(field) or 1)
         if at + length <= size:
             return _sound_text(block[at : at + length]) if what == _TEXT else _sound_varints(block[at : at + length])
+        pos = base + at
         if what == _TEXT:
             return find_not_utf8(part.data, pos, pos + length) is None
         tail = b""

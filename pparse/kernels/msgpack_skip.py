@@ -6,6 +6,8 @@ container adds its children to it. Payloads are jumped over: the position return
 
 from __future__ import annotations
 
+from pparse.lazy import lazy_pattern
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
@@ -38,6 +40,13 @@ WIDTHS: Final = bytes(
 """Bytes of the length, or of the number of children, that follow a first byte."""
 # The type of a timestamp, or one that the block does not hold.
 _TIMES: Final = (b"\xff", b"")
+# Heads of containers, numbers, constants, and short texts of ASCII.
+_PLAIN: Final = lazy_pattern(
+    rb"(?:[\x00-\xa0\xc0\xc2\xc3\xe0-\xff]++|"
+    + b"|".join(rb"\x%x[\x00-\x7f]{%d}" % (0xA0 + count, count) for count in range(1, 32))
+    + rb"|\xcb[\x00-\xff]{8}|[\xca\xce\xd2\xdd\xdf][\x00-\xff]{4}|[\xcc\xd0][\x00-\xff]"
+    + rb"|[\xcd\xd1\xdc\xde][\x00-\xff]{2}|[\xcf\xd3][\x00-\xff]{8})*+"
+)
 # Runs of numbers of one type are first looked for in so many.
 _WINDOW: Final = 64
 
@@ -74,35 +83,28 @@ def skip(block: bytes, at: int, pending: int, stop: int) -> tuple[int, int]:
     return at, pending
 
 
-def sound(block: bytes, at: int, pending: int) -> tuple[int, int]:
-    """Pass over values as `skip` does, and look at their texts.
+def sound(block: bytes, at: int) -> int:
+    """Pass over values that were found whole, one after the other, and look at their texts.
 
-    Stops with values left at what needs a closer look: a text that is not UTF-8, or not in the block in full, a
-    timestamp, and where `skip` stops.
+    Returns where what needs a closer look begins: a text that is not UTF-8, or not in the block in full, a timestamp, a
+    head that goes on behind the block, and `NEVER`. Numbers and texts of ASCII are passed over by a pattern, an eighth
+    of the time.
     """
-    sizes, end = SIZES, len(block)
-    while pending and at < end:
-        code = block[at]
-        size = sizes[code]
-        if not size or 0xA0 <= code < 0xC0:
-            behind, left = skip(block, at, 1, at + 1)
-            start = at + 1 + WIDTHS[code]
-            if behind == at:
-                break
-            if 0xA0 <= code < 0xC0 or 0xD9 <= code <= 0xDB:
-                text = block[start:behind]
-                if behind > end or not (text.isascii() or _is_utf8(text)):
-                    break
-            elif 0xC7 <= code <= 0xC9 and block[start : start + 1] in _TIMES:
-                break
-            at = behind
-            pending += left - 1
-            continue
-        if 0xD4 <= code < 0xD9 and block[at + 1 : at + 2] in _TIMES:
+    end = len(block)
+    while at < end:
+        at = _PLAIN.match(block, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+        if at == end:
             break
-        at += size
-        pending -= 1
-    return at, pending
+        code = block[at]
+        behind, _ = skip(block, at, 1, at + 1)
+        start = at + 1 + WIDTHS[code]
+        is_extension = 0xC7 <= code < 0xCA or 0xD4 <= code < 0xD9
+        if behind == at or (is_extension and block[start : start + 1] in _TIMES):
+            return at
+        if (0xA0 <= code < 0xC0 or 0xD9 <= code < 0xDC) and (behind > end or not _is_utf8(block[start:behind])):
+            return at
+        at = behind
+    return at
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -33,6 +33,8 @@ MAX_JUMPS_BACK: Final = 1_000_000
 _LOOK: Final = 64 << 10
 # The most entries that are kept while they are indexed.
 MOST_FRESH: Final = 256
+SHORT_TEXT: Final = 256
+"""Texts of so many bytes are decoded with what is around them."""
 
 
 class Done(enum.Enum):
@@ -362,7 +364,7 @@ class NodeContext:
         count: int,
         at: int | None = None,
         kind: str = "text",
-        most: int = 256,
+        most: int = SHORT_TEXT,
         is_bytes: Callable[[], bool] | None = None,
     ) -> None:
         """Emit a text, the next ``count`` bytes: decoded if there are at most ``most``, else passed over.

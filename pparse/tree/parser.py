@@ -513,9 +513,11 @@ class Parser(Doored):
     def is_sound_inside(self, node: Node) -> bool | None:
         """Say whether all is right in a container, as its nodes would say it, if that can be told without them.
 
-        False: something may be wrong, so its nodes say what; None: nobody looked.
+        False: something may be wrong, so its nodes say what; None: nobody looked. By default, numbers in an array that
+        is whole are: any bytes are numbers.
         """
-        return None
+        whole = type(node.note) is NumberArray and node.known_status is Status.COMPLETE
+        return True if whole and not self.result.extraction.data.flawed else None
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield ``node`` and every node below it, depth first; findings are recorded on the way.

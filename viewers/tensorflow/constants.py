@@ -86,6 +86,8 @@ _REST: Final = (0x1A, 0x22, 0x32, 0x3A)
 _SMALL: Final = 16 << 10
 CONST: Final = "Const"
 _OP_CONST: Final = b"\x12\x05Const"
+# A NodeDef without any of these holds no tensor.
+_HOLDING: Final = (bytes((_TAG_TENSOR,)), _OP_CONST)
 # NodeDefs that are searched for names before a table of all names is made, and how often others may be skipped.
 _MOST_LOOKED: Final = 1 << 16
 _MOST_SEARCHES: Final = 64
@@ -158,12 +160,12 @@ class Constants(TensorPlaces):
         places = ((base, inner) for base in self.bases for inner in range(base.count))
         for number, (base, inner) in enumerate(places):
             try:
-                yield from self._places_in(base, inner, number, sought, steps)
+                yield from self._places_in(base, inner, number, sought, steps, every=most is not None)
             except FaultError as error:
                 self._note(base.path, error)
 
     def _places_in(
-        self, base: Base, inner: int, number: int, sought: str | None, steps: Iterator[object]
+        self, base: Base, inner: int, number: int, sought: str | None, steps: Iterator[object], *, every: bool
     ) -> Iterator[TensorPlace]:
         if next(steps, False) is False:
             return
@@ -175,7 +177,7 @@ class Constants(TensorPlaces):
         if nodes is None or (sought is not None and not sought.startswith(prefix)):
             return
         session = self.parser.result.extraction.session
-        letters = letters_of(sought, prefix) if sought is not None else ()
+        letters = letters_of(sought, prefix) if sought is not None else () if every else _HOLDING
         for (ordinal, pieces, window), _ in zip(self._elements(nodes, letters), steps, strict=False):
             if not ordinal & 0xFFF:
                 session.check_cancelled()
@@ -206,7 +208,7 @@ class Constants(TensorPlaces):
         check = self.parser.result.extraction.session.check_cancelled
         for first, count, low, high in scan.groups_of(run.key, window):
             if not _lacks(scan.part.data, low, high, letters):
-                self._looked += count
+                self._looked += 0 if letters is _HOLDING else count
                 yield from enumerate(islice(scan.fields(run.key, first, window), count), first)
             elif not first & 0xFFFF:
                 check()
