@@ -377,12 +377,13 @@ class Tensor:
     @property
     def available_nbytes(self) -> int:
         """Bytes from the tensor's start that exist (or that it stands for), up to the first missing one."""
-        there = 0
+        total = 0
         for span in self._sources:
-            there += span.there
-            if span.there < span.length:
+            there = span.there
+            total += there
+            if there < span.length:
                 break
-        return there
+        return total
 
     def __len__(self) -> int:
         if not self.shape:
