@@ -32,7 +32,7 @@ from pparse.locking import RLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Final
+    from typing import Final, Required, TypedDict, Unpack
 
     from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor
@@ -40,6 +40,19 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.limits import Limits
+
+    class Decoding(TypedDict, total=False):
+        """What all decoded data may be told beside the stream: parameters of `DecodedData`."""
+
+        budget: Required[MemoryBudget]
+        limits: Limits | None
+        scratch: Scratch | None
+        poll: Callable[[], object] | None
+        size: int | None
+        name: str
+        stats: IoStats | None
+        checksum: tuple[str, int] | None
+        bounded: bool
 
 
 # -- What `InflatedData` and `ResumedData` have in common: `DecodedData` -----------------------------------------------
@@ -57,22 +70,25 @@ class DecodedData(DerivedData):
         self,
         source: Range,
         codec: str,
-        env: DecodeEnv,
-        *,
-        size: int | None,
-        name: str,
-        stats: IoStats | None,
-        checksum: tuple[str, int] | None,
-        bounded: bool,
         how: tuple[object, ...] | None,
+        *,
+        budget: MemoryBudget,
+        limits: Limits | None = None,
+        scratch: Scratch | None = None,
+        poll: Callable[[], object] | None = None,
+        size: int | None = None,
+        name: str = "<inflated>",
+        stats: IoStats | None = None,
+        checksum: tuple[str, int] | None = None,
+        bounded: bool = False,
     ) -> None:
         super().__init__(name, size, stats)
+        self._env = env = DecodeEnv(budget, limits, scratch, poll)
         self._decoding = None if how is None else (codec, size, bounded, env.limits.inflated_bytes, *how)
         self.codec = codec
         self.checksum = checksum
         self._source = source
         self.sources = (source.data,)
-        self._env = env
         self._bounded = bounded
         self._lock = RLock()
 
@@ -195,30 +211,12 @@ class InflatedData(DecodedData):
         source: Range,
         codec: str,
         *,
-        size: int | None = None,
-        budget: MemoryBudget,
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
         concatenated: bool = False,
-        name: str = "<inflated>",
-        stats: IoStats | None = None,
         tail_is_error: bool = True,
         entered: Callable[..., Decompressor] | None = None,
-        checksum: tuple[str, int] | None = None,
-        bounded: bool = False,
+        **given: Unpack[Decoding],
     ) -> None:
-        env = DecodeEnv(budget, limits, scratch)
-        super().__init__(
-            source,
-            codec,
-            env,
-            size=size,
-            name=name,
-            stats=stats,
-            checksum=checksum,
-            bounded=bounded,
-            how=("inflated", concatenated) if entered is None else None,
-        )
+        super().__init__(source, codec, ("inflated", concatenated) if entered is None else None, **given)
         self._crc = 0  # CRC-32 of what was produced so far
         self.consumed: int | None = None  # bytes of the source that the stream took; None until its end was seen
         self._tail_is_error = tail_is_error
@@ -235,10 +233,10 @@ class InflatedData(DecodedData):
         self.places = array("q", (source.start, 0))
         """The same for each member, the first 262,144: pairs of numbers."""
         start = Checkpoint(0, source.start, 0)
-        self._checkpoints = Checkpoints(start, budget)
+        self._checkpoints = Checkpoints(start, self._env.budget)
         self._run = DecoderRun(start, self._decoder(start))  # the decoder at work
         self._known = CODECS[codec]
-        self._kept = KeptOutput(env)
+        self._kept = KeptOutput(self._env)
         self._most = min(_BLOCK, self._kept.limit)  # decoded at once
         self.access = Access.CHECKPOINT if self._known.copies else Access.RESTART
 

@@ -16,7 +16,6 @@ from operator import attrgetter
 
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.table import CODECS
-from pparse.compressed.env import DecodeEnv
 from pparse.compressed.inflated import DecodedData, InflatedData
 from pparse.compressed.resync import BEFORE_DAMAGE, Failure
 from pparse.compressed.resync.deflate_source import real_end
@@ -29,16 +28,14 @@ from pparse.findings import Status
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Final
+    from typing import Final, Unpack
 
-    from pparse.budget import MemoryBudget
     from pparse.compressed.gzip_index import GzipIndex
+    from pparse.compressed.inflated import Decoding
     from pparse.compressed.resync import Piece
-    from pparse.data.base import Data, IoStats
+    from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.data.scratch import Scratch
     from pparse.errors import PparseError
-    from pparse.limits import Limits
 
 # -- Where in the output what was decoded belongs: `Placement` ---------------------------------------------------------
 
@@ -205,52 +202,24 @@ class ResumedData(DecodedData):
         source: Range,
         codec: str,
         *,
-        size: int | None = None,
-        budget: MemoryBudget,
-        limits: Limits | None = None,
-        scratch: Scratch | None = None,
         concatenated: bool = False,
-        name: str = "<inflated>",
-        stats: IoStats | None = None,
         tail_is_error: bool = True,
-        poll: Callable[[], object] | None = None,
         index: GzipIndex | None = None,
-        checksum: tuple[str, int] | None = None,
         suspect: bool = False,
-        bounded: bool = False,
+        **given: Unpack[Decoding],
     ) -> None:
-        if index is not None and index.complete and size is None:
-            size = index.size
-        env = DecodeEnv(budget, limits, scratch, poll)
-        super().__init__(
-            source,
-            codec,
-            env,
-            size=size,
-            name=name,
-            stats=stats,
-            checksum=checksum,
-            bounded=bounded,
-            how=("resumed", concatenated),
-        )
+        if index is not None and index.complete and given.get("size") is None:
+            given["size"] = index.size
+        super().__init__(source, codec, ("resumed", concatenated), **given)
         self._suspect = suspect
         self.problems: list[StreamProblem] = []
         # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but
         # the innermost ones (see `pparse.locking`).
         self.on_end: Callable[[], object] | None = None
-        self._declared = size
+        self._declared = self.size
+        given |= {"limits": self._env.limits, "stats": None, "poll": None}  # a read is counted once, here
         self._inflate = partial(
-            InflatedData,
-            codec=codec,
-            size=size,
-            budget=budget,
-            limits=env.limits,
-            scratch=scratch,
-            concatenated=concatenated,
-            name=name,
-            tail_is_error=tail_is_error,
-            checksum=checksum,
-            bounded=bounded,
+            InflatedData, codec=codec, concatenated=concatenated, tail_is_error=tail_is_error, **given
         )
         if index is None:
             self._head = self._inflate(source)
