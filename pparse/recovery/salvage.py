@@ -59,6 +59,8 @@ _SAVERS: Final = {
 _JUDGED_APART: Final = ("safetensors", "tfrecord", _TENSORS)
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
+# How many lost parts get a file of their own; the list has all of them.
+_MOST_PIECES: Final = 1_000
 # What a model is called whose bytes must not be opened as one.
 AS_FOUND: Final = "{}.partial/as-found.bin"
 
@@ -366,6 +368,28 @@ class Job:
         reason = f"it ends after {have:,} of {have + missing:,} bytes; what is there is whole"
         self.report(file, Status.TRUNCATED, reason, offset=self.start, gaps=gaps)
 
+    def conclude(
+        self,
+        file: TargetFile,
+        status: Status,
+        reason: str,
+        rest: Rest,
+        *saves: Callable[[], object],
+        stem: str | None = None,
+    ) -> str:
+        """Report the saved file, write what is left of the lost parts, do ``saves``, and finish the list of the parts.
+
+        ``stem``: of the folder for what is left, if that is not the path of the file. Return what became of it.
+        """
+        self.report(file, status, reason)
+        try:
+            rest.save_pieces(file.path if stem is None else stem, status)
+            for save in saves:
+                save()
+        finally:
+            rest.finish(status)
+        return SAVED
+
     def give_up(self, file: TargetFile, rest: Rest, *, is_unharmed: bool = False) -> str:
         """Remove what was begun, and return what became of it; ``is_unharmed``: nothing is lost."""
         rest.discard()
@@ -396,6 +420,7 @@ class Rest:
         self._name = f"{name}.rest.json"
         self._head = head
         self._file: TargetFile | None = None
+        self._pieces: list[tuple[str, int, int, str, Status | None]] = []
         self.count = 0
 
     def write(self) -> None:
@@ -412,6 +437,22 @@ class Rest:
         separator = ",\n" if self.count else "\n"
         self._file.write((separator + json.dumps(entry)).encode())
         self.count += 1
+
+    def lose(
+        self, entry: dict[str, object], name: str, start: int, stop: int, reason: str, status: Status | None = None
+    ) -> None:
+        """Add an entry, and keep ``[start, stop)`` of the document for `save_pieces`, of the first 1,000 of them.
+
+        ``status``: of the bytes; None: that of the saved file.
+        """
+        self.add(entry)
+        if start < stop and len(self._pieces) < _MOST_PIECES:
+            self._pieces.append((name, start, stop, reason, status))
+
+    def save_pieces(self, stem: str, status: Status) -> None:
+        """Write the known bytes of lost parts beside the file ``stem``, which has ``status``, one file each."""
+        for name, start, stop, reason, own in self._pieces:
+            self._job.save_piece(f"{stem}.partial/{name}", start, stop, reason, own or status)
 
     def finish(self, status: Status) -> None:
         """Finish the file, if there is one, and report it with ``status``, that of the salvaged file.

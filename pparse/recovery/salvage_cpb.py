@@ -430,17 +430,17 @@ def _report(
 ) -> None:
     """Report the file of chunks, the rest of the last chunk (in ``folder``), the message, and what is lost."""
     status = cut_status(damaged=copy.damaged or job.has_gaps)
-    job.report(file, status, reason)
-    try:
+
+    def save() -> None:
         if merged is not None:
             message, pruned = merged
-            reason = f"merged from {pruned.whole}"
+            said = f"merged from {pruned.whole}"
             if pruned.left_out:
-                reason += f"; {count_words(len(pruned.left_out), 'field')} left out, whose place is not known"
-            job.report(message, status if pruned.lost else Status.COMPLETE, reason)
+                said += f"; {count_words(len(pruned.left_out), 'field')} left out, whose place is not known"
+            job.report(message, status if pruned.lost else Status.COMPLETE, said)
         copy.save_tail(folder)
-    finally:
-        rest.finish(status)
+
+    job.conclude(file, status, reason, rest, save)
 
 
 def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:

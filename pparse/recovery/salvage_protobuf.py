@@ -23,7 +23,7 @@ from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.window import Window, WireField
-from pparse.recovery.salvage import SAVED, Rest, is_model_name
+from pparse.recovery.salvage import Rest, is_model_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.reader import Range
-    from pparse.findings import Status
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.parsers.protobuf.resumption import Resumption
     from pparse.protobuf.schema import MessageType
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 _STEP: Final = 1 * MIB
 _GONE: Final = 7  # instead of a wire type: a range in which fields cannot be recognised
-# The most pieces of lost fields that are written beside the message.
-_MAX_PIECES: Final = 1_000
 # Suffix for the whole fields of a message that may have been a model.
 FIELDS: Final = "{}.partial/fields.binpb"
 TENSOR: Final = "tensorflow.TensorProto"
@@ -268,46 +265,30 @@ def salvage_protobuf(job: Job) -> str:
                 return job.give_up(file, rest)
     why_suspect = job.data.why_suspect(job.start, job.end)
     damaged = losses.inside or job.has_gaps or job.loose or why_suspect is not None
+    lost = f"{count_words(rest.count, 'field')} lost or cut, the first of them: {losses.first}"
+    reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {lost}"
+    reason = reason if why_suspect is None else f"{reason}; {why_suspect}"
     status = cut_status(damaged=bool(damaged))
-    reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {losses.text()}"
-    job.report(file, status, reason if why_suspect is None else f"{reason}; {why_suspect}")
-    try:
-        losses.save(stem, status)
-        job.save_loose(stem)
-    finally:
-        rest.finish(status)
-    return SAVED
+    return job.conclude(file, status, reason, rest, lambda: job.save_loose(stem), stem=stem)
 
 
 class _Losses:
-    """The dropped bytes, each listed in the rest; ``inside`` says whether some are not at the end."""
+    """The dropped bytes, each listed in the rest: the ``first``, and whether some are not at the end (``inside``)."""
 
     def __init__(self, job: Job, rest: Rest) -> None:
         self._job = job
         self._rest = rest
-        self._first = ""
-        self._pieces: list[tuple[str, int, int]] = []
+        self.first = ""
         self.inside = False
 
     def lose(self, path: str, begin: int, end: int, payload: int | None) -> None:
         """Record a dropped range."""
-        self._first = self._first or path or f"the bytes from {begin - self._job.start} on"
+        self.first = self.first or path or f"the bytes from {begin - self._job.start} on"
         self.inside = self.inside or end < self._job.solid
-        self._rest.add({"path": path or None, "offset": begin - self._job.start, "length": end - begin})
         name = path if payload is not None and path else f"behind-{begin}"
+        entry: dict[str, object] = {"path": path or None, "offset": begin - self._job.start, "length": end - begin}
         start, stop = begin if payload is None else payload, min(end, self._job.solid)
-        if start < stop and len(self._pieces) < _MAX_PIECES:
-            self._pieces.append((name, start, stop))
-
-    def save(self, name: str, status: Status) -> None:
-        """Write the known bytes of what is dropped, a file for each range."""
-        reason = "bytes as found, which have no place in the saved message"
-        for what, start, stop in self._pieces:
-            self._job.save_piece(f"{name}.partial/{what}.bin", start, stop, reason, status)
-
-    def text(self) -> str:
-        """Describe the losses."""
-        return f"{count_words(self._rest.count, 'field')} lost or cut, the first of them: {self._first}"
+        self._rest.lose(entry, f"{name}.bin", start, stop, "bytes as found, which have no place in the saved message")
 
 
 def _measure(walk: _MessageWalk) -> array[int]:

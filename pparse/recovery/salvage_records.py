@@ -12,7 +12,7 @@ from pparse.errors import DataError, FaultError, LimitError
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
-from pparse.recovery.salvage import SAVED, UNHARMED, Rest, text_of
+from pparse.recovery.salvage import UNHARMED, Rest, text_of
 from pparse.riegeli.chunk_data import ChunkData
 from pparse.riegeli.chunks import TRANSPOSED, ChunkError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 _LARGE: Final = 1 * MIB
 _HELD: Final = 2
 _WINDOW: Final = 16 * MIB  # what a decoder takes besides
-# How many lost records of a TFRecord file get a file of their own; the list has all of them.
-_MOST_FILES: Final = 1_000
 _COMPRESSIONS: Final = {NONE: "uncompressed", BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 
 
@@ -266,12 +264,7 @@ def salvage_riegeli(job: Job) -> str:
         if not copy.records or copy.is_whole:
             return job.give_up(file, rest, is_unharmed=copy.is_whole and copy.records > 0)
     status = cut_status(damaged=copy.damaged or job.has_gaps)
-    job.report(file, status, described(copy))
-    try:
-        copy.save_tail(f"{file.path}.partial")
-    finally:
-        rest.finish(status)
-    return SAVED
+    return job.conclude(file, status, described(copy), rest, lambda: copy.save_tail(f"{file.path}.partial"))
 
 
 def described(copy: RecordCopy) -> str:
@@ -286,84 +279,50 @@ def described(copy: RecordCopy) -> str:
 # -- TFRecord ----------------------------------------------------------------------------------------------------------
 
 
-class _TfrecordCopy:
-    """Copies the records of a TFRecord file whose checksum agrees into ``file``; lists the others in ``rest``."""
-
-    def __init__(self, job: Job, parser: TfrecordParser, file: TargetFile, rest: Rest) -> None:
-        self._job = job
-        self._parser = parser
-        self._rest = rest
+def salvage_tfrecord(job: Job) -> str:
+    """Write the records whose checksum agrees as a TFRecord file; see `pparse.recovery.salvage.salvage`."""
+    parser: TfrecordParser = job.extraction.parse().parser  # type: ignore[assignment]
+    result = parser.result
+    is_cut = True
+    with job.target.create(job.name) as file, Rest(job, file.path, {"format": "tfrecord"}) as rest:
         stream: BinaryIO = file  # type: ignore[assignment]
-        self.writer = TfrecordWriter(stream)
-        self.lost: list[tuple[int, int, int, Status, str]] = []  # number, bytes [from, to), status and reason
-        self.damaged = False
-
-    def run(self) -> None:
-        """Copy every record whose checksum agrees."""
-        job, result = self._job, self._parser.result
+        writer = TfrecordWriter(stream)
         for number, entry in result.entries_from(result.root, 0):
             end = entry.start if entry.end is None else entry.end
-            size = end - entry.start
-            if entry.kind != "gap" and self._parser.frames.agrees(entry.start, end):
-                self.writer.write_from(job.data.range(entry.start, end))
-                job.advance(size, None)
+            if entry.kind != "gap" and parser.frames.agrees(entry.start, end):
+                writer.write_from(job.data.range(entry.start, end))
+                job.advance(end - entry.start, None)
             else:
-                self._lose(number, entry, end)
-        self.damaged = self.damaged or result.root.status is Status.DAMAGED
-
-    def _lose(self, number: int, entry: Entry, end: int) -> None:
-        job = self._job
-        there = max(entry.start, min(end, job.end))
-        is_cut = entry.status in (Status.TRUNCATED, Status.MISSING) or (there == end and end + 4 > job.end)
-        if entry.kind == "gap":
-            reason = "no record could be recognised"
-        elif entry.status in (Status.TRUNCATED, Status.MISSING):
-            got, size = there - entry.start, end - entry.start
-            reason = f"the file ends inside of the record: {got:,} of {size:,} bytes are there"
-        elif is_cut:
-            reason = "the file ends inside of the record's checksum: nothing proves its data"
-        else:
-            doubt = entry.finding is not None and entry.finding.code == "doubt"
-            reason = entry.finding.reason if entry.finding is not None and doubt else MISMATCH
-        self.damaged = self.damaged or not is_cut
-        status = Status.TRUNCATED if is_cut else Status.DAMAGED
-        self._rest.add(
-            {
-                "record": number,
-                "offset": entry.start - job.start,
-                "length": end - entry.start,
-                "there": there - entry.start,
-                "reason": reason,
-            }
-        )
-        if len(self.lost) < _MOST_FILES and there > entry.start:
-            self.lost.append((number, entry.start, there, status, reason))
-
-    def save_lost(self, folder: str) -> None:
-        """Write the known bytes of the lost records, in ``folder``, one file each."""
-        for number, start, end, status, reason in self.lost:
-            self._job.save_piece(f"{folder}/record-{number}.bin", start, end, reason, status)
-
-
-def salvage_tfrecord(job: Job) -> str:
-    """Write the sound records as a TFRecord file; see `pparse.recovery.salvage.salvage`."""
-    parser: TfrecordParser = job.extraction.parse().parser  # type: ignore[assignment]
-    with job.target.create(job.name) as file, Rest(job, file.path, {"format": "tfrecord"}) as rest:
-        copy = _TfrecordCopy(job, parser, file, rest)
-        copy.run()
-        records = copy.writer.records
+                is_cut = _lose_record(job, rest, number, entry, end) is Status.TRUNCATED and is_cut
         # A damaged head is made anew; a file that ends inside of one loses no record, but its library refuses it.
-        is_whole = not rest.count and parser.result.root.status is Status.COMPLETE
-        if not records or is_whole:
+        status = result.root.status
+        is_whole = not rest.count and status is Status.COMPLETE
+        if not writer.records or is_whole:
             return job.give_up(file, rest, is_unharmed=is_whole)
-    status = cut_status(damaged=copy.damaged)
     lost = f"{count_words(rest.count, 'other')} could not" if rest.count else "none is lost, only a head was damaged"
-    job.report(file, status, f"{count_words(records, 'record')} could be read; {lost}")
-    try:
-        copy.save_lost(f"{file.path}.partial")
-    finally:
-        rest.finish(status)
-    return SAVED
+    reason = f"{count_words(writer.records, 'record')} could be read; {lost}"
+    return job.conclude(file, cut_status(damaged=not is_cut or status is Status.DAMAGED), reason, rest)
+
+
+def _lose_record(job: Job, rest: Rest, number: int, entry: Entry, end: int) -> Status:
+    """List a record that is not saved in ``rest``, with why; return whether it is cut, or damaged."""
+    start = entry.start
+    there = max(start, min(end, job.end))
+    is_short = entry.status in (Status.TRUNCATED, Status.MISSING)
+    is_cut = is_short or (there == end and end + 4 > job.end)
+    if entry.kind == "gap":
+        reason = "no record could be recognised"
+    elif is_short:
+        reason = f"the file ends inside of the record: {there - start:,} of {end - start:,} bytes are there"
+    elif is_cut:
+        reason = "the file ends inside of the record's checksum: nothing proves its data"
+    else:
+        doubt = entry.finding is not None and entry.finding.code == "doubt"
+        reason = entry.finding.reason if entry.finding is not None and doubt else MISMATCH
+    place = {"record": number, "offset": start - job.start, "length": end - start, "there": there - start}
+    status = cut_status(damaged=not is_cut)
+    rest.lose({**place, "reason": reason}, f"record-{number}.bin", start, there, reason, status)
+    return status
 
 
 # -- JSON Lines --------------------------------------------------------------------------------------------------------
@@ -377,7 +336,6 @@ def salvage_rows(job: Job) -> str:
     """
     parser: JsonLinesParser = job.extraction.parse().parser  # type: ignore[assignment]
     root, rows, status = parser.result.root, 0, Status.TRUNCATED
-    lost: list[tuple[int, int, int, Status, str]] = []  # number, bytes [from, to), status and reason
     if root.shape != LIST or not job.name.lower().endswith(parser.extensions):
         return UNHARMED
     with job.target.create(job.name) as file, Rest(job, file.path, {"format": "json-lines"}) as rest:
@@ -391,15 +349,8 @@ def salvage_rows(job: Job) -> str:
             known = cut_status(damaged=finding.code != "truncated" or end < job.end)
             status = status if known is Status.TRUNCATED else known
             told = {"row": number, "offset": start - job.start, "length": end - start, "reason": finding.reason}
-            rest.add(told)
-            if len(lost) < _MOST_FILES:
-                lost.append((number, start, end, known, finding.reason))
+            rest.lose(told, f"row-{number}.txt", start, end, finding.reason, known)
         if not rows or not rest.count:
             return job.give_up(file, rest, is_unharmed=True)
-    job.report(file, status, f"{count_words(rows, 'row')} could be read; {count_words(rest.count, 'other')} could not")
-    try:
-        for number, start, end, known, reason in lost:
-            job.save_piece(f"{file.path}.partial/row-{number}.txt", start, end, reason, known)
-    finally:
-        rest.finish(status)
-    return SAVED
+    reason = f"{count_words(rows, 'row')} could be read; {count_words(rest.count, 'other')} could not"
+    return job.conclude(file, status, reason, rest)
