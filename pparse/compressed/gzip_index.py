@@ -24,6 +24,7 @@ from __future__ import annotations
 import struct
 import zlib
 from bisect import bisect_right
+from collections import namedtuple
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
@@ -66,29 +67,19 @@ _OPEN: Final = 4
 _NEARER: Final = 256 * KIB
 
 
-class IndexPoint:
+class IndexPoint(namedtuple("IndexPoint", "bit out window checksum next_out end")):
     """Where decoding can begin: bit ``bit`` of the source, after ``out`` bytes of output.
 
     ``next_out`` and ``end`` say what is decoded from here: output before that offset, of source bytes before that one.
     ``window``: place, length and CRC-32 of the window in the index file; length 0 where a member begins.
     """
 
-    __slots__ = ("bit", "checksum", "end", "next_out", "out", "window")
-
-    def __init__(
-        self, bit: int, out: int, window: tuple[int, int, int], checksum: int, next_out: int, end: int
-    ) -> None:
-        self.bit = bit
-        self.out = out
-        self.window = window
-        self.checksum = checksum
-        self.next_out = next_out
-        self.end = end
+    __slots__ = ()
 
     @property
     def start(self) -> int:
         """The byte of the source that holds the first bit."""
-        return self.bit >> 3
+        return int(self.bit >> 3)
 
 
 class GzipIndex:
@@ -186,7 +177,7 @@ class GzipIndex:
         if number + 1 < self.points:
             next_bit, next_out = POINT.unpack_from(self._table, (number + 1) * POINT.size)[:2]
             end = (next_bit + 7) >> 3
-        return IndexPoint(bit, out, (window[0], window[1], window[2]), checksum, next_out, end)
+        return IndexPoint(bit, out, window, checksum, next_out, end)
 
     def find(self, offset: int) -> int:
         """Return the number of the last point at or before ``offset`` of the output."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import namedtuple
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -131,18 +132,13 @@ _HEAD: Final = 6  # tells how a member begins
 _PLACES: Final = 262_144
 
 
-class Ending:
+class Ending(namedtuple("Ending", "at error tail", defaults=(None, False))):
     """Where decoding came to an end: byte ``at`` of the source. ``error``: why there, if the stream does not say so.
 
     ``tail``: bytes follow.
     """
 
-    __slots__ = ("at", "error", "tail")
-
-    def __init__(self, at: int, error: PparseError | None = None, *, tail: bool = False) -> None:
-        self.at = at
-        self.error = error
-        self.tail = tail
+    __slots__ = ()
 
 
 class _Input:

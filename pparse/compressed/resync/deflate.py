@@ -18,8 +18,8 @@ the last 32 KiB, and it is known which ones those are (`pparse.codecs.deflate_en
 from __future__ import annotations
 
 from array import array
+from collections import namedtuple
 from contextlib import suppress
-from copy import copy
 from functools import partial
 
 from pparse.budget import MemoryBudget
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.compressed.inflated import InflatedData
-    from pparse.compressed.resync.deflate_chain import TailBytes, Trial
+    from pparse.compressed.resync.deflate_chain import Trial
     from pparse.compressed.resync.deflate_inside import Before
     from pparse.data.reader import Range
 
@@ -92,49 +92,35 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     return failure.error
 
 
-class _Position:
-    """Where decoding failed, and what is known there; not changed once it is made.
+class _Position(
+    namedtuple(
+        "_Position", "at member_out chain by_gap too_far sound before out", defaults=(None, False, False, None, 0, 0)
+    )
+):
+    """Where decoding failed, and what is known there.
 
     ``at``: the byte of the source. ``chain``: what failed there, if it came as far as a block; ``by_gap``: the source
     has a gap there; ``too_far``: what failed was a distance. ``member_out``: where the member in question begins in the
-    output, if known. Up to byte ``sound_at`` of the source decoding was right, and so ``least`` bytes of the member
-    come before what follows, at least; ``before`` of them precede the chain.
+    output, if known. Decoding was right up to byte ``sound`` of the source (None: to ``at``): ``before`` bytes of the
+    member precede the chain, at least, and ``out`` came of it.
     """
 
-    __slots__ = ("at", "before", "by_gap", "chain", "least", "member_out", "sound_at", "too_far")
-
-    def __init__(
-        self,
-        at: int,
-        member_out: int | None,
-        *,
-        chain: Chain | None = None,
-        by_gap: bool = False,
-        too_far: bool = False,
-        sound_at: int | None = None,
-        least: int = 0,
-    ) -> None:
-        self.at = at
-        self.member_out = member_out
-        self.chain = chain
-        self.by_gap = by_gap
-        self.too_far = too_far
-        self.sound_at = at if sound_at is None else sound_at
-        self.least = self.before = least
+    __slots__ = ()
 
     @property
     def chain_bit(self) -> int:
         """Where the chain begins; -1 if there is none."""
-        return -1 if self.chain is None else self.chain.bit
+        return -1 if self.chain is None else int(self.chain.bit)
 
-    def sound_to(self, at: int, out: int) -> _Position:
-        """Return it, with everything before byte ``at`` decoded well: ``out`` bytes of the chain."""
-        other = copy(self)
-        other.sound_at, other.least = at, self.before + out
-        return other
+    @property
+    def least(self) -> int:
+        """How many bytes of the member come before what follows, at least."""
+        return int(self.before + self.out)
 
 
-class _Reentry:
+class _Reentry(
+    namedtuple("_Reentry", "bit entry trial weak fresh tail place resolved", defaults=(False, False, None, None, None))
+):
     """A place where decoding goes on: the block at bit ``bit``, what is known before it, and its trial.
 
     ``weak``: it may be a stream inside this one, all the same. ``fresh``: a member begins there. ``tail``: what comes
@@ -142,28 +128,7 @@ class _Reentry:
     ``resolved``: up to here in the trial's output, bytes were told by what must precede it (None: none were).
     """
 
-    __slots__ = ("bit", "entry", "fresh", "place", "resolved", "tail", "trial", "weak")
-
-    def __init__(
-        self,
-        bit: int,
-        entry: EnteredAt,
-        trial: Trial,
-        *,
-        weak: bool = False,
-        fresh: bool = False,
-        tail: TailBytes | None = None,
-        place: int | None = None,
-        resolved: int | None = None,
-    ) -> None:
-        self.bit = bit
-        self.entry = entry
-        self.trial = trial
-        self.weak = weak
-        self.fresh = fresh
-        self.tail = tail
-        self.place = place
-        self.resolved = resolved
+    __slots__ = ()
 
 
 class _DeflateWalk:
@@ -242,8 +207,8 @@ class _DeflateWalk:
             here.member_out,
             chain=Chain(found.bit, found.entry, tail, noter(piece), place),
             by_gap=found.trial.by_gap,
-            sound_at=found.bit // 8,
-            least=here.least,
+            sound=found.bit // 8,
+            before=here.least,
         )
 
     def first_position(self, at: int | None = None) -> _Position:
@@ -261,7 +226,7 @@ class _DeflateWalk:
             chain=chain,
             by_gap=isinstance(failure.error, GapError),
             too_far=failure.error.fault is Fault.TOO_FAR,
-            sound_at=failure.start,
+            sound=failure.start,
         )
 
     def _first_chain(self) -> Chain | None:
@@ -339,7 +304,7 @@ class _DeflateWalk:
         if member_out is not None:
             member_out += inner.produced if chain is None else inner.member_out
         by_gap = isinstance(error, GapError)
-        return _Position(failed_at, member_out, chain=chain, by_gap=by_gap, too_far=here.too_far, sound_at=start)
+        return _Position(failed_at, member_out, chain=chain, by_gap=by_gap, too_far=here.too_far, sound=start)
 
     # -- looking for a block -----------------------------------------------------------------------------------------
 
@@ -511,7 +476,7 @@ class _DeflateWalk:
         if here.chain is not None:
             # A distance that is too far says that bytes are missing, anywhere before.
             here.chain.noted(here.chain.out + (0 if here.too_far else out))
-        return here.sound_to(at, out)
+        return here._replace(sound=at, out=out)
 
     def _behind_header(self, at: int) -> _Reentry | None:
         """Return the first block of a member whose header is damaged, if it can be told where that ends."""
@@ -586,8 +551,8 @@ class _DeflateWalk:
             total = self._size
         else:
             return None
-        lost = bit // 8 - here.sound_at + 1
+        lost = bit // 8 - (here.at if here.sound is None else here.sound) + 1
         least = here.least + max(0, 8 * lost // 9 - 4 * KIB)  # no encoder makes more of it; 4 KiB may have come in
         if not least <= total - trial.length <= here.least + 1032 * lost + 64 * KIB:
             return None  # the trailer is damaged, too, or another member's
-        return here.member_out + total
+        return int(here.member_out + total)

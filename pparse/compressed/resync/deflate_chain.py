@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from collections import namedtuple
 from functools import partial
 from zlib import crc32
 
@@ -16,10 +17,9 @@ from pparse.limits import KIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any, Final
 
-    from pparse.budget import Charge
     from pparse.codecs.deflate_entry import DeflateEntry, EntryDecompressor
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.inflated import InflatedData
@@ -37,21 +37,14 @@ _STRETCHES: Final = 200_000
 FEED: Final = 64 * KIB
 
 
-class Chain:
+class Chain(namedtuple("Chain", "bit entry out noted place")):
     """Decoding that begins at bit ``bit`` of the source, ``entry`` saying what is known of the output before it.
 
     ``out`` bytes of its stretch of output precede it; of the whole output ``place`` bytes, if that is known. ``noted``
     takes the doubt about its last bytes.
     """
 
-    __slots__ = ("bit", "entry", "noted", "out", "place")
-
-    def __init__(self, bit: int, entry: EnteredAt, out: int, noted: Callable[[int], object], place: int | None) -> None:
-        self.bit = bit
-        self.entry = entry
-        self.out = out
-        self.noted = noted
-        self.place = place
+    __slots__ = ()
 
     def decoder(self) -> DeflateEntry:
         """Return a decoder that stands at its beginning."""
@@ -60,33 +53,22 @@ class Chain:
         return DeflateEntry(self.bit % 8, self.entry.window, self.entry.unknown, self.entry.holes)
 
 
-class EnteredAt:
+class EnteredAt(namedtuple("EnteredAt", "unknown window holes", defaults=(b"", ()))):
     """What is known of the output where a stream is entered: ``window`` but for its ``holes`` (start, length).
 
     ``unknown`` bytes before that are lost; see `pparse.codecs.deflate_entry.DeflateEntry`.
     """
 
-    __slots__ = ("holes", "unknown", "window")
-
-    def __init__(self, unknown: int, window: bytes = b"", holes: Sequence[tuple[int, int]] = ()) -> None:
-        self.unknown = unknown
-        self.window = window
-        self.holes = holes
+    __slots__ = ()
 
 
-class TailBytes:
+class TailBytes(namedtuple("TailBytes", "at content edges charge")):
     """The last bytes of a block, ``content``, and of which there the stretches between ``edges`` are not known.
 
     They are what the source has from byte ``at`` on. ``charge``: what they cost.
     """
 
-    __slots__ = ("at", "charge", "content", "edges")
-
-    def __init__(self, at: int, content: bytes, edges: array[int], charge: Charge | None) -> None:
-        self.at = at
-        self.content = content
-        self.edges = edges
-        self.charge = charge
+    __slots__ = ()
 
 
 class Trial:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import namedtuple
 from math import sqrt
 
 from pparse.compressed.resync.deflate_chain import EnteredAt, TailBytes, join_edges, output_before
@@ -31,7 +32,7 @@ from pparse.limits import KIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.budget import Charge
@@ -95,15 +96,10 @@ class Before:
         self.tokens: Tokens | None = None
 
 
-class Resumed:
+class Resumed(namedtuple("Resumed", "bit entry tail")):
     """How decoding goes on: with ``tail``, and behind it at bit ``bit`` with what ``entry`` knows."""
 
-    __slots__ = ("bit", "entry", "tail")
-
-    def __init__(self, bit: int, entry: EnteredAt, tail: TailBytes | None) -> None:
-        self.bit = bit
-        self.entry = entry
-        self.tail = tail
+    __slots__ = ()
 
 
 class Inside:
@@ -399,7 +395,7 @@ class _Passed:
         return proof >= _PROOF
 
 
-class Goal:
+class Goal(namedtuple("Goal", "bit place last alone", defaults=(None, False))):
     """Where the ways through a block must lead to.
 
     That is the block at ``bit``, with byte ``place`` of the whole output. Or it is the end of the stream, which is not
@@ -407,15 +403,7 @@ class Goal:
     the stream cannot end there; ``alone`` says that there is no other stream before that byte.
     """
 
-    __slots__ = ("alone", "bit", "last", "place")
-
-    def __init__(
-        self, bit: int, place: int | None, last: Callable[[int], int | None] | None = None, *, alone: bool = False
-    ) -> None:
-        self.bit = bit
-        self.place = place
-        self.last = last
-        self.alone = alone
+    __slots__ = ()
 
 
 class Ways:
