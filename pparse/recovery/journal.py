@@ -33,7 +33,7 @@ from pparse.limits import MIB
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Final
+    from typing import Any, BinaryIO, Final
 
     from pparse.budget import MemoryBudget
 
@@ -59,7 +59,7 @@ class Journal:
         self.descriptor = descriptor
         """Descriptor of the file."""
         self._name_key = name_key
-        self._lines = _Lines(descriptor)
+        self._reader = self._read_again()
         self._buffer = bytearray()
         self._made = HashTable(budget)
         self._units = array("Q")  # offset of each unit, by number; 0: it is not done
@@ -75,7 +75,7 @@ class Journal:
     def _read(self) -> None:
         """Read and index the whole journal, and cut off an incomplete line."""
         end = 0
-        first = self._lines.at(0)
+        first = self._line_at(0)
         head = _decoded(first[0]) if first is not None else None
         if first is not None and isinstance(head, dict) and head.get("journal") == SCHEMA:
             self.run = head.get("run")
@@ -90,6 +90,17 @@ class Journal:
             self.pending = None if begun is None else begun[1]
         with refused("cannot write", _NAME):
             os.ftruncate(self.descriptor, end)
+        self._reader = self._read_again()
+
+    def _read_again(self) -> BinaryIO:
+        """Return what reads the file from now on: nothing of it was read yet."""
+        return os.fdopen(self.descriptor, "rb", _BLOCK, closefd=False)
+
+    def _line_at(self, offset: int) -> tuple[bytes, int] | None:
+        """Return the line at ``offset`` and the offset of the next; None if there is no complete line."""
+        self._reader.seek(offset)
+        line = self._reader.readline(_LONGEST)
+        return (line[:-1], offset + len(line)) if line.endswith(b"\n") else None
 
     def _index(self, entry: list[Any], offset: int, begun: tuple[int, int] | None) -> tuple[int, int] | None:
         """Index one line; return the unit that is unfinished after it. Raise ValueError or IndexError."""
@@ -111,7 +122,7 @@ class Journal:
 
     def entries(self, offset: int) -> Iterator[tuple[int, int, list[Any]]]:
         """Yield begin, end and content of each line from ``offset`` on."""
-        while (found := self._lines.at(offset)) is not None:
+        while (found := self._line_at(offset)) is not None:
             entry = _decoded(found[0])
             if not isinstance(entry, list) or not entry:
                 return
@@ -121,8 +132,7 @@ class Journal:
     def lines(self, kind: str) -> Iterator[list[Any]]:
         """Yield the lines of one kind, also those that only whoever continues the run knows. Raise `SourceError`."""
         self.flush()
-        self._lines = _Lines(self.descriptor)
-        first = self._lines.at(0)
+        first = self._line_at(0)
         for _, _, entry in self.entries(first[1] if first is not None else 0):
             if entry[0] == kind:
                 yield entry
@@ -163,49 +173,16 @@ class Journal:
         view = memoryview(bytes(self._buffer))
         self._buffer = bytearray()
         with refused("cannot write", _NAME):
+            at = os.lseek(self.descriptor, 0, os.SEEK_CUR)  # the reader believes to be there
+            os.lseek(self.descriptor, 0, os.SEEK_END)
             while view:
                 view = view[os.write(self.descriptor, view) :]
+            os.lseek(self.descriptor, at, os.SEEK_SET)
 
     def close(self) -> None:
         """Release the memory; the file stays open."""
         self._made.close()
         self._charge.release()
-
-
-class _Lines:
-    """Reads lines at any offset, blocks at a time."""
-
-    __slots__ = ("_base", "_block", "_descriptor")
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._block = b""
-        self._base = 0
-
-    def at(self, offset: int) -> tuple[bytes, int] | None:
-        """Return the line at ``offset`` and the offset of the next; None if there is no complete line."""
-        size = _BLOCK
-        while True:
-            start = offset - self._base
-            if 0 <= start < len(self._block):
-                stop = self._block.find(b"\n", start)
-                if stop >= 0:
-                    return self._block[start:stop], self._base + stop + 1
-            if size > _LONGEST:
-                return None
-            self._load(offset, size)
-            if len(self._block) < size and b"\n" not in self._block:
-                return None
-            size *= 8
-
-    def _load(self, offset: int, size: int) -> None:
-        os.lseek(self._descriptor, offset, os.SEEK_SET)
-        pieces = []
-        while size and (piece := os.read(self._descriptor, size)):
-            pieces.append(piece)
-            size -= len(piece)
-        self._block = b"".join(pieces)
-        self._base = offset
 
 
 def _decoded(line: bytes) -> Any:
