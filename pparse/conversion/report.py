@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from pparse.errors import NotWholeError, spoken
 from pparse.findings import Status
 from pparse.limits import are, count_words, format_size
@@ -19,36 +21,24 @@ _TOLD: Final = (
 )
 
 
-class LeftOut:
-    """A tensor that was not written, or that stands in the way of writing anything."""
+class LeftOut(namedtuple("LeftOut", "name status reason")):
+    """A tensor that was not written, or that stands in the way of writing anything.
 
-    __slots__ = ("name", "reason", "status")
+    ``name``: in the source; ``status``: UNSUPPORTED if it may be whole, but the target cannot hold it; ``reason``: why
+    it was left out, in words.
+    """
 
-    def __init__(self, name: str, status: Status, reason: str) -> None:
-        self.name = name
-        """Its name in the source."""
-        self.status = status
-        """Its status; UNSUPPORTED: it may be whole, but the target cannot hold it."""
-        self.reason = reason
-        """Why it was left out, in words."""
+    __slots__ = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         return {"name": self.name, "status": str(self.status), "reason": self.reason}
 
 
-class Written:
-    """A file of the output."""
+class Written(namedtuple("Written", "path bytes tensors")):
+    """A file of the output: where it is, its size, and the number of tensors in it; 0 for an index."""
 
-    __slots__ = ("bytes", "path", "tensors")
-
-    def __init__(self, path: str, size: int, tensors: int) -> None:
-        self.path = path
-        """Where it is."""
-        self.bytes = size
-        """Its size."""
-        self.tensors = tensors
-        """Number of tensors in it; 0 for an index."""
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<Written {self.path!r}: {count_words(self.tensors, 'tensor')}, {format_size(self.bytes)}>"

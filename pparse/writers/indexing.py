@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import namedtuple
 from contextlib import contextmanager, suppress
 from copy import copy
 
@@ -30,22 +31,14 @@ if TYPE_CHECKING:
     from pparse.tree.index import ChildIndex
 
 
-class RowReport:
-    """What `index` wrote of a file of rows."""
+class RowReport(namedtuple("RowReport", "path size rows points file_size")):
+    """What `index` wrote of a file of rows.
 
-    __slots__ = ("file_size", "path", "points", "rows", "size")
+    ``path``: where the index is; ``size``: bytes of the file that is indexed; ``rows``: how many it has; ``points``: of
+    how many of them the index says the beginning; ``file_size``: bytes of the index.
+    """
 
-    def __init__(self, path: str, size: int, rows: int, points: int, file_size: int) -> None:
-        self.path = path
-        """Where the index is."""
-        self.size = size
-        """Bytes of the file that is indexed."""
-        self.rows = rows
-        """How many rows it has."""
-        self.points = points
-        """How many of them the index says the beginning of."""
-        self.file_size = file_size
-        """Bytes of the index."""
+    __slots__ = ()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_left
+from collections import namedtuple
 
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED
 from pparse.compressed.resync.blocks import CUT, LARGEST, BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
@@ -116,20 +117,10 @@ def footer_at(look: Look, at: int) -> tuple[int, int] | None:
     return foot[9], 4 * (int.from_bytes(foot[4:8], "little") + 1)
 
 
-class Index:
-    """The index of one stream: ``unpadded`` and ``sizes`` of its blocks; it takes ``length`` bytes.
+class Index(namedtuple("Index", "length total unpadded sizes")):
+    """The index of one stream: ``unpadded`` and ``sizes`` of its blocks, ``total``; it takes ``length`` bytes."""
 
-    ``extent``: the bytes that the blocks take; ``total``: what they hold.
-    """
-
-    __slots__ = ("extent", "length", "sizes", "total", "unpadded")
-
-    def __init__(self) -> None:
-        self.unpadded = array("q")
-        self.sizes = array("q")
-        self.length = 0
-        self.extent = 0
-        self.total = 0
+    __slots__ = ()
 
 
 def index_at(look: Look, at: int, extent: int | None, budget: MemoryBudget | None = None) -> Index | None:
@@ -143,7 +134,7 @@ def index_at(look: Look, at: int, extent: int | None, budget: MemoryBudget | Non
     found = take_vli(look.get(at + 1, 9), 0)
     if found is None or found[0] > (look.end - at) // 2 or (extent is not None and found[0] > extent // _LEAST_BLOCK):
         return None
-    index = Index()
+    unpadded, sizes, taken, total = array("q"), array("q"), 0, 0
     count, place = found[0], at + 1 + found[1]
     for number in range(count):
         if budget is not None and number % _STEP == 0 and not budget.fits(2 * _ENTRY * (number + _STEP)):
@@ -153,19 +144,18 @@ def index_at(look: Look, at: int, extent: int | None, budget: MemoryBudget | Non
         two = None if one is None else take_vli(pair, one[1])
         if one is None or two is None or one[0] < _LEAST_BLOCK - 4 or one[0] > LARGEST or two[0] > LARGEST:
             return None
-        index.extent += padded(one[0])
-        index.total += two[0]
-        if extent is not None and index.extent > extent:
+        taken += padded(one[0])
+        total += two[0]
+        if extent is not None and taken > extent:
             return None
         if budget is not None:
-            index.unpadded.append(one[0])
-            index.sizes.append(two[0])
+            unpadded.append(one[0])
+            sizes.append(two[0])
         place += two[1]
     end = at + padded(place - at)
     if _crc(look, at, end) != look.number(end, 4):
         return None
-    index.length = end + 4 - at
-    return index
+    return Index(end + 4 - at, total, unpadded, sizes)
 
 
 def _crc(look: Look, start: int, end: int) -> int:
@@ -239,15 +229,10 @@ def before_padding(look: Look, at: int) -> int:
     return at
 
 
-class BlockHead:
+class BlockHead(namedtuple("BlockHead", "length compressed_size size")):
     """The header of a block: its ``length``, the ``compressed_size`` and the ``size`` if it declares them."""
 
-    __slots__ = ("compressed_size", "length", "size")
-
-    def __init__(self, length: int, compressed_size: int | None, size: int | None) -> None:
-        self.length = length
-        self.compressed_size = compressed_size
-        self.size = size
+    __slots__ = ()
 
 
 def block_head_at(look: Look, at: int) -> BlockHead | None:
