@@ -46,20 +46,6 @@ _LONGEST: Final = 1 << 62
 class Verdict:
     """The result of reading content."""
 
-    __slots__ = (
-        "code",
-        "gaps",
-        "offset",
-        "parts",
-        "passed",
-        "reason",
-        "size",
-        "source",
-        "status",
-        "suspect",
-        "verified",
-    )
-
     def __init__(self) -> None:
         self.status = Status.COMPLETE
         """Status of the content."""

@@ -21,7 +21,7 @@ from pparse.paths import glob
 from pparse.recovery.folder_writer import JOURNAL_NAME, WORK_NAME
 from pparse.recovery.journal import is_disk_full, was_stopped
 from pparse.recovery.model_files import base_name, files_beside, whole_folder
-from pparse.recovery.report import RecoveryReport
+from pparse.recovery.report import RecoveryReport, Summary
 from pparse.recovery.steps import run_of, unlike_all
 from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.unpack import Unpacker
@@ -29,12 +29,11 @@ from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.document.opening import Resume, Source
-    from pparse.recovery.report import RecoveredFile, Summary
-    from pparse.recovery.target_file import LimitMet
+    from pparse.recovery.report import RecoveredFile
     from pparse.tree.result import Result
 
 # The files that an outcome keeps.
@@ -44,37 +43,23 @@ _KEPT: Final = 10_000
 class Outcome:
     """The result of `recover` or `extract`."""
 
-    __slots__ = (
-        "confirmed",
-        "errors",
-        "files",
-        "findings",
-        "folder",
-        "limits",
-        "resume",
-        "resumed",
-        "summary",
-        "unmatched",
-        "warnings",
-    )
-
     def __init__(
         self,
         summary: Summary,
         findings: FindingList,
-        limits: dict[str, LimitMet],
+        walk: Unpacker,
         resumed: int,
+        files: list[RecoveredFile],
+        *,
         resume: list[Resume] | None = None,
         confirmed: dict[str | None, int] | None = None,
-        folder: str = "",
-        files: list[RecoveredFile] | None = None,
-        unmatched: list[str] | None = None,
+        unmatched: Sequence[str] = (),
     ) -> None:
-        self.folder = folder
+        self.folder = walk.target.folder
         """The folder that was written to."""
-        self.files = files or []
+        self.files = files
         """The first 10,000 files, without their gaps; ``tell`` is called with each, and the summary counts all."""
-        self.unmatched = unmatched or []
+        self.unmatched = list(unmatched)
         """Patterns of members that matched none."""
         self.summary = summary
         """Counts of the files."""
@@ -84,7 +69,7 @@ class Outcome:
         """Number of findings that are errors."""
         self.warnings = sum(finding.severity is Severity.WARNING for finding in findings)
         """Number of findings that are warnings."""
-        self.limits = limits
+        self.limits = walk.limits
         """Limits that cut files or left them out, by name."""
         self.resumed = resumed
         """Units of work that were done by an earlier run, which this one continued."""
@@ -117,13 +102,15 @@ def opened(source: Source | Extraction | Viewer, how: Mapping[str, Any]) -> Iter
 
 
 class _Kept:
-    """Keeps the first files that are told of, and tells the caller of all."""
+    """Counts files with ``count``, keeps the first, and tells the caller of all."""
 
     def __init__(self, tell: Callable[[RecoveredFile], object] | None) -> None:
         self.files: list[RecoveredFile] = []
+        self.count: Callable[[RecoveredFile], object] = lambda file: None
         self._tell = tell
 
     def __call__(self, file: RecoveredFile) -> None:
+        self.count(file)
         if self._tell is not None:
             self._tell(file)
         if len(self.files) < _KEPT:
@@ -232,59 +219,55 @@ def recover(
     `FormatError` for an unknown format, `OptionError`, `SourceError`. If the disk is full there may be no room for the
     report; with more room the same call continues.
     """
+    kept = _Kept(tell)
     most = None if max_output is None else parse_size(max_output)
+    options: dict[str, Any] = {"max_output": most, "exist_ok": exist_ok}
     with opened(source, how) as document:
-        return _recover(document, folder, max_output=most, exist_ok=exist_ok, kept=_Kept(tell))
-
-
-def _recover(
-    document: Extraction, folder: str | os.PathLike[str], *, max_output: int | None, exist_ok: bool, kept: _Kept
-) -> Outcome:
-    files = whole_folder(document, real_path(os.fspath(folder)))
-    result = None
-    if files is None:
-        result = recognise(document)  # nothing is created for a file of unknown format
-        while document.is_folder:
-            container = document.own_result.container
-            file = container.model_file() if container is not None else None
-            if file is None:
-                break
-            document = file  # type: ignore[assignment]
-            result = recognise(document)
-    findings = FindingList(document.session.limits.findings) if result is None else document.findings
-    if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
-        with suppress(OSError):  # a run that was killed when only this was left to do
-            os.rmdir(os.path.join(folder, WORK_NAME))
-        raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
-    stamp = files.stamp if files is not None else None
-    run = run_of(document, "recover", stamp=stamp, max_output=max_output, exist_ok=exist_ok)
-    size = files.size if files is not None else _size_beside(document, result)
-    with open_target(document, folder, max_output=max_output, exist_ok=exist_ok, run=run, beside=size) as target:
-        report = RecoveryReport(target, fill="zeros")
-
-        def note(file: RecoveredFile) -> None:
-            report.add(file)
-            kept(file)
-
-        unpacker = Unpacker(document, target, note, recursive=True, drain=True, salvage=True, findings=findings)
-        try:
-            if result is not None:
-                unpacker.run(result)
-            elif files is not None:
-                unpacker.run_folder(files)
-        except BaseException as error:
-            if was_stopped(error):
-                report.discard()
-            elif not is_disk_full(error):
-                report.finish(findings)
-            else:
-                with suppress(SourceError):
+        files = whole_folder(document, real_path(os.fspath(folder)))
+        result = None
+        if files is None:
+            document, result = _model_of(document)
+        findings = FindingList(document.session.limits.findings) if result is None else document.findings
+        if os.path.lexists(os.path.join(folder, REPORT_NAME)) and not is_unfinished(folder):
+            with suppress(OSError):  # a run that was killed when only this was left to do
+                os.rmdir(os.path.join(folder, WORK_NAME))
+            raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
+        run = run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
+        size = files.size if files is not None else _size_beside(document, result)
+        with open_target(document, folder, **options, run=run, beside=size) as target:
+            report = RecoveryReport(target, fill="zeros")
+            kept.count = report.add
+            unpacker = Unpacker(document, target, kept, recursive=True, drain=True, salvage=True, findings=findings)
+            try:
+                if result is not None:
+                    unpacker.run(result)
+                elif files is not None:
+                    unpacker.run_folder(files)
+            except BaseException as error:
+                if was_stopped(error):
+                    report.discard()
+                elif not is_disk_full(error):
                     report.finish(findings)
-            raise
-        summary = report.finish(findings)
-    resume = unpacker.models.resume if files is not None else None
-    where = os.fspath(folder)
-    return Outcome(summary, findings, unpacker.limits, unpacker.steps.resumed, resume, folder=where, files=kept.files)
+                else:
+                    with suppress(SourceError):
+                        report.finish(findings)
+                raise
+            summary = report.finish(findings)
+        resume = unpacker.models.resume if files is not None else None
+        return Outcome(summary, findings, unpacker, unpacker.steps.resumed, kept.files, resume=resume)
+
+
+def _model_of(document: Extraction) -> tuple[Extraction, Result]:
+    """Return what is saved of a document, of a folder the file that stands for it, and what it was read as."""
+    result = recognise(document)  # nothing is created for a file of unknown format
+    while document.is_folder:
+        container = document.own_result.container
+        file = container.model_file() if container is not None else None
+        if file is None:
+            break
+        document = file  # type: ignore[assignment]
+        result = recognise(document)
+    return document, result
 
 
 def _size_beside(document: Extraction, result: Result | None) -> int:
@@ -325,67 +308,41 @@ def extract(
     `UnsupportedError` for what is no archive. An earlier call is continued in the same way; ``members`` that is called
     then needs an attribute ``identity`` that describes its choice as plain data.
     """
+    kept = _Kept(tell)
     most = None if max_output is None else parse_size(max_output)
-    with opened(source, how) as document:
-        return _extract(document, folder, members, recursive, most, exist_ok, _Kept(tell), begin_again)
-
-
-def _extract(
-    document: Extraction,
-    folder: str | os.PathLike[str],
-    members: Iterable[str] | Callable[[str], bool],
-    recursive: bool,
-    max_output: int | None,
-    exist_ok: bool,
-    kept: _Kept,
-    begin_again: Callable[[], object] | None,
-) -> Outcome:
-    from pparse.recovery.report import Summary
-
-    _refuse_others(document)
+    options: dict[str, Any] = {"max_output": most, "exist_ok": exist_ok}
     wanted: Callable[[str], bool] | None = members if callable(members) else _Members(members)
     if isinstance(wanted, _Members) and not wanted.identity:
         wanted = None
     chosen = None if wanted is None else getattr(wanted, "identity", None) or unlike_all()
     resumed = 0
-    for drain in (False, True):
-        summary = Summary()
-
-        def note(file: RecoveredFile, summary: Summary = summary) -> None:
-            file.gaps = tuple(file.gaps)
-            summary.add(file)
-            for _, length in file.gaps:
-                summary.add_gap(length)
-            kept(file)
-
-        kept.files.clear()
-        result = document.parse()
-        run = run_of(document, "extract", max_output=max_output, exist_ok=exist_ok, recursive=recursive, wanted=chosen)
-        with open_target(document, folder, max_output=max_output, exist_ok=exist_ok or drain, run=run) as target:
-            unpacker = Unpacker(document, target, note, recursive=recursive, drain=drain, wanted=wanted)
-            unpacker.run(result)
-            resumed = resumed or unpacker.steps.resumed
-            if not unpacker.was_misled or target.journal is None:
-                break
-            target.withdraw_all()
-        document.forget()
-        if begin_again is not None:
-            begin_again()
-    confirmed = unpacker.trusted.confirmed()
-    summary.note_confirmed(sum(confirmed.values()))
-    for file in kept.files:
-        if file.status is Status.COMPLETE and file.source in confirmed:
-            file.verified = True
-    return Outcome(
-        summary,
-        document.findings,
-        unpacker.limits,
-        resumed,
-        confirmed=confirmed,
-        folder=os.fspath(folder),
-        files=kept.files,
-        unmatched=wanted.missed() if isinstance(wanted, _Members) else None,
-    )
+    with opened(source, how) as document:
+        _refuse_others(document)
+        for drain in (False, True):
+            summary = Summary()
+            kept.count = summary.add_whole
+            kept.files.clear()
+            result = document.parse()
+            run = run_of(document, "extract", **options, recursive=recursive, wanted=chosen)
+            with open_target(document, folder, **options | {"exist_ok": exist_ok or drain}, run=run) as target:
+                unpacker = Unpacker(document, target, kept, recursive=recursive, drain=drain, wanted=wanted)
+                unpacker.run(result)
+                resumed = resumed or unpacker.steps.resumed
+                if not unpacker.was_misled or target.journal is None:
+                    break
+                target.withdraw_all()
+            document.forget()
+            if begin_again is not None:
+                begin_again()
+        confirmed = unpacker.trusted.confirmed()
+        summary.note_confirmed(sum(confirmed.values()))
+        for file in kept.files:
+            if file.status is Status.COMPLETE and file.source in confirmed:
+                file.verified = True
+        unmatched = wanted.missed() if isinstance(wanted, _Members) else []
+        return Outcome(
+            summary, document.findings, unpacker, resumed, kept.files, confirmed=confirmed, unmatched=unmatched
+        )
 
 
 def _refuse_others(document: Extraction) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Final, Self
 
+    from pparse.containers.content import Verdict
     from pparse.findings import Finding, FindingList
     from pparse.recovery.target import Target, TargetFile
 
@@ -109,6 +110,14 @@ class RecoveredFile:
             file.path, status, bytes=file.bytes, sha256=file.sha256, mtime=file.mtime, raw_name=file.raw_name, **known
         )
 
+    @classmethod
+    def judged(cls, file: TargetFile | None, verdict: Verdict, **known: Any) -> RecoveredFile:
+        """Return the entry for what was read with ``verdict``, and written to ``file`` (None: nothing was)."""
+        known |= {"verified": verdict.verified, "parts": verdict.parts, "doubtful": verdict.suspect}
+        if file is None:
+            return cls(None, verdict.status, reason=verdict.reason, **known)
+        return cls.written(file, verdict.status, reason=verdict.reason, gaps=verdict.gaps, **known)
+
     def to_dict(self) -> dict[str, object]:
         """Return all but the gaps as plain data, in the order of the schema."""
         return {
@@ -177,6 +186,13 @@ class Summary:
         self.doubtful += bool(file.doubtful)
         if file.path is not None and is_set_apart(file.path) and len(self.set_apart) < 1000:
             self.set_apart.append(file.path)
+
+    def add_whole(self, file: RecoveredFile) -> None:
+        """Count a file and its gaps, which are kept in the file."""
+        file.gaps = tuple(file.gaps)
+        self.add(file)
+        for _, length in file.gaps:
+            self.add_gap(length)
 
     def note_confirmed(self, files: int) -> None:
         """Count that many complete files as verified that were not when they were added."""

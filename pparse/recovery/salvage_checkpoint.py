@@ -125,21 +125,14 @@ class CheckpointLeftovers(Leftovers):
         if sink.error is not None:
             raise sink.error
         sink.conclude(verdict)
-        status, reason = verdict.status, verdict.reason
+        if sink.file is not None:
+            self.written += 1
+            verdict.place(sink.file.bytes)
         if odd is not None and (member.kind == "gap" or not self._names_are_known):
-            status, reason = Status.DAMAGED, f"{odd}; {reason}" if reason else odd
+            verdict.status = Status.DAMAGED
+            verdict.reason = f"{odd}; {verdict.reason}" if verdict.reason else odd
         if sink.file is None:
-            lost = RecoveredFile(
-                None, Status.MISSING, raw_name=text_of(member.name), offset=member.start, reason=reason
-            )
-            self.job.report_as(lost)
-            return
-        self.written += 1
-        verdict.place(sink.file.bytes)
-        known = {
-            "verified": verdict.verified,
-            "offset": member.start,
-            "gaps": verdict.gaps,
-            "doubtful": verdict.suspect,
-        }
-        self.job.report(sink.file, status, reason, **known)
+            verdict.status = Status.MISSING
+        entry = RecoveredFile.judged(sink.file, verdict, offset=member.start)
+        entry.raw_name = text_of(member.name) if entry.path is None else entry.raw_name
+        self.job.report_as(entry)

@@ -567,23 +567,15 @@ class Unpacker:
             verdict.reason = sink.error.reason
             if written is not None:
                 verdict.gaps.add(written.bytes, None)
-        known: dict[str, Any] = {
-            "verified": verdict.verified,
-            "parts": verdict.parts,
-            "source": source,
-            "offset": offset,
-            "reason": verdict.reason,
-            "doubtful": verdict.suspect,
-        }
-        if written is None:
-            status = verdict.status = verdict.status if verdict.status is Status.UNSUPPORTED else Status.MISSING
-            self.report(RecoveredFile(None, status, raw_name=name, **known))
-        else:
-            file = RecoveredFile.written(written, verdict.status, gaps=verdict.gaps, **known)
-            if prefix is not None and file.path is not None:
-                own = file.path.split("/")[prefix.count("/") :]
-                file.raw_name = name if changed(name, own) else None
-            self.report(file)
+        if written is None and verdict.status is not Status.UNSUPPORTED:
+            verdict.status = Status.MISSING
+        file = RecoveredFile.judged(written, verdict, source=source, offset=offset)
+        if file.path is None:
+            file.raw_name = name
+        elif prefix is not None:
+            own = file.path.split("/")[prefix.count("/") :]
+            file.raw_name = name if changed(name, own) else None
+        self.report(file)
         if sink.error is not None:
             self._meet(sink.error, name, source)
 
