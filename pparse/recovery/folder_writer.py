@@ -67,14 +67,12 @@ class _Places:
 
     def is_empty(self, place: Any, but: str = "") -> bool:
         """Say whether the folder is empty, except for ``but``."""
-        if isinstance(place, int) and os.scandir not in os.supports_fd:
-            return all(name == but for name in os.listdir(place))
-        with os.scandir(place) as found:
+        with os.scandir(self.listed(place)) as found:
             return all(entry.name == but for entry in found)
 
-    def names(self, place: Any) -> list[str]:
-        """Return the names in the folder."""
-        return os.listdir(place)
+    def listed(self, place: Any) -> Any:
+        """Return by what the system lists the folder."""
+        return place
 
     def look(self, place: Any, name: str) -> os.stat_result | None:
         """Return the status of ``name``, without following a link; None if it does not exist."""
@@ -154,35 +152,45 @@ class _Places:
             os.unlink(origin, dir_fd=start)
 
 
+class _OpenFolder:
+    """An open folder, which is closed when nobody holds it any more."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: str, flags: int, anchor: int | None = None) -> None:
+        self.descriptor = -1
+        self.descriptor = os.open(path, flags, dir_fd=anchor)
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
 class AnchoredPlaces(_Places):
-    """Places as descriptors of open folders. Every place must be closed with `leave`."""
+    """Places as open folders."""
 
-    def root(self, folder: str) -> int:
+    def root(self, folder: str) -> _OpenFolder:
         """Open the root folder for all writing; the only one that may be reached by a link."""
-        return os.open(folder, _FOLDER)
+        return _OpenFolder(folder, _FOLDER)
 
-    def again(self, place: int) -> int:
-        """Return a second reference to a place."""
-        return os.dup(place)
+    def listed(self, place: _OpenFolder) -> int:
+        """Return by what the system lists the folder."""
+        return place.descriptor
 
-    def leave(self, place: int) -> None:
-        """Close a place."""
-        os.close(place)
+    def _at(self, place: _OpenFolder, name: str) -> tuple[str, int | None]:
+        return name, place.descriptor
 
-    def _at(self, place: int, name: str) -> tuple[str, int | None]:
-        return name, place
-
-    def enter(self, place: int, name: str) -> int:
+    def enter(self, place: _OpenFolder, name: str) -> _OpenFolder:
         """Open the folder ``name``."""
         try:
-            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=place)
+            return _OpenFolder(name, _FOLDER | os.O_NOFOLLOW, place.descriptor)
         except OSError as error:
             # A link gives ENOTDIR, ELOOP or EMLINK, depending on the system.
-            if stat.S_ISDIR(os.stat(name, dir_fd=place, follow_symlinks=False).st_mode):
+            if stat.S_ISDIR(os.stat(name, dir_fd=place.descriptor, follow_symlinks=False).st_mode):
                 raise
             raise NotADirectoryError(error.errno, "is not a folder", name) from error
 
-    def finish(self, place: int, name: str, descriptor: int, changed: int | None) -> os.stat_result:
+    def finish(self, place: _OpenFolder, name: str, descriptor: int, changed: int | None) -> os.stat_result:
         """Close the file, set its modification time (nanoseconds) unless that is None, and return its status."""
         try:
             if changed is not None:
@@ -203,13 +211,6 @@ class PathPlaces(_Places):
             return path
         # This form has no limit of 260 characters, and no special names such as CON.
         return "\\\\?\\UNC" + path[1:] if path.startswith("\\\\") else "\\\\?\\" + path
-
-    def again(self, place: str) -> str:
-        """Return a second reference to a place."""
-        return place
-
-    def leave(self, place: str) -> None:
-        """Do nothing: a path needs no closing."""
 
     def _at(self, place: str, name: str) -> tuple[str, int | None]:
         return os.path.join(place, name), None
@@ -320,26 +321,21 @@ class Workspace:
     def create(self) -> tuple[Any, str, int]:
         """Create a new file; return its own place, its name, and its descriptor."""
         while True:
-            place = self._places.again(self.open())
-            name = f"{os.urandom(8).hex()}.partial"
+            place, name = self.open(), f"{os.urandom(8).hex()}.partial"
             try:
                 return place, name, self._places.create(place, name)
             except FileExistsError:
-                self._places.leave(place)
+                continue
             except FileNotFoundError:
                 # Another target of this folder finished, and removed the empty folder.
-                self._places.leave(place)
                 if self.is_there:
                     raise
-                self._leave()
-            except BaseException:
-                self._places.leave(place)
-                raise
+                self._place = None
 
     def sweep(self) -> None:
         """Remove the unfinished files of a run that was killed. Nothing else in the folder is touched."""
         place = self.open()
-        for name in self._places.names(place):
+        for name in os.listdir(self._places.listed(place)):
             if _PARTIAL.fullmatch(name):
                 self._places.unlink(place, name)
 
@@ -377,10 +373,6 @@ class Workspace:
     def close(self) -> None:
         """Release the folder; remove it if it is empty."""
         if self._place is not None:
-            self._leave()
             with suppress(OSError):
                 self._places.remove_folder(self._root, WORK_NAME)
-
-    def _leave(self) -> None:
-        place, self._place = self._place, None
-        self._places.leave(place)
+        self._root = self._place = None

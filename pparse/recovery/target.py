@@ -211,57 +211,39 @@ class Target:
                 if place is not None:
                     with suppress(OSError):  # it holds other files
                         self.places.remove_folder(place, name)
-                    self.places.leave(place)
 
     def _withdraw(self, path: str, known: list[Any] | None) -> None:
         """Remove a file of which so much is known, if that is still true; None: that it is empty."""
         place, name = self._reach(path)
-        if place is None:
+        found = None if place is None else self.places.look(place, name)
+        if found is None or not stat.S_ISREG(found.st_mode):
             return
-        try:
-            found = self.places.look(place, name)
-            if found is None or not stat.S_ISREG(found.st_mode):
-                return
-            if not found.st_size if known is None else _known(found)[: len(known)] == known:
-                self.places.unlink(place, name)
-        finally:
-            self.places.leave(place)
+        if not found.st_size if known is None else _known(found)[: len(known)] == known:
+            self.places.unlink(place, name)
 
     def _reach(self, path: str) -> tuple[Any, str]:
         """Return the place of ``path``, a path of the journal, and its name there; None if it does not exist."""
         *folders, name = path.split("/")
         if not {"", ".", ".."}.isdisjoint((*folders, name)) or "\0" in path:
             return None, name
-        place: Any = self.places.again(self._root)
-        for folder in folders:
-            try:
-                below = self.places.enter(place, folder)
-            except OSError:
-                below = None
-            finally:
-                self.places.leave(place)
-            if below is None:
-                return None, name
-            place = below
-        return place, name
+        place: Any = self._root
+        with suppress(OSError):
+            for folder in folders:
+                place = self.places.enter(place, folder)
+            return place, name
+        return None, name
 
     def is_intact(self, path: str, known: Sequence[object]) -> bool:
         """Say whether the file ``path`` is the one that the journal knows: its inode, size and time."""
         place, name = self._reach(path)
-        if place is None:
-            return False
-        try:
-            found = self.places.look(place, name)
-        except OSError:
-            return False
-        finally:
-            self.places.leave(place)
+        found = None
+        with suppress(OSError):
+            found = None if place is None else self.places.look(place, name)
         return found is not None and stat.S_ISREG(found.st_mode) and _known(found) == list(known)
 
     def adopt(self, parts: tuple[str, ...], path: str | None, output: int, skipped: int) -> None:
         """Count a file in the journal as if it were written now."""
-        place, _ = self._walk(parts[:-1])
-        self.places.leave(place)
+        self._walk(parts[:-1])
         if path is None:
             return
         self._count_entry()
@@ -289,17 +271,13 @@ class Target:
         self._check()
         parts = safe_name(name, raw_name, depth=self.max_depth)
         place, folder = self._walk(parts[:-1])
+        self._count_entry()
+        actual = self._claim(place, folder, parts[-1], self._see_free)
         try:
-            self._count_entry()
-            actual = self._claim(place, folder, parts[-1], self._see_free)
-            try:
-                work = self._work.create()
-            except OSError as error:
-                self._taken.discard(self._key_of(folder + actual))
-                raise system_error(error, "cannot write", folder + actual) from error
-        except BaseException:
-            self.places.leave(place)
-            raise
+            work = self._work.create()
+        except OSError as error:
+            self._taken.discard(self._key_of(folder + actual))
+            raise system_error(error, "cannot write", folder + actual) from error
         self.entries += 1
         expansion = None if compressed_size is None else Expansion(compressed_size, self.max_expansion)
         return TargetFile(self, work, place, parts, folder + actual, (name, raw_name), mtime, expansion)
@@ -355,8 +333,7 @@ class Target:
         self._check()
         if names_root(name):
             return ""
-        place, folder = self._walk(safe_name(name, raw_name, depth=self.max_depth))
-        self.places.leave(place)
+        _, folder = self._walk(safe_name(name, raw_name, depth=self.max_depth))
         return folder.rstrip("/")
 
     def atomic(self, name: str) -> AtomicReport:
@@ -387,7 +364,7 @@ class Target:
                         self._work.remove_journal(journal.descriptor)
         finally:
             self._work.close()
-            self.places.leave(self._root)
+            self._root = None
 
     def __enter__(self) -> Self:
         return self
@@ -419,14 +396,10 @@ class Target:
 
         Starts from the root every time, since a folder may have been replaced by a link.
         """
-        place: Any = self.places.again(self._root)
-        folder = ""
+        place, folder = self._root, ""
         for part in parts:
-            try:
-                below, name = self._enter(place, folder, part)
-            finally:
-                self.places.leave(place)
-            place, folder = below, f"{folder}{name}/"
+            place, name = self._enter(place, folder, part)
+            folder += f"{name}/"
         return place, folder
 
     def _enter(self, place: Any, folder: str, part: str) -> tuple[Any, str]:
@@ -474,10 +447,9 @@ class Target:
             if not was_made:
                 raise
             try:
-                below: Any = self.places.enter(place, name)
+                self.places.enter(place, name)
             except NotADirectoryError as error:
                 raise FileExistsError(errno.EEXIST, "is there", name) from error
-            self.places.leave(below)
 
     def _claim(
         self, place: Any, folder: str, wanted: str, make: Callable[[Any, str], object], *, is_folder: bool = False

@@ -100,7 +100,7 @@ class _Open:
             if error.errno != errno.ENOENT:  # somebody else was faster
                 raise system_error(error, "cannot write", self.path) from error
         finally:
-            self._places.leave(self._work)
+            self._work = None
 
     def _drop(self) -> None:
         """Remove a file that could not get its name, after its descriptor was closed."""
@@ -248,8 +248,7 @@ class TargetFile(_Open):
             self._target.forget(self)
             raise
         finally:
-            self._places.leave(self._work)
-            self._places.leave(self._place)
+            self._work = self._place = None
 
     def discard(self) -> None:
         """Remove the file, unless it was closed; release its name and its bytes."""
@@ -258,7 +257,7 @@ class TargetFile(_Open):
         try:
             self._remove()
         finally:
-            self._places.leave(self._place)
+            self._place = None
             self._target.forget(self)
 
     def __del__(self) -> None:
@@ -301,7 +300,7 @@ class AtomicReport(_Open):
                 self._drop()
                 raise
             finally:
-                self._places.leave(self._work)
+                self._work = None
 
     def discard(self) -> None:
         """Remove the file, unless it was committed."""
