@@ -30,7 +30,7 @@ from pparse.data.range_status import cut_status
 from pparse.data.window import Window
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
-from pparse.limits import KIB, MIB, are, count_words
+from pparse.limits import KIB, are, count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import MessageIndex, Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 # Where a record is looked for in a file that does not begin with one.
 _PROBED: Final = 64 * KIB
-_SEARCHED: Final = MIB
 # No message ends beyond this, whatever a length says.
 _FARTHEST: Final = 1 << 62
 MISMATCH: Final = "the checksum of the record's data is wrong"
@@ -158,15 +157,9 @@ class TfrecordParser(ProtobufParser):
     @classmethod
     def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
         """Return the offset of the first record, anywhere."""
-        at, end = reader.start, reader.start + (reader.size or 0)
-        while end - at >= FRAME_SIZE:
-            poll()
-            block, _ = reader.data.read_known(at, min(_SEARCHED, end - at))
-            found = _first_record(block)
-            if found is not None:
-                return at + found - reader.start
-            at += max(1, len(block) - FRAME_SIZE - HEAD_SIZE + 1)
-        return None
+        end = reader.start + (reader.size or 0)
+        found = Mender(reader.data, lambda: end, poll).find(reader.start, end)
+        return found - reader.start if found < end else None
 
     # -- the root: records -------------------------------------------------------------------------------------------
 
