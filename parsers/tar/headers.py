@@ -99,13 +99,7 @@ class TarHeader:
     __slots__ = ("dialect", "letter", "mode", "mtime", "problem", "raw", "raw_link", "raw_name", "size", "sound")
 
     def __init__(
-        self,
-        raw: bytes,
-        dialect: str,
-        *,
-        sound: bool,
-        problem: str | None = None,
-        plain: re.Match[bytes] | None = None,
+        self, raw: bytes, dialect: str, *, sound: bool, problem: str | None = None, plain: re.Match[bytes] | None = None
     ) -> None:
         self.raw = raw
         """The block."""

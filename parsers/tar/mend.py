@@ -16,6 +16,7 @@ header is, or not all of one. The rules:
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import namedtuple
 from operator import itemgetter
 
 from pparse.containers.archive import ArchiveMember
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.reader import Range
-    from pparse.findings import Finding
     from pparse.parsers.tar.headers import Attributes
     from pparse.parsers.tar.source import TarSource
 
@@ -86,28 +86,14 @@ class Body:
         self.shifted = True
 
 
-class StepOutcome:
-    """The result of a step."""
+class StepOutcome(namedtuple("StepOutcome", "member pos status finding blank", defaults=(None, None, (None, None)))):
+    """The result of a step.
 
-    __slots__ = ("blank", "finding", "member", "pos", "status")
+    ``member``: None if there are no more; ``pos``: where to continue, None at the end; ``status`` and ``finding``: what
+    the archive gets from it, None for no change; ``blank``: the same two for zeros before the member.
+    """
 
-    def __init__(
-        self,
-        member: ArchiveMember | None,
-        pos: int | None,
-        status: Status | None = None,
-        finding: Finding | None = None,
-    ) -> None:
-        self.member = member
-        """The member; None if there are no more."""
-        self.pos = pos
-        """Where to continue; None at the end."""
-        self.status = status
-        """The status that the archive gets from it; None for no change."""
-        self.finding = finding
-        """The finding on the archive, if any."""
-        self.blank: tuple[Status | None, Finding | None] = (None, None)
-        """The same for zeros before the member."""
+    __slots__ = ()
 
 
 class TarMender:
@@ -279,8 +265,7 @@ class TarMender:
         if (more % BLOCK == 0 and not self._has_more(body)) or self._header_was_here(body, after):
             return False
         body.shift(
-            "size",
-            f"bytes were inserted: {body.size or 0:,} are declared, and it has {count_words(more, 'byte')} more",
+            "size", f"bytes were inserted: {body.size or 0:,} are declared, and it has {count_words(more, 'byte')} more"
         )
         body.end, body.next, body.size = body.end + more, after, body.end + more - body.start
         return True

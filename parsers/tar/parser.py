@@ -16,16 +16,7 @@ from pparse.data.base import Access
 from pparse.data.spliced import SplicedData
 from pparse.findings import Status
 from pparse.parsers.tar.blank import stretches_unwritten, zeros_to_the_end
-from pparse.parsers.tar.headers import (
-    BLOCK,
-    LARGEST,
-    USUAL,
-    dialect_of,
-    padded,
-    read_header,
-    read_number,
-    sum_of,
-)
+from pparse.parsers.tar.headers import BLOCK, LARGEST, USUAL, dialect_of, padded, read_header, read_number, sum_of
 from pparse.parsers.tar.judge import judge_header
 from pparse.parsers.tar.walk import TarWalker
 from pparse.tree.context import DONE

@@ -98,9 +98,7 @@ class TarWalker:
             found = self.source.probe(pos)
             if isinstance(found, TarHeader):
                 if found.letter not in EXTENDED:
-                    outcome = self._member(found, pos, pending, keep_map)
-                    outcome.blank = blank
-                    return outcome
+                    return self._member(found, pos, pending, keep_map)._replace(blank=blank)
                 pending = pending or Pending(pos)
                 pos = self._extend(found, pos, pending)
             elif found is Blank.ZERO and (pending is None or pending.only_global):
@@ -111,9 +109,7 @@ class TarWalker:
                 at_end = last is Blank.END or (last is Blank.CUT and self._is_zero(pos))
                 blank = judge_blank(self.source, start, pos, at_end=at_end)
             elif found is Blank.END or (found is Blank.CUT and zeros and self._is_zero(pos)):
-                outcome = self._end(begin, pos, zeros, pending)
-                outcome.blank = blank
-                return outcome
+                return self._end(begin, pos, zeros, pending)._replace(blank=blank)
             elif found is Blank.CUT:
                 at = pos if pending is None else pending.at
                 return self.mender.cut_header(at, pos, self._attributes(pos, pending))

@@ -31,13 +31,7 @@ from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
 from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
 from pparse.compressed.inflated import InflatedData
 from pparse.data.index_files import fingerprint
-from pparse.errors import (
-    EndOfDataError,
-    GapError,
-    LimitError,
-    MalformedError,
-    UnsupportedError,
-)
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False

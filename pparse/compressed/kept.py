@@ -8,11 +8,7 @@ from operator import attrgetter, itemgetter
 from pparse.budget import evictor
 from pparse.codecs.base import CHECKPOINT
 from pparse.data.scratch import no_scratch
-from pparse.errors import (
-    GapError,
-    LimitError,
-    PparseError,
-)
+from pparse.errors import GapError, LimitError, PparseError
 from pparse.limits import KIB, MIB
 
 TYPE_CHECKING = False

@@ -96,13 +96,7 @@ class Verdict:
         return f"<Verdict {self.status}, verified {self.verified}: {self.reason}>"
 
 
-_WORSE: Final = {
-    Status.COMPLETE: 0,
-    Status.UNSUPPORTED: 1,
-    Status.TRUNCATED: 2,
-    Status.MISSING: 3,
-    Status.DAMAGED: 4,
-}
+_WORSE: Final = {Status.COMPLETE: 0, Status.UNSUPPORTED: 1, Status.TRUNCATED: 2, Status.MISSING: 3, Status.DAMAGED: 4}
 
 
 class GapLog:

@@ -24,15 +24,7 @@ from pparse.document.extraction import extraction_of
 from pparse.document.folder import FILE, FOLDER, FolderItem
 from pparse.document.opening import Resume
 from pparse.document.registry import viewer_for
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    FaultError,
-    FormatError,
-    PathError,
-    PparseError,
-    SourceError,
-)
+from pparse.errors import DataError, EndOfDataError, FaultError, FormatError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.checkpoint.beside import (

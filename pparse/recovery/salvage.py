@@ -333,14 +333,7 @@ class Job:
         return gaps
 
     def save_piece(
-        self,
-        name: str,
-        start: int,
-        stop: int,
-        reason: str,
-        status: Status = Status.DAMAGED,
-        *,
-        if_known: bool = False,
+        self, name: str, start: int, stop: int, reason: str, status: Status = Status.DAMAGED, *, if_known: bool = False
     ) -> bool:
         """Write the bytes ``[start, stop)`` as the file ``name``, as `copy_known` does, and report it.
 

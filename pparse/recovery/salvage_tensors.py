@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import namedtuple
 from contextlib import suppress
 from itertools import islice
 
@@ -154,16 +155,10 @@ class _SpoiledTensorError(Exception):
     """A tensor that was believed to be whole turned out not to be."""
 
 
-class Planned:
+class Planned(namedtuple("Planned", "number tensor place size")):
     """A tensor of a file: its number in the model, and the place and size of its bytes behind the header."""
 
-    __slots__ = ("number", "place", "size", "tensor")
-
-    def __init__(self, number: int, tensor: Tensor, place: int) -> None:
-        self.number = number
-        self.tensor = tensor
-        self.place = place
-        self.size = nbytes_of(tensor)
+    __slots__ = ()
 
 
 def nbytes_of(tensor: Tensor) -> int:
@@ -265,7 +260,8 @@ class SalvagePlan:
             if not self.has(number):
                 continue
             own = self._judge.rank(tensor)
-            planned = Planned(number, tensor, self._places[index] if self._places else places[own])
+            place = self._places[index] if self._places else places[own]
+            planned = Planned(number, tensor, place, nbytes_of(tensor))
             places[own] += planned.size
             index += 1
             if rank is None or rank == own:
@@ -293,7 +289,7 @@ class SalvagePlan:
         """Yield the header of the file, an entry at a time."""
         return safetensors_header(
             (
-                (one.tensor.name, str(word_of(one.tensor.dtype)), one.tensor.shape, one.place, one.place + one.size)  # type: ignore[arg-type]
+                (one.tensor.name, str(word_of(one.tensor.dtype)), one.tensor.shape, one.place, one.place + one.size)
                 for one in self.listed()
             ),
             self._judge.metadata(self._viewer),

@@ -410,12 +410,7 @@ class BlockWalk:
 
     def _new_blocks(self) -> Blocks:
         return Blocks(
-            self._look.data.name,
-            self._open,
-            self._env.budget,
-            joins=self.joins,
-            proved=self.proved,
-            small=self.small,
+            self._look.data.name, self._open, self._env.budget, joins=self.joins, proved=self.proved, small=self.small
         )
 
     def _measure(self, found: FoundBlock) -> None:
