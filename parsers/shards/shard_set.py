@@ -240,19 +240,24 @@ class ShardIndexParser(ShardSet):
     @property
     def has_map(self) -> bool:
         """Whether the index has a weight map."""
-        small = self._small
-        return (
-            isinstance(small.get("weight_map"), dict) if small is not None else self._object("weight_map") is not None
-        )
+        return self._map() is not None
+
+    def _map(self) -> dict[str, Any] | Node | None:
+        """Return the weight map; None if the index has none."""
+        if self._small is None:
+            return self._object("weight_map")
+        found = self._small.get("weight_map")
+        return found if isinstance(found, dict) else None
 
     def weight_map(self) -> Iterator[tuple[str, str | None]]:
         """Yield the weight map."""
-        if self._small is not None:
-            pairs = self._small["weight_map"].items() if self.has_map else ()
-        else:
-            node = self._object("weight_map")
+        found = self._map()
+        pairs: Iterable[tuple[str, Any]] = ()
+        if isinstance(found, dict):
+            pairs = found.items()
+        elif found is not None:
             json: JsonParser = self.json.parser  # type: ignore[assignment]
-            members = json.each_member(node) if node is not None else ()
+            members = json.each_member(found)
             pairs = ((name, shard) for _, name, shard, entry in members if name is not None and entry is None)
         for name, shard in pairs:
             yield name, shard if isinstance(shard, str) else None
@@ -266,20 +271,16 @@ class ShardIndexParser(ShardSet):
 
     def map_size(self) -> int | None:
         """Return the number of entries in the weight map."""
-        small = self._small
-        if small is not None and self.has_map:
-            return len(small["weight_map"])
-        node = self._object("weight_map")
-        return len(node) if node is not None else None
+        found = self._map()
+        return len(found) if found is not None else None
 
     def map_lookup(self, name: str) -> str | None:
         """Return the shard that the weight map names for a tensor."""
-        small = self._small
-        if small is not None:
-            shard = small["weight_map"].get(name) if self.has_map else None
+        found = self._map()
+        if isinstance(found, dict):
+            shard = found.get(name)
             return shard if isinstance(shard, str) else None
-        node = self._object("weight_map")
-        kid = node.find(name) if node is not None else None
+        kid = found.find(name) if found is not None else None
         if kid is None or kid.kind != "string" or kid.status is not Status.COMPLETE:
             return None
         try:

@@ -7,6 +7,7 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 from __future__ import annotations
 
 import weakref
+from itertools import islice
 
 from pparse.data.base import Distance
 from pparse.data.files import folder_of
@@ -129,12 +130,7 @@ class Extraction:
     @property
     def path(self) -> str:
         """Names from the outermost extraction to this one, joined by ``::``."""
-        names = []
-        extraction: Extraction | None = self
-        while extraction is not None:
-            if not extraction.implicit:
-                names.append(extraction.name)
-            extraction = extraction.parent
+        names = [level.name for level in self.outward() if not level.implicit]
         return join_extraction(reversed(names))
 
     def child(
@@ -411,21 +407,22 @@ class Extraction:
             inner.results.clear()
             inner.children.clear()
 
+    def outward(self, *, implicit: bool = False) -> Iterator[Extraction]:
+        """Yield this, and each that the one before lies in; ``implicit``: as far as it only had to be decompressed."""
+        level: Extraction | None = self
+        while level is not None:
+            yield level
+            level = level.parent if level.implicit or not implicit else None
+
     @property
     def topmost(self) -> Extraction:
         """The opened extraction that contains this."""
-        extraction: Extraction = self
-        while extraction.parent is not None:
-            extraction = extraction.parent
-        return extraction
+        return list(self.outward())[-1]
 
     @property
     def outermost(self) -> Extraction:
         """The extraction whose content this is, with steps of decompression undone."""
-        extraction: Extraction = self
-        while extraction.implicit and extraction.parent is not None:
-            extraction = extraction.parent
-        return extraction
+        return list(self.outward(implicit=True))[-1]
 
     def _containers(self) -> list[Container]:
         """Return the parsers of this that hold other documents."""
@@ -437,10 +434,8 @@ class Extraction:
 
         ``unless_indexed``: skip those whose gzip index fits, for a listing that read only a few places.
         """
-        extraction: Extraction = self
-        while extraction.implicit and extraction.parent is not None:
-            extraction = extraction.parent
-            for container in extraction._containers():
+        for level in islice(self.outward(implicit=True), 1, None):
+            for container in level._containers():
                 container.verify_stream(unless_indexed=unless_indexed)
 
     def verify(self) -> None:
@@ -448,16 +443,14 @@ class Extraction:
 
         Findings about them are added on the way.
         """
-        extraction: Extraction | None = self
-        while extraction is not None:
-            if extraction.origin is not None and not extraction.proved:
-                finding = extraction.origin[0].verify_opened(extraction)
-                extraction.proved = True
+        for level in self.outward():
+            if level.origin is not None and not level.proved:
+                finding = level.origin[0].verify_opened(level)
+                level.proved = True
                 if finding is not None:
                     self.findings.add(finding)
-            for container in extraction._containers():
+            for container in level._containers():
                 container.verify_stream()
-            extraction = extraction.parent
 
     def resolve(self) -> None:
         """Do once what `verify` does, where it costs little, before possibly damaged values are returned.

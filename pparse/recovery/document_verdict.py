@@ -7,6 +7,7 @@ This is the one place that decides whether a document is whole after everything 
 from __future__ import annotations
 
 from copy import copy
+from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.data.stretches import joined
@@ -148,12 +149,8 @@ def verify_document(extraction: Extraction) -> DocumentVerdict:
 def is_part_of_model(extraction: Extraction) -> bool:
     """Whether a document is a part of a model that is an archive, such as the pickle of a checkpoint: by itself it says
     nothing about its tensors, whose bytes are in other parts."""
-    around = extraction.parent
-    while around is not None:
-        if any(result.parser.viewer is not None for result in around.results.values()):
-            return True
-        around = around.parent if around.implicit else None
-    return False
+    around = extraction.parent.outward(implicit=True) if extraction.parent is not None else ()
+    return any(result.parser.viewer is not None for level in around for result in level.results.values())
 
 
 def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
@@ -258,31 +255,25 @@ def _streams_checked(document: Extraction) -> Iterator[str]:
     """Yield the formats of the compressed streams around a document whose checksums were compared and agree."""
     from pparse.containers.stream import StreamParser
 
-    inner: Extraction | None = document.parsed
-    while inner is not None:
+    for inner in document.parsed.outward():
         for result in list(inner.results.values()):
             parser = result.parser
             if isinstance(parser, StreamParser) and parser.checks and not parser.content.is_suspect:
                 yield parser.name
-        inner = inner.parent
 
 
 def document_status(document: Extraction, *, damaged: bool = False) -> Status:
     """Return the status of a document without tensors; ``damaged`` if something inside it is."""
     root = document.root
     status = root.status if root.shape != SCALAR else root.known_status or Status.COMPLETE
-    outer = document.parsed.parent if document.parsed.implicit else None
-    while outer is not None and status is Status.COMPLETE:  # the compressed streams around it
-        for result in outer.results.values():
+    for outer in islice(document.parsed.outward(implicit=True), 1, None):  # the compressed streams around it
+        for result in outer.results.values() if status is Status.COMPLETE else ():
             status = result.root.known_status or status
-        outer = outer.parent if outer.implicit else None
-    around: Extraction | None = document
-    while around is not None and status is Status.COMPLETE:  # the members of archives that it is, or lies in
-        if around.data.is_proved(around.start, around.find_end()):
+    for around in document.outward():  # the members of archives that it is, or lies in
+        if status is not Status.COMPLETE or around.data.is_proved(around.start, around.find_end()):
             break  # a checksum of its own says that it is whole, whatever lies around it
         if around.origin is not None and around.origin[1].status in (Status.TRUNCATED, Status.DAMAGED):
             status = around.origin[1].status
-        around = around.parent
     return Status.DAMAGED if damaged and status is Status.COMPLETE else status
 
 

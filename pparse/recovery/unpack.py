@@ -160,12 +160,8 @@ class Unpacker:
     def _lists(self) -> list[FindingList]:
         """Return the lists that may receive findings during a unit: of the document and of all entered containers."""
         lists = [self.findings]
-        extractions: list[Extraction | None] = [level.parser.extraction for level in self._levels]
-        extractions.append(self._document)
-        for extraction in extractions:
-            while extraction is not None:
-                lists += [result.findings for result in extraction.results.values()]
-                extraction = extraction.parent
+        for extraction in (*(level.parser.extraction for level in self._levels), self._document):
+            lists += [result.findings for around in extraction.outward() for result in around.results.values()]
         seen: set[int] = set()
         return [found for found in lists if not (id(found) in seen or seen.add(id(found)))]  # type: ignore[func-returns-value]
 
@@ -231,13 +227,9 @@ class Unpacker:
         if result.findings is not self.findings:
             self.findings.extend(result.findings)
 
-    def _verify_streams(self, extraction: Extraction | None) -> None:
+    def _verify_streams(self, extraction: Extraction) -> None:
         """Decode the streams around ``extraction`` to their ends, outermost first, if this walk does."""
-        around = []
-        while self._drains and extraction is not None:
-            around.append(extraction)
-            extraction = extraction.parent
-        for outer in reversed(around):
+        for outer in reversed(list(extraction.outward())) if self._drains else ():
             outer.data.verify()
             for result in outer.results.values():
                 if isinstance(result.parser, StreamParser):
@@ -619,14 +611,10 @@ class Unpacker:
 
 def _streams_around(extraction: Extraction, result: Result) -> Iterator[Result]:
     """Yield the results of the compressed streams between a member and the document in it, innermost first."""
-    inner: Extraction | None = extraction_of(result)
-    while inner is not None:
-        for found in list(inner.results.values()):
-            if isinstance(found.parser, StreamParser):
-                yield found
+    for inner in extraction_of(result).outward():
+        yield from [found for found in inner.results.values() if isinstance(found.parser, StreamParser)]
         if inner is extraction:
             return
-        inner = inner.parent
 
 
 def _safe(member: ArchiveMember) -> str:
