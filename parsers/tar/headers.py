@@ -129,9 +129,6 @@ class TarHeader:
         """Bytes that its member takes behind it, in whole blocks."""
         return 0 if self.letter in BODILESS else padded(self.size or 0)
 
-    def __repr__(self) -> str:
-        return f"<TarHeader {self.raw_name!r}, {self.dialect} {self.letter!r}, {self.size} bytes, sound={self.sound}>"
-
 
 def _name(raw: bytes, dialect: str, letter: bytes) -> bytes:
     name = raw[:100].split(b"\0", 1)[0]

@@ -92,9 +92,6 @@ class Verdict:
         kind = EndOfDataError if self.status is Status.TRUNCATED else MalformedError
         return kind(f"{self.reason}; 'pparse extract' writes what can be read", path=path, source=source)
 
-    def __repr__(self) -> str:
-        return f"<Verdict {self.status}, verified {self.verified}: {self.reason}>"
-
 
 _WORSE: Final = {Status.COMPLETE: 0, Status.UNSUPPORTED: 1, Status.TRUNCATED: 2, Status.MISSING: 3, Status.DAMAGED: 4}
 

@@ -101,9 +101,6 @@ class DocumentVerdict:
         stretches = [(offset, offset + length) for offset, length in (*verdict.suspect, *self.suspect)]
         verdict.suspect = tuple((start, end - start) for start, end in joined(stretches))
 
-    def __repr__(self) -> str:
-        return f"<DocumentVerdict {self.status}: {len(self.findings)} findings>"
-
 
 def verify_document(extraction: Extraction) -> DocumentVerdict:
     """Check all of a document, as `Extraction.check` does, and return the result.

@@ -56,52 +56,38 @@ class RecoveredFile:
     ``doubtful`` and ``gaps`` may be iterators: `RecoveryReport.add` reads them once.
     """
 
-    def __init__(
-        self,
-        path: str | None,
-        status: Status,
-        *,
-        verified: bool | None = None,
-        parts: tuple[int, int] = (0, 0),
-        is_part: bool = False,
-        bytes: int = 0,
-        sha256: str | None = None,
-        source: str | None = None,
-        offset: int | None = None,
-        mtime: float | None = None,
-        raw_name: str | None = None,
-        reason: str | None = None,
-        doubtful: Sequence[Sequence[int]] = (),
-        gaps: Iterable[Gap] = (),
-    ) -> None:
+    verified: bool | None = None
+    """Whether its own checksum confirmed it; None if it has none."""
+    parts: tuple[int, int] = (0, 0)
+    """How many parts it has, and for how many of them a checksum agrees; not in the JSON."""
+    is_part: bool = False
+    """Whether it is a part of a file, such as a tensor, that could not be saved; not in the JSON."""
+    bytes: int = 0
+    """Bytes written."""
+    sha256: str | None = None
+    """SHA-256 of the bytes written, in hexadecimal."""
+    source: str | None = None
+    """The container that it was in."""
+    offset: int | None = None
+    """Offset in that container."""
+    mtime: float | None = None
+    """Modification time, in seconds since 1970."""
+    raw_name: str | None = None
+    """The stored name, if it differs from `path`."""
+    reason: str | None = None
+    """Why the file is not complete, in words."""
+    doubtful: Sequence[Sequence[int]] = ()
+    """Pairs ``(offset, length)`` of bytes in the file that may be wrong."""
+    gaps: Iterable[Gap] = ()
+    """Pairs ``(offset, length)`` of missing bytes in the file; the length is None if it is not known."""
+
+    def __init__(self, path: str | None, status: Status, **known: Any) -> None:
+        """``known``: the other attributes, as far as they are known."""
         self.path = path
         """Path below the target, with slashes; None if nothing was written."""
         self.status = status
         """Status of the file."""
-        self.verified = verified
-        """Whether its own checksum confirmed it; None if it has none."""
-        self.parts = parts
-        """How many parts it has, and for how many of them a checksum agrees; not in the JSON."""
-        self.is_part = is_part
-        """Whether it is a part of a file, such as a tensor, that could not be saved; not in the JSON."""
-        self.bytes = bytes
-        """Bytes written."""
-        self.sha256 = sha256
-        """SHA-256 of the bytes written, in hexadecimal."""
-        self.source = source
-        """The container that it was in."""
-        self.offset = offset
-        """Offset in that container."""
-        self.mtime = mtime
-        """Modification time, in seconds since 1970."""
-        self.raw_name = raw_name
-        """The stored name, if it differs from `path`."""
-        self.reason = reason
-        """Why the file is not complete, in words."""
-        self.doubtful = doubtful
-        """Pairs ``(offset, length)`` of bytes in the file that may be wrong."""
-        self.gaps = gaps
-        """Pairs ``(offset, length)`` of missing bytes in the file; the length is None if it is not known."""
+        self.__dict__.update(known)
 
     @classmethod
     def written(cls, file: TargetFile, status: Status, **known: Any) -> RecoveredFile:

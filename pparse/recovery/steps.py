@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[RecoveredFile], object]
 
-_TOLD: Final = sorted(vars(RecoveredFile(None, Status.MISSING)).keys() - {"gaps", "status"})
+_TOLD: Final = sorted({"path", *RecoveredFile.__annotations__} - {"gaps"})
 _told_of: Final = attrgetter(*_TOLD)
 
 

@@ -273,9 +273,6 @@ class TargetFile(_Open):
         else:
             self.discard()
 
-    def __repr__(self) -> str:
-        return f"<TargetFile {self.path!r}: {self.bytes} bytes>"
-
 
 class AtomicReport(_Open):
     """Our own file at the root of a target. `commit` gives it its name, `discard` removes it if unfinished."""

@@ -15,21 +15,13 @@ from pparse.errors import EndOfDataError, GapError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Final, Protocol
+    from typing import Any, Final
 
-    from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.errors import PparseError
 
-    class Pieces(Protocol):
-        """Finds what can be had of ``source`` behind ``failure``."""
-
-        def __call__(
-            self, source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size: int | None
-        ) -> Iterator[Piece]:
-            """Yield the pieces. ``codec``: the stream's; ``size``: of the whole output, if known."""
-
+    Pieces = Callable[..., Iterator["Piece"]]
     Judge = Callable[[Range, "Failure", str], PparseError]
 
 # -- What a codec's module is told of damage (`Failure`), and what it finds behind it (`Piece`) ------------------------
@@ -52,7 +44,9 @@ class Failure:
     is as that of a `Piece`, for what comes behind the last of them.
     """
 
-    __slots__ = ("at", "error", "limit", "out", "start", "start_out", "suspect_from", "why_suspect")
+    suspect_from: int | None = None
+    why_suspect: str | None = None
+    limit: str | None = None
 
     def __init__(self, at: int, out: int, start: int, error: PparseError, start_out: int = 0) -> None:
         self.at = at
@@ -60,17 +54,11 @@ class Failure:
         self.start = start
         self.start_out = start_out
         self.error = error
-        self.suspect_from: int | None = None
-        self.why_suspect: str | None = None
-        self.limit: str | None = None
 
     @property
     def by_source(self) -> bool:
         """Whether the source ends or has a gap there: that does not say that anything is wrong with what came out."""
         return isinstance(self.error, GapError | EndOfDataError)
-
-    def __repr__(self) -> str:
-        return f"Failure(at={self.at}, out={self.out}, start={self.start}, start_out={self.start_out})"
 
 
 class Piece:
@@ -83,28 +71,16 @@ class Piece:
     not by damage. ``limit``: which limit of ours kept more of it, or of what precedes it, from being had; None: none.
     """
 
-    __slots__ = ("at", "data", "end", "error", "joins", "limit", "position")
+    position: int | None = None
+    joins = False
+    error: PparseError | None = None
+    limit: str | None = None
 
-    def __init__(
-        self,
-        data: Data,
-        at: int,
-        end: int,
-        *,
-        position: int | None = None,
-        joins: bool = False,
-        error: PparseError | None = None,
-    ) -> None:
+    def __init__(self, data: Data, at: int, end: int, **known: Any) -> None:
         self.data = data
         self.at = at
         self.end = end
-        self.position = position
-        self.joins = joins
-        self.error = error
-        self.limit: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Piece([{self.at}, {self.end}), size={self.data.size}, position={self.position}, joins={self.joins})"
+        self.__dict__.update(known)
 
 
 __all__ = ["Failure", "Piece", "pieces_for"]
