@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.conversion.cast import CASTS, cast_target
+from pparse.conversion.forms import CASTS, cast_target
 from pparse.errors import OptionError
 from pparse.tensors import DTYPES
 from pparse.tensors.cast import cast

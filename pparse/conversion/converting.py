@@ -9,15 +9,14 @@ from itertools import cycle
 from zlib import crc32
 
 from pparse import errors
-from pparse.conversion.cast import cast_target
-from pparse.conversion.forms import PIECE
+from pparse.conversion.forms import PIECE, cast_target
 from pparse.conversion.plan import FORMS, Plan, form_of
 from pparse.conversion.report import LeftOut, refuse_damage
-from pparse.conversion.workspace import ConversionFolder, OtherRunError, Place, refuse_taken
+from pparse.conversion.workspace import ConversionFolder, OtherRunError, Place
 from pparse.findings import Status
 from pparse.limits import MIB, count_words, parse_size
 from pparse.recovery.journal import was_stopped
-from pparse.writers.files import refuse_full
+from pparse.writers.files import refuse_existing, refuse_full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ def convert_view(
                 look(plan)
             _refuse_own_sources(plan)
             if dry_run:
-                refuse_taken(plan.paths, force=options.force)
+                refuse_existing(plan.paths, force=options.force)
                 return plan.report
             return _Run(plan).go()
         except (_ContradictedError, OtherRunError):
@@ -294,7 +293,7 @@ class _Run:
             paths = plan.paths
             taken = [path for number, path in enumerate(paths) if not work.was_published(number, path)]
             keep = work.place.begun
-            refuse_taken(taken, force=plan.options.force)
+            refuse_existing(taken, force=plan.options.force)
             keep = False
             if not work.place.moving:
                 self._write()

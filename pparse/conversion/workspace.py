@@ -17,9 +17,9 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from pparse.errors import OptionError, refused, spoken
+from pparse.errors import OptionError, refused
 from pparse.recovery.journal import Journal
-from pparse.writers.files import try_lock
+from pparse.writers.files import refuse_existing, try_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class ConversionFolder:
         """Open the journal, and lock it; return whether it is still there then."""
         self._make()
         path = os.path.join(self.folder, _JOURNAL)
-        self._descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o666)
+        self._descriptor = os.open(path, _FLAGS | os.O_CREAT | os.O_APPEND, 0o666)
         if try_lock(self._descriptor) is False:
             raise OptionError(f"another process is converting to {target} now")
         try:
@@ -322,7 +322,7 @@ class ConversionFolder:
             if [found.st_ino, found.st_size] != known[number]:
                 raise OptionError(f"{path} was changed after this conversion had written it; name another target")
             return
-        refuse_taken((path,), force=force)
+        refuse_existing((path,), force=force)
         found = os.stat(part)
         self._journal.put("name", number, [found.st_ino, found.st_size], flush=True)
         os.replace(part, path)
@@ -364,16 +364,3 @@ class ConversionFolder:
             if name.endswith(".part") and name[:-5].isdecimal():
                 with suppress(OSError):
                     os.unlink(os.path.join(self.folder, name))
-
-
-def refuse_taken(paths: Iterable[str], *, force: bool) -> None:
-    """Raise `OptionError` for paths that cannot be written, or hold something already (unless ``force``)."""
-    for path in paths:
-        if not os.path.lexists(path):
-            continue
-        if os.path.isdir(path):
-            raise OptionError(f"the output {path} is a folder; name a file in it")
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise OptionError(f"the output {path} is not a file")
-        if not force:
-            raise OptionError(f"{path} exists already; name another output, or replace it with {spoken('--force')}")

@@ -50,7 +50,7 @@ _FIRST_SLOTS: Final = 1 << 10
 
 
 class Journal:
-    """The journal in the open file ``descriptor``.
+    """The journal in the open file ``descriptor``, to which is only appended (``O_APPEND``).
 
     ``name_key`` hashes a path, for the table of folders.
     """
@@ -59,7 +59,7 @@ class Journal:
         self.descriptor = descriptor
         """Descriptor of the file."""
         self._name_key = name_key
-        self._reader = self._read_again()
+        self._reader: BinaryIO | None = None  # None: what was written since is not where it believes to be
         self._buffer = bytearray()
         self._made = HashTable(budget)
         self._units = array("Q")  # offset of each unit, by number; 0: it is not done
@@ -90,14 +90,12 @@ class Journal:
             self.pending = None if begun is None else begun[1]
         with refused("cannot write", _NAME):
             os.ftruncate(self.descriptor, end)
-        self._reader = self._read_again()
-
-    def _read_again(self) -> BinaryIO:
-        """Return what reads the file from now on: nothing of it was read yet."""
-        return os.fdopen(self.descriptor, "rb", _BLOCK, closefd=False)
+        self._reader = None
 
     def _line_at(self, offset: int) -> tuple[bytes, int] | None:
         """Return the line at ``offset`` and the offset of the next; None if there is no complete line."""
+        if self._reader is None:
+            self._reader = os.fdopen(self.descriptor, "rb", _BLOCK, closefd=False)
         self._reader.seek(offset)
         line = self._reader.readline(_LONGEST)
         return (line[:-1], offset + len(line)) if line.endswith(b"\n") else None
@@ -173,11 +171,9 @@ class Journal:
         view = memoryview(bytes(self._buffer))
         self._buffer = bytearray()
         with refused("cannot write", _NAME):
-            at = os.lseek(self.descriptor, 0, os.SEEK_CUR)  # the reader believes to be there
-            os.lseek(self.descriptor, 0, os.SEEK_END)
             while view:
                 view = view[os.write(self.descriptor, view) :]
-            os.lseek(self.descriptor, at, os.SEEK_SET)
+        self._reader = None
 
     def close(self) -> None:
         """Release the memory; the file stays open."""

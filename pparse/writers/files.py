@@ -9,7 +9,7 @@ import tempfile
 from contextlib import suppress
 
 from pparse.data.files import same_file
-from pparse.errors import OptionError, PparseError, SourceError, system_error, told
+from pparse.errors import OptionError, PparseError, SourceError, spoken, system_error
 from pparse.limits import MIB, format_size
 
 TYPE_CHECKING = False
@@ -99,17 +99,17 @@ def refuse_full(path: str, wanted: int) -> None:
         )
 
 
-def refuse_existing(paths: Iterable[str], source: str, *, force: bool) -> None:
-    """Raise `OptionError` for outputs that are the ``source`` or a folder; unless ``force``, for any that exists."""
+def refuse_existing(paths: Iterable[str], source: str | None = None, *, force: bool) -> None:
+    """Raise `OptionError` for outputs that are the ``source`` or no file; unless ``force``, for any that exists."""
     for path in filter(os.path.lexists, paths):
-        if same_file(path, source):
+        if source is not None and same_file(path, source):
             raise OptionError(f"the output {path} is the file being read; name another one")
         if os.path.isdir(path):
-            raise OptionError(f"the output {path} is a folder")
+            raise OptionError(f"the output {path} is a folder; name a file in it")
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise OptionError(f"the output {path} is not a file")
         if not force:
-            raise OptionError(
-                f"{path} exists already; name another output, or replace it with {told('--force', 'force=True')}"
-            )
+            raise OptionError(f"{path} exists already; name another output, or replace it with {spoken('--force')}")
 
 
 def try_lock(descriptor: int) -> bool | None:
