@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import namedtuple
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
@@ -50,7 +51,7 @@ _SUSPECTED: Final = 1 * MIB
 _POINTS_CHARGED: Final = 1_000
 
 
-class IndexReport:
+class IndexReport(namedtuple("IndexReport", "points members size end source file_size error path")):
     """What became of a file that was indexed.
 
     ``points``; ``members``, the last perhaps in part; ``size``: bytes of output indexed; ``end``: bytes of the source
@@ -59,17 +60,7 @@ class IndexReport:
     its own was written.
     """
 
-    __slots__ = ("end", "error", "file_size", "members", "path", "points", "size", "source")
-
-    def __init__(self) -> None:
-        self.points = 0
-        self.members = 0
-        self.size = 0
-        self.end = 0
-        self.source = 0
-        self.file_size = 0
-        self.path = ""
-        self.error: PparseError | None = None
+    __slots__ = ()
 
     def __repr__(self) -> str:
         where = f" in {self.path}" if self.path else ""
@@ -193,23 +184,20 @@ class _IndexBuilder:
         self._misses = 0
 
     def run(self) -> IndexReport:
-        report = IndexReport()
-        report.source = self._size
         self._table.add(0, 0, b"")
-        at = 0
-        last_member = 0
+        at = last_member = 0
+        error: PparseError | None = None
         try:
             while True:
                 at = self._next_member(at)
                 at = self._decode_member(at)
                 last_member = self._member_out
         except _Ended as ended:
-            report.error = ended.error
-        report.end, report.size, report.members = self._conclude(report.error, at)
-        report.points = len(self._table)
+            error = ended.error
+        end, size, members = self._conclude(error, at)
         self._source.data.check_unchanged()
-        report.file_size = self._table.finish(report, min(last_member, report.size), self._spacing)
-        return report
+        report = IndexReport(len(self._table), members, size, end, self._size, 0, error, "")
+        return report._replace(file_size=self._table.finish(report, min(last_member, size), self._spacing))
 
     def _conclude(self, error: PparseError | None, at: int) -> tuple[int, int, int]:
         """Return what is sound: bytes of the source, of the output, members."""

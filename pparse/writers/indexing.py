@@ -125,8 +125,7 @@ def index(
                 failed.reason = f"{failed.reason}; no index was written"
                 failed.source = source.data.name
                 raise failed from report.error
-    report.path = target
-    return report
+    return report._replace(path=target)
 
 
 def _refuse_other(target: str, path: str, *, force: bool) -> None:
