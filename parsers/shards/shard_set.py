@@ -452,17 +452,15 @@ class ShardFolderParser(ShardSet):
 
     def _numbered(self) -> list[str] | None:
         """Return all names that ``…-00001-of-00007.safetensors`` implies; None if files are not numbered like that."""
-        matches = [NUMBERED.fullmatch(name) for name in self._files]
-        if not matches or any(match is None for match in matches):
+        found = [match.groups() for match in map(NUMBERED.fullmatch, self._files) if match is not None]
+        if not found or len(found) < len(self._files) or len({total for _, _, total, _ in found}) > 1:
             return None
-        first = matches[0]
-        total, width = int(first[3]), len(first[2])  # type: ignore[index]
-        if len({match[3] for match in matches if match}) > 1 or total > 100_000 or total < len(self._files):
+        head, number, total, tail = found[0]
+        if not len(self._files) <= int(total) <= 100_000:
             return None
-        head, tail = first[1], first[4]  # type: ignore[index]
-        numbers = [int(match[2]) for match in matches if match]
-        base = 0 if 0 in numbers else 1
-        names = [f"{head}{number:0{width}d}-of-{first[3]}{tail}" for number in range(base, base + total)]  # type: ignore[index]
+        first = 1 if all(int(number) for _, number, *_ in found) else 0
+        numbers = range(first, first + int(total))
+        names = [f"{head}{at:0{len(number)}d}-of-{total}{tail}" for at in numbers]
         return names if set(self._files) <= set(names) else None
 
     def extra_files(self) -> list[str]:

@@ -25,7 +25,6 @@ from pparse.data.spliced import MissingData
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
-from pparse.parsers.tar.blank import note_unwritten
 from pparse.parsers.tar.headers import BLOCK, EXTENDED, TarHeader, padded, read_header, text_of
 from pparse.parsers.tar.judge import judge_header, size_that_fits
 from pparse.parsers.tar.source import Blank
@@ -130,7 +129,7 @@ class TarMender:
                 gap = source.gap_in(pos, pos + step)  # reading may have found a gap
                 if gap is not None:
                     raw = raw[: max(0, gap.offset - pos)]
-                found = _first_header(raw, unknown, pos, grid) if len(raw) >= BLOCK else None
+                found = first_header(raw, unknown, pos, grid) if len(raw) >= BLOCK else None
                 if found is not None:
                     return found
                 if gap is not None and gap.length is not None:
@@ -183,7 +182,24 @@ class TarMender:
             if lost:
                 reason = f"{count_words(lost, 'byte')} lost in {count_words(count, 'gap')}"
                 body.spoil(Status.DAMAGED, "gap", reason)
-        note_unwritten(self.source, body)
+        if body.pieces is None:
+            self._note_unwritten(body)
+
+    def _note_unwritten(self, body: Body) -> None:
+        """Record the ranges of a member that were never written: its end is missing, or bytes inside are lost."""
+        found = self.source.unwritten_in(body.start, body.end)
+        if not found:
+            return
+        first, size = found[0][0], body.end - body.start
+        lost = sum(high - low for low, high in found)
+        never = "never written (a file hole): they read as zeros"
+        if len(found) == 1 and found[0][1] >= body.end:
+            reason = f"it ends after {first - body.start:,} of {size:,} bytes: the other {lost:,} were {never}"
+            body.spoil(Status.TRUNCATED, "unwritten", reason)
+        else:
+            body.spoil(Status.DAMAGED, "unwritten", f"{lost:,} of its {size:,} bytes were {never}")
+        if body.code == "unwritten":
+            body.place = first, found[-1][1] - first
 
     def _until_header(self, body: Body, pos: int, header: TarHeader) -> None:
         """Handle a lost size: the member extends to the next header, or as the intact digits of its size say."""
@@ -435,7 +451,7 @@ class TarMender:
         return self.outcome(member, body)
 
 
-def _first_header(raw: bytes, unknown: list[tuple[int, int]], base: int, grid: int | None) -> int | None:
+def first_header(raw: bytes, unknown: list[tuple[int, int]], base: int, grid: int | None) -> int | None:
     """Return the offset of the first header in ``raw``."""
     last = len(raw) - BLOCK  # offset of the last possible header
     best = last + 1

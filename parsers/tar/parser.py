@@ -15,9 +15,9 @@ from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.data.base import Access
 from pparse.data.spliced import SplicedData
 from pparse.findings import Status
-from pparse.parsers.tar.blank import stretches_unwritten, zeros_to_the_end
 from pparse.parsers.tar.headers import BLOCK, LARGEST, USUAL, dialect_of, padded, read_header, read_number, sum_of
 from pparse.parsers.tar.judge import judge_header
+from pparse.parsers.tar.mend import first_header
 from pparse.parsers.tar.walk import TarWalker
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, Signature
@@ -119,14 +119,11 @@ class TarParser(ArchiveParser):
         while end - at >= BLOCK:
             poll()
             block, _ = reader.data.read_known(at, min(_SEARCH, end - at))
-            place = block.find(b"ustar", 257)
-            while place >= 0:
-                raw = block[place - 257 : place - 257 + BLOCK]
-                if len(raw) == BLOCK and read_header(raw) is not None:
-                    return at + place - 257 - reader.start
-                place = block.find(b"ustar", place + 1)
             if len(block) < BLOCK:
                 break
+            found = first_header(block, [], at, None)
+            if found is not None:
+                return found - reader.start
             at += len(block) - BLOCK + 1
         return None
 
@@ -294,11 +291,11 @@ class TarParser(ArchiveParser):
         """Read a member; only bytes of it that were never written may be wrong."""
         verdict = super().examine(member, sink, skip)
         if member.finding is not None and member.finding.code == "unwritten" and member.extra is None:
-            found = stretches_unwritten(self.walker.source, member.start, member.end)
+            found = self.walker.source.unwritten_in(member.start, member.end)
             verdict.suspect = tuple((low - member.start, high - low) for low, high in found)
             verdict.source = None  # the file system reports it to every reader
         elif verdict.status is Status.COMPLETE and self._tail is None:
-            self._tail = zeros_to_the_end(self.walker.source, member)
+            self._tail = self.walker.source.zeros_to_the_end(member)
             if self._tail is not None:
                 self.result.findings.add(self._tail)
         return verdict

@@ -2,6 +2,10 @@
 
 One range of the archive is kept at a time. It grows while reading is sequential, and is small after a jump, so large
 members cost one small read each.
+
+Zeros are the end mark with its padding, or bytes that were never written. A download into a file of full size that
+stopped leaves zeros from some byte on. If that is a boundary between two members, or a reader stops at the members
+before it, nothing else in the format shows it.
 """
 
 from __future__ import annotations
@@ -9,9 +13,10 @@ from __future__ import annotations
 import enum
 
 from pparse.data.base import Access
-from pparse.data.zero_runs import zeros_at_end
-from pparse.findings import Finding, Severity
-from pparse.limits import KIB
+from pparse.data.range_status import cut_status
+from pparse.data.zero_runs import LEAST, PAGE, unwritten, zeros_at_end
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import KIB, count_words
 from pparse.parsers.tar.headers import BLOCK, ZEROS, TarHeader
 from pparse.parsers.tar.judge import judge_header
 
@@ -19,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from pparse.containers.archive import ArchiveMember
     from pparse.data.base import Data, Gap
     from pparse.document.extraction import Extraction
 
@@ -26,6 +32,12 @@ _FIRST: Final = 4 * KIB
 _MOST: Final = 128 * KIB
 _KEPT: Final = 8 * KIB
 _REMEMBERED: Final = 64
+_MARK: Final = 2 * BLOCK  # two blocks of zeros mark the end
+_RECORD: Final = 20 * BLOCK  # what archives are padded to by default
+# Other records that archives are padded to (tar -b): powers of two, up to that of fast tapes.
+_RECORDS: Final = (_RECORD, *(BLOCK << number for number in range(1, 12)))
+_EMPTY: Final = 64 * KIB  # the most that an archive without members is padded to
+_STRETCHES: Final = 1_000  # of a member, reported one by one
 
 
 class Blank(enum.Enum):
@@ -204,3 +216,70 @@ class TarSource:
         """Return the end of the last block in ``[start, end)`` that is not zeros; ``start`` if all are zeros."""
         kept = zeros_at_end(self.data, start, end, self.extraction.session.check_cancelled) - start
         return min(end, start + -(-kept // BLOCK) * BLOCK)
+
+    # -- zeros -------------------------------------------------------------------------------------------------------
+
+    def _is_padding(self, blank: int, end: int) -> bool:
+        """Say whether the number of zeros in ``[blank, end)`` is that of an archive's end mark with padding."""
+        room = end - blank - _MARK
+        return room == 0 or any(0 < room < record and (end - self.start) % record == 0 for record in _RECORDS)
+
+    def judge_blank(self, blank: int, end: int, *, at_end: bool) -> tuple[Status | None, Finding | None]:
+        """Return what is wrong with zeros ``[blank, end)`` in place of a header; ``at_end``: nothing else follows."""
+        size = end - blank
+        alone = at_end and blank <= self.start
+        if self._is_padding(blank, end) if not alone else size <= _EMPTY:
+            holes = 0 if size < _MARK + _RECORD else self._holes_in(blank, end)
+            if not holes:
+                return None, None
+        elif at_end and size < _MARK + _RECORD:
+            return None, None
+        else:
+            holes = self._holes_in(blank, end)
+        if holes or alone:
+            where = "the archive continues with" if not alone else "the archive consists of"
+            reason = f"{where} {count_words(size, 'byte')} of zeros"
+            if holes:
+                reason += f", {holes:,} of them never written (a file hole): members are missing"
+            else:
+                reason += ": it was never written"
+            return cut_status(damaged=not at_end), self.finding("unwritten", reason, blank, size)
+        if at_end:
+            reason = (
+                f"{count_words(size, 'byte')} of zeros follow the last member, more than the padding of an archive: "
+            )
+            reason += "if it was not written completely, members are missing"
+        else:
+            reason = f"{count_words(size, 'byte')} of zeros between two members, and no end of an archive there: "
+            reason += "members may be missing"
+        return None, self.finding("zeros", reason, blank, size, severity=Severity.WARNING)
+
+    def _holes_in(self, start: int, end: int) -> int:
+        return sum(high - low for low, high in unwritten(self.data, start, end)) if self.has_holes else 0
+
+    def unwritten_in(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of a member that were never written; of very many, the last extends to the end."""
+        found: list[tuple[int, int]] = []
+        for low, high in unwritten(self.data, start, end) if self.has_holes else ():
+            found.append((low, high))
+            if len(found) == _STRETCHES:
+                found[-1] = low, end
+                break
+        return found
+
+    def zeros_to_the_end(self, member: ArchiveMember) -> Finding | None:
+        """Return a warning if a member ends with zeros, and only zeros follow it.
+
+        Only for 64 KiB of zeros or more, in whole pages. For members that are read anyway.
+        """
+        if member.kind != "file" or member.pieces is not None or self.data.access is not Access.FREE:
+            return None
+        at = zeros_at_end(self.data, member.start, member.end)
+        page = -(-at // PAGE) * PAGE
+        if page >= member.end:
+            return None
+        end = self.skip_zeros(member.end + -(member.end - self.start) % BLOCK)
+        if self.reach(end, end + BLOCK) - end >= BLOCK or end // PAGE * PAGE - page < LEAST:
+            return None
+        reason = f"its last {member.end - at:,} bytes are zeros, and so is the rest of the file: they may be lost"
+        return self.finding("zeros", reason, at, member.end - at, name=member.name, severity=Severity.WARNING)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from pparse.containers.archive import ArchiveMember
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import MIB, count_words
-from pparse.parsers.tar.blank import judge_blank
 from pparse.parsers.tar.headers import (
     BLOCK,
     BODILESS,
@@ -107,7 +106,7 @@ class TarWalker:
                 start, (pos, pending) = pos, (max(after, pos + BLOCK), None)
                 last = self.source.probe(pos)
                 at_end = last is Blank.END or (last is Blank.CUT and self._is_zero(pos))
-                blank = judge_blank(self.source, start, pos, at_end=at_end)
+                blank = self.source.judge_blank(start, pos, at_end=at_end)
             elif found is Blank.END or (found is Blank.CUT and zeros and self._is_zero(pos)):
                 return self._end(begin, pos, zeros, pending)._replace(blank=blank)
             elif found is Blank.CUT:

@@ -493,10 +493,10 @@ class ResumedData(DecodedData):
 
     def _judge_cut(self, error: EndOfDataError) -> PparseError:
         """A stream that ends early may have its end all the same, or zeros where it was never written."""
-        from pparse.compressed.resync import judge_of
+        from pparse.compressed.resync import module_of
 
-        judge, failure = judge_of(self.codec), self._failure(error)
-        found = error if judge is None else judge(self._source, failure, self.codec)
+        module, failure = module_of(self.codec), self._failure(error)
+        found: PparseError = error if module is None else module.judge_cut(self._source, failure, self.codec)
         if found is error:
             self._note_suspect(failure, self._head.produced)
         return found

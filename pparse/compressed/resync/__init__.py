@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pparse.errors import PparseError
 
     Pieces = Callable[..., Iterator["Piece"]]
-    Judge = Callable[[Range, "Failure", str], PparseError]
 
 # -- What a codec's module is told of damage (`Failure`), and what it finds behind it (`Piece`) ------------------------
 
@@ -88,17 +87,12 @@ __all__ = ["Failure", "Piece", "pieces_for"]
 
 def pieces_for(codec: str) -> Pieces | None:
     """Return what finds pieces in streams of ``codec``; None if they cannot be entered behind damage."""
-    module = _module_of(codec)
+    module = module_of(codec)
     return None if module is None else module.pieces
 
 
-def judge_of(codec: str) -> Judge | None:
-    """Return what judges streams of ``codec`` that end early; None if they cannot be entered behind damage."""
-    module = _module_of(codec)
-    return None if module is None else module.judge_cut
-
-
-def _module_of(codec: str) -> Any:
+def module_of(codec: str) -> Any:
+    """Return the module of ``codec``; None if streams of it cannot be entered behind damage."""
     name = CODECS[codec].resync
     if name is None:
         return None

@@ -53,11 +53,6 @@ _STEP: Final = 1 * KIB
 _BUFFER: Final = 64 * KIB
 
 
-def check_size(check: int) -> int:
-    """Return the bytes of a check of kind ``check``."""
-    return _CHECKS[check]
-
-
 def padded(size: int) -> int:
     """Return ``size`` rounded up to 4."""
     return size + 3 & ~3
@@ -416,7 +411,7 @@ class _XzWalk(BlockWalk):
             return
         suspect_from = block.position
         head = block_head_at(self._look, block.start)
-        end = block.end if block.tag == CUT else block.end - check_size(block.tag)
+        end = block.end if block.tag == CUT else block.end - _CHECKS[block.tag]
         if block.tag != CUT and failure.at > end:
             failure.why_suspect = CONTRADICTED
         elif head is not None:
@@ -518,14 +513,14 @@ class _XzWalk(BlockWalk):
         end = padded(body + compressed_size - at) + at
         if check is None:
             check = self._guess_check(end)
-        block = FoundBlock(at, body + compressed_size + check_size(check), size, check)
+        block = FoundBlock(at, body + compressed_size + _CHECKS[check], size, check)
         block.sure = sure
         return block
 
     def _guess_check(self, at: int) -> int:
         """Return of what kind the check at ``at`` is, going by what follows it."""
         for check in (4, 1, 10, 0):
-            behind = at + check_size(check)
+            behind = at + _CHECKS[check]
             if block_head_at(self._look, behind) is not None or index_at(self._look, behind, None) is not None:
                 return check
         return 0
