@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pparse.budget import MemoryBudget
 from pparse.errors import ClosedError, LimitError, OptionError, SourceError
-from pparse.limits import GIB, MIB
+from pparse.limits import GIB, MIB, Limits
 from pparse.recovery import target as target_module
 from pparse.recovery.folder_writer import ANCHORED, WORK_NAME, AnchoredPlaces, PathPlaces
 from pparse.recovery.journal import HashTable
@@ -498,7 +498,7 @@ def test_the_default_depends_on_the_source(tmp_path):
 
 
 def test_entries_have_a_limit_and_folders_count(tmp_path, places):
-    with Target(tmp_path / "out", max_entries=3) as target:
+    with Target(tmp_path / "out", limits=Limits(extracted_entries=3)) as target:
         put(target, "a/b")
         put(target, "c")
         target.make_folder("a")
@@ -709,7 +709,7 @@ def test_a_file_that_is_closed_after_its_target_is_not_kept(tmp_path, places):
 
 
 def test_what_was_discarded_is_free_again(tmp_path, places):
-    with Target(tmp_path / "out", max_bytes=10, max_hole_bytes=10, max_entries=1) as target:
+    with Target(tmp_path / "out", max_bytes=10, limits=Limits(hole_bytes=10, extracted_entries=1)) as target:
         for _ in range(3):
             file = target.create("a")
             file.write(b"12345")

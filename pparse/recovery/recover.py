@@ -189,11 +189,9 @@ def open_target(
         os.fspath(folder),
         source_size=size,
         max_bytes=max_output,
-        max_entries=session.limits.extracted_entries,
-        max_expansion=session.limits.expansion_ratio,
+        limits=session.limits,
         budget=session.budget,
         exist_ok=exist_ok,
-        max_hole_bytes=session.limits.hole_bytes,
         run=run,
     )
 

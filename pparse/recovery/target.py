@@ -34,7 +34,7 @@ from pparse.limits import GIB, MIB, Limits, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
 from pparse.recovery.journal import HashTable, Journal, is_disk_full, was_stopped
 from pparse.recovery.names import MAX_DEPTH, fold, names_root, numbered, plain, printable, safe_name
-from pparse.recovery.target_file import MAX_EXPANSION, AtomicReport, Expansion, TargetFile
+from pparse.recovery.target_file import AtomicReport, Expansion, TargetFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["AtomicReport", "Expansion", "Target", "TargetFile", "default_max_output"]
 
 REPORT_NAME: Final = "RECOVERY.json"
-MAX_ENTRIES: Final = 1_000_000
 _SPARE: Final = 64 * MIB
 _MOST: Final = 16 * GIB
 _REFUSED_NAMES: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
@@ -61,12 +60,12 @@ class Target:
     """A folder to write to; created if it is missing.
 
     With ``exist_ok`` it need not be empty: existing files stay, and new files get other names. ``max_bytes`` limits the
-    bytes of all files together, without holes (default: `default_max_output` for ``source_size``), ``max_hole_bytes``
-    the bytes of their holes. ``max_entries`` limits files and folders, ``max_depth`` the parts of a path (deeper
-    folders are left out of it). ``reserved`` are names at the root that members cannot have. ``max_expansion`` is what
-    `Expansion` allows a member. ``run`` describes what is done, as plain data; its item ``of`` names the source for
-    people. With a ``run`` there is a ``journal``, and if the folder holds the journal of the same run, unfinished, that
-    is continued.
+    bytes of all files together, without holes (default: `default_max_output` for ``source_size``), ``limits`` those of
+    their holes (``hole_bytes``), the files and folders (``extracted_entries``), and what `Expansion` allows a member
+    (``expansion_ratio``); ``max_depth`` the parts of a path (deeper folders are left out of it). ``reserved`` are names
+    at the root that members cannot have. ``run`` describes what is done, as plain data; its item ``of`` names the
+    source for people. With a ``run`` there is a ``journal``, and if the folder holds the journal of the same run,
+    unfinished, that is continued.
 
     As a context manager it ends with `close`. If the user stops it, or the disk is full, it keeps what is needed to
     continue. Raise `OptionError` if the folder is not empty or not a folder, or holds another unfinished run;
@@ -79,22 +78,21 @@ class Target:
         *,
         source_size: int | None = None,
         max_bytes: int | None = None,
-        max_entries: int = MAX_ENTRIES,
+        limits: Limits | None = None,
         max_depth: int = MAX_DEPTH,
         budget: MemoryBudget | None = None,
         exist_ok: bool = False,
         reserved: tuple[str, ...] = (REPORT_NAME,),
-        max_expansion: int = MAX_EXPANSION,
-        max_hole_bytes: int = Limits.DEFAULTS["hole_bytes"],
         run: Mapping[str, Any] | None = None,
     ) -> None:
-        self.max_expansion = max_expansion
+        limits = limits or Limits()
+        self.max_expansion = limits.expansion_ratio
         self.folder = os.fspath(folder)
         """Path of the folder."""
         self.max_bytes = default_max_output(source_size) if max_bytes is None else max_bytes
-        self.max_entries = max_entries
+        self.max_entries = limits.extracted_entries
         self.max_depth = max_depth
-        self.max_hole_bytes = max_hole_bytes
+        self.max_hole_bytes = limits.hole_bytes
         self.bytes = 0
         """Bytes written so far, without holes."""
         self.hole_bytes = 0

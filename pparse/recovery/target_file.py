@@ -17,7 +17,7 @@ from itertools import islice
 from pparse.containers.content import Verdict
 from pparse.errors import ClosedError, LimitError, SourceError, refused, system_error
 from pparse.findings import Status
-from pparse.limits import MIB, format_size
+from pparse.limits import MIB, Limits, format_size
 from pparse.recovery.journal import was_stopped
 from pparse.recovery.names import changed
 from pparse.writers.files import refuse_full
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pparse.data.base import Buffer, Data
     from pparse.recovery.target import Target
 
-MAX_EXPANSION: Final = 1_100  # deflate reaches 1,032
 FREE_EXPANSION: Final = 64 * MIB  # allowed for any stream: a few bytes of bz2 or zstd are a megabyte of zeros
 # Runs of zeros from this length on become holes in the file.
 HOLE: Final = 64 << 10
@@ -43,11 +42,14 @@ _MAX_SECONDS: Final = 1 << 33  # the year 2242: nanoseconds fit in 64 bits
 
 
 class Expansion:
-    """Counts the output of one compressed stream of ``compressed_size`` bytes, and stops decompression bombs."""
+    """Counts the output of one compressed stream of ``compressed_size`` bytes, and stops decompression bombs.
+
+    ``ratio``: how many bytes one may become; deflate reaches 1,032.
+    """
 
     __slots__ = ("_compressed_size", "_limit", "_ratio", "bytes")
 
-    def __init__(self, compressed_size: int, ratio: int = MAX_EXPANSION) -> None:
+    def __init__(self, compressed_size: int, ratio: int = Limits.DEFAULTS["expansion_ratio"]) -> None:
         self._compressed_size = max(compressed_size, 1)
         self._ratio = ratio
         self._limit = max(self._compressed_size * ratio, FREE_EXPANSION)
