@@ -95,7 +95,7 @@ def test_a_long_line_goes_on_behind_its_first_word(text, lines):
 
 LAYERS = [f"decoder.layers.{n}.attention.{p}_proj.lora_{k}.weight" for n in range(12) for p in "qkv" for k in "AB"]
 FOLDERS = [
-    f"models/{one}/diffusion_model{end}" for one in ("te", "te_2", "vae") for end in ("-q4.gguf", "-q5.gguf", ".pt")
+    f"models/{one}/diffusion_model{end}" for one in ("unet", "unet_2", "vae") for end in ("-q4.gguf", "-q5.gguf", ".pt")
 ]
 
 
