@@ -140,7 +140,7 @@ def test_a_file_in_parts_is_one_item(zoo, run, tmp_path):
         (parts / f"m.safetensors.{number:03}").write_bytes(content[at : at + 9_000])
         (parts / f"m.gguf.{number}").write_bytes((zoo / "c.gguf").read_bytes())  # whole files, whatever their names
     packed = (zoo / "e.tar.gz").read_bytes()
-    for letter in "abd":  # c is missing
+    for letter in ("a", "b", "d"):  # c is missing
         (parts / f"x.tgz.part-a{letter}").write_bytes(packed[:20_000] if letter == "a" else packed[-20_000:])
     ran = run("ls", parts)
     assert [" ".join(line.split()) for line in ran.lines[1:3]] == [

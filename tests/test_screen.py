@@ -95,7 +95,7 @@ def test_a_long_line_goes_on_behind_its_first_word(text, lines):
 
 LAYERS = [f"decoder.layers.{n}.attention.{p}_proj.lora_{k}.weight" for n in range(12) for p in "qkv" for k in "AB"]
 FOLDERS = [
-    f"models/{one}/diffusion_model{end}" for one in ("te", "te_2", "vae") for end in ("-q4.gguf", "-q5.gguf", ".pt")
+    f"models/{one}/diffusion_model{end}" for one in ("unet", "unet_2", "vae") for end in ("-q4.gguf", "-q5.gguf", ".pt")
 ]
 
 
@@ -257,3 +257,15 @@ def test_a_pass_that_reports_nothing_is_shown_all_the_same(monkeypatch):
     output.Progress().start()
     assert pipe.getvalue() == ""
     assert threading.active_count() == threads
+
+
+def test_what_was_written_is_told_in_one_line(screen, run, samples, tmp_path, monkeypatch):
+    made = screen(400)
+    monkeypatch.setattr("sys.stderr", stderr := Screen())
+    for command in ("extract", "recover"):
+        assert run(command, f"{samples}/backup.tar.gz", "-o", tmp_path / command).code == 0
+    assert run("graph", f"{samples}/tiny.onnx", "-o", tmp_path / "part.onnx").code == 0
+    lines = [line for line in (made.getvalue() + stderr.getvalue()).splitlines() if str(tmp_path) in line]
+    assert [line.partition(": ")[0] for line in lines if "RECOVERY" not in line] == [
+        str(tmp_path / name) for name in ("extract", "recover", "part.onnx")
+    ]

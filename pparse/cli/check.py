@@ -298,6 +298,7 @@ def _compare(document: Extraction, name: str, data: Data | None, expected: str) 
         return Finding("no-digest", f"{expected} has no digest for this file", source=name)
     if wanted is None:
         reason = "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer"
+        reason += "; --sha256=DIGEST gives one"
         return Finding("no-digest", reason, severity=Severity.WARNING, source=name)
     if size is not None and size != data.size:
         return Finding("digest", f"the size differs from that of {origin}", source=name, wanted=size, got=data.size)

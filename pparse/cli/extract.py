@@ -59,7 +59,7 @@ def run(options: Any, out: Output) -> int:
         if options.json:
             out.json(recover.outcome_to_dict(options, outcome, document.findings, listing.kept))
         elif not options.quiet:
-            out.say(f"{outcome.summary} in {safe(options.output)}")
+            out.say(f"{safe(options.output)}: {outcome.summary}")
             out.findings(finding for finding in document.findings if finding not in told)
             recover.tell_course(out, outcome)
             if not outcome.is_whole and not outcome.limits:

@@ -286,7 +286,9 @@ def _unknown_name(viewer: Viewer, path: str, name: str, error: PathError) -> Pat
     reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
     if "*" in path or "{" in path:
         reason += "; a pattern is for -p"
-    return PathError(reason, path=path, suggestions=viewer.suggest(name) or error.suggestions)
+    near = viewer.suggest(name) or error.suggestions
+    reason += "" if near else "; 'pparse ls' lists the tensors"
+    return PathError(reason, path=path, suggestions=near)
 
 
 def _odd_slice(path: str, viewer: Viewer) -> str | None:

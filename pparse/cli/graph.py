@@ -96,6 +96,8 @@ def run(options: Any, out: Output) -> int:
             sizes: list[int] = []
             write(options.output, out, lambda stream: sizes.append(part.write(stream.write)))
             if not options.quiet:
+                if out.terminal:  # the next line says it there
+                    out.wrote.clear()
                 out.say(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
                 for note in graph.source.notes_on_part((not isinstance(part, Graph) and part.wanted) or ()):
                     out.error(f"note: {safe(note)}")

@@ -154,7 +154,7 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
         return
     if options.quiet:
         return
-    out.say(str(outcome.summary))
+    out.say(f"{safe(options.output)}: {outcome.summary}")
     out.findings(findings)
     tell_course(out, outcome)
     where = safe(options.output)

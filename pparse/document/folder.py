@@ -69,8 +69,10 @@ def which_part(path: str, folder: Folder | None) -> str | None:
     for first in first_names(name):
         if first in names and first != name:
             return f"its name is that of a part of a file; the first part, {first}, lies beside it: open that"
-    *_, first = (name, *(first_names(name) if _LATER.fullmatch(name) else ()))
-    return f"it may be a part of a file: the first one ({first}) is not beside it" if first != name else None
+    firsts = list(first_names(name)) if _LATER.fullmatch(name) else []
+    if not firsts or name in firsts:
+        return None
+    return f"it may be a part of a file: the first one ({firsts[-1]}) is not beside it"
 
 
 def all_of(folder: str) -> str:

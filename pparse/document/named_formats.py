@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from pparse.errors import told
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -412,7 +414,8 @@ def words(known: Named, head: bytes = b"", there: int | None = None) -> str:
     cut = ""
     if wanted is not None and there is not None and there < wanted < 1 << 62:
         cut = f"; it is cut: {there:,} of the {wanted:,} bytes that its header tells are there"
-    return f"{article} {known.what}, {NOT_YET}{cut}"
+    other = told(f": 'pparse formats {known.name}' says what does", "")
+    return f"{article} {known.what}, {NOT_YET}{other}{cut}"
 
 
 def held_model(names: Iterable[str]) -> str | None:
