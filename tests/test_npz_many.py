@@ -15,6 +15,7 @@ from pparse.containers.archive import ENTERED
 from pparse.conversion import Options, convert_view
 from pparse.document.extraction import Extraction
 from pparse.findings import Status
+from pparse.viewers.numpy.archive import NpzViewer
 from tests import sweep
 from tests.numpy_files import archive, npy
 from tests.rows import rows
@@ -96,3 +97,19 @@ def test_an_array_that_was_listed_before_it_was_found_to_be_damaged_is_refused(l
                 listed.numpy()
             assert (listed.status, listed.verified) == (Status.DAMAGED, False)
         assert model["b"].numpy().tolist() == [0, 1, 2]
+
+
+def test_small_arrays_are_listed_by_a_few_reads_and_each_that_was_just_named_is_not_searched(monkeypatch):
+    """Local headers and those of arrays come out of blocks; who goes through the names gets the tensors of the list."""
+    content = written(compressed=False)
+    monkeypatch.setattr(NpzViewer, "find", None)
+    with pparse.view(content) as model:
+        names = [tensor.name for tensor in model.values()]
+        assert names == list(ARRAYS)
+        assert model.extraction.session.stats.reads < len(ARRAYS) // 10
+        for name in model.keys():  # noqa: SIM118 -- its view is meant
+            tensor = model[name]
+            assert tensor.numpy().tolist() == ARRAYS[name].tolist()
+            assert tensor.verified is True
+        for name in model:
+            assert model[name].name == name

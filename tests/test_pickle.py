@@ -330,4 +330,4 @@ def test_nothing_is_duplicated_across_a_mark() -> None:
     with pparse.open(b"\x80\x04](K\x01(2te.") as document:
         assert document.root.child(0).load() == 1
         with pytest.raises(MalformedError):
-            document.root.child(1).to_python()
+            document.root.to_python()

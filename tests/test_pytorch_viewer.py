@@ -248,3 +248,16 @@ def test_a_storage_shorter_than_its_tensor_is_damage():
         assert len(short) == 1
         assert short[0].status is Status.DAMAGED
         assert short[0].finding.code == "short-storage"
+
+
+def test_a_checksum_that_agrees_makes_no_tensor_ask_again(monkeypatch):
+    """Only what is learned against the bytes can change what a tensor was told."""
+    with pparse.view(FOLDER / "training.pt") as model:
+        tensors = list(model.values())
+        monkeypatch.setattr(type(model), "find", None)
+        for tensor in tensors:
+            if tensor.is_complete and tensor.dtype is not None:
+                tensor.numpy()
+                assert tensor.status is Status.COMPLETE
+        assert model.extraction.session.stats.discoveries > 0
+        assert model.extraction.session.stats.doubts == 0

@@ -139,11 +139,14 @@ class NpzParser(ZipParser):
         self.recall(member)
         return member
 
-    def first_bytes(self, member: ArchiveMember, count: int) -> bytes:
-        """Return the first bytes of a deflated array without opening it; none if it must be opened to be judged."""
-        note = member.extra
-        odd = not isinstance(note, ZipNote) or (member.at, member.start) in self.spoilt
-        return b"" if odd else first_content(self.extraction.data, member, note, count)
+    def first_bytes(self, member: ArchiveMember, count: int) -> tuple[bytes, int]:
+        """Return the first bytes of an array without opening it, and where they begin in the archive if it is stored
+        as it is, else -1; no bytes if it must be opened to be judged."""
+        note, data = member.extra, self.extraction.data
+        odd = not isinstance(note, ZipNote) or (member.at, member.start) in self.spoilt or data.flawed
+        found, begin = (b"", -1) if odd else first_content(self._ahead or data, member, note, count)
+        inside = begin < 0 or (self.directory is not None and begin + member.compressed_size <= self.directory.begin)
+        return (found, begin) if inside else (b"", -1)
 
     def opened(self, member: ArchiveMember) -> Extraction:
         """Return the content of an array, the same while it is in use. Raises `UnsupportedError`, `MalformedError`."""
@@ -200,6 +203,15 @@ class NpzParser(ZipParser):
         if finding is not None:
             self.result.findings.add(finding)
         return opened
+
+    def resolve_stored(self, member: ArchiveMember) -> None:
+        """Compare the checksum of an array that is stored as it is, if that costs little and was not done."""
+        spoilt = (member.at, member.start) in self.spoilt
+        if not spoilt and is_little(member) and member.at not in self._opened:
+            verdict = self.verify(member)
+            if verdict.verified is True and verdict.status is Status.COMPLETE:
+                return
+        self.resolve_opened(self.opened(member))
 
     def verify_arrays(self) -> None:
         """Compare the checksums of all arrays: from then on, their statuses are final."""

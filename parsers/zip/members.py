@@ -258,30 +258,35 @@ def verified_content(
     return member.start + begin, content
 
 
-def first_content(data: Data, member: ArchiveMember, note: ZipNote, count: int) -> bytes:
-    """Return the first ``count`` bytes of a deflated member, or fewer; none if anything is odd about it.
+def first_content(data: Data | Window, member: ArchiveMember, note: ZipNote, count: int) -> tuple[bytes, int]:
+    """Return the first ``count`` bytes of a member, or fewer, and where it begins in ``data`` if it is stored as it is,
+    else -1; no bytes if anything is odd about it.
 
-    Only the beginning of its stream is read: nothing is learned of the rest.
+    Only the beginning of a stream is read: nothing is learned of the rest.
     """
-    odd = member.status is not Status.COMPLETE or member.finding is not None or data.flawed
-    if odd or not note.listed or note.method != DEFLATE:
-        return b""
+    odd = member.status is not Status.COMPLETE or member.finding is not None or not note.listed
+    if odd or note.method not in (STORED, DEFLATE):
+        return b"", -1
+    if note.method == STORED:
+        return _first_stored(data, member, count) if member.compressed_size == member.size else (b"", -1)
     try:
-        return decompressobj(-MAX_WBITS).decompress(_first_stored(data, member, 2 * count), count)
+        return decompressobj(-MAX_WBITS).decompress(_first_stored(data, member, 2 * count)[0], count), -1
     except error:
-        return b""
+        return b"", -1
 
 
-def _first_stored(data: Data, member: ArchiveMember, count: int) -> bytes:
-    """Return up to ``count`` stored bytes of a listed member, from the first on; none if its header is not there."""
+def _first_stored(data: Data | Window, member: ArchiveMember, count: int) -> tuple[bytes, int]:
+    """Return up to ``count`` stored bytes of a listed member, from the first on, and where they begin; none if its
+    header is not there."""
     room = LOCAL_SIZE + len(member.raw_name) + _EXTRA
     try:
         block = data.known(member.start, room + min(member.compressed_size, count))
     except (EndOfDataError, LimitError, MalformedError):
-        return b""
+        return b"", -1
     header = read_local(block)
-    alike = header is not None and header.raw_name == member.raw_name
-    return block[header.length :][: member.compressed_size] if header is not None and alike else b""
+    if header is None or header.raw_name != member.raw_name:
+        return b"", -1
+    return block[header.length :][: member.compressed_size], member.start + header.length
 
 
 def likely_size(data: Data, member: ArchiveMember) -> int | None:
@@ -294,7 +299,7 @@ def likely_size(data: Data, member: ArchiveMember) -> int | None:
     least = stored - stored // 1_000 - 64  # deflate adds five bytes to 64 KiB that it cannot compress
     size += max(0, -((size - least) // attributes.WRAP)) * attributes.WRAP
     decoder, count = decompressobj(-MAX_WBITS), 0
-    head = rest = _first_stored(data, member, SMALL)
+    head = rest = _first_stored(data, member, SMALL)[0]
     try:
         while rest:
             count += len(decoder.decompress(rest, SMALL))

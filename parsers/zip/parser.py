@@ -15,6 +15,7 @@ the directory knows. Otherwise ``at`` is the local header, and ``[start, end)`` 
 from __future__ import annotations
 
 from array import array
+from contextlib import contextmanager
 from itertools import islice
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
@@ -445,9 +446,15 @@ class ZipParser(ArchiveParser):
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Read every member."""
+        with self.reading_ahead():
+            yield from super().check(strict=strict)
+
+    @contextmanager
+    def reading_ahead(self) -> Iterator[None]:
+        """Until the end of a pass over all members, read small ones that follow each other in one block."""
         self._ahead = Window(self.extraction.data, self.extraction.find_end(), ahead=AHEAD)
         try:
-            yield from super().check(strict=strict)
+            yield
         finally:
             self._ahead = None
 

@@ -137,7 +137,7 @@ class GapTable(Sequence[Gap]):
 class IoStats:
     """Counts what sources served; all sources of a document share one."""
 
-    __slots__ = ("_lock", "bytes", "discoveries", "dropped", "log", "reads")
+    __slots__ = ("_lock", "bytes", "discoveries", "doubts", "dropped", "log", "reads")
 
     MAX_LOG = 10_000
 
@@ -151,6 +151,8 @@ class IoStats:
         """Ranges left out of ``log``, which holds `MAX_LOG` at most."""
         self.discoveries = 0
         """How often something, good or bad, was learned from the bytes; a cached answer is stale once this changes."""
+        self.doubts = 0
+        """How many of those speak against the bytes."""
         self.log: list[tuple[str, int, int]] | None = [] if log else None
         """With ``log=True``: the ranges read as (source, offset, length), adjoining ones joined."""
 
@@ -168,10 +170,11 @@ class IoStats:
                 else:
                     self.dropped += 1
 
-    def discover(self) -> None:
+    def discover(self, *, good: bool = False) -> None:
         """Count one thing learned from the bytes."""
         with self._lock:
             self.discoveries += 1
+            self.doubts += not good
 
 
 class Data(ABC):
@@ -394,7 +397,7 @@ class Data(ABC):
         """Record that a checksum confirmed the bytes ``[start, end)``."""
         if start < end:
             self._open_ledger().vouch(start, end)
-            self.stats.discover()
+            self.stats.discover(good=True)
 
     def _open_ledger(self) -> Ledger:
         if self.ledger is None:

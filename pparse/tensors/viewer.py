@@ -466,8 +466,15 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     _run: tuple[int, Iterator[Tensor] | None] | None = None
     """How many tensors may be asked for in the order in which `keys` gave their names, and the listing, once begun."""
 
+    _last_given: Tensor | None = None
+    """The tensor whose name was given last by who goes through all names: mostly it is asked for next."""
+
     def _next_listed(self, name: str) -> Tensor | None:
-        """Return the next tensor of a run if that is meant, as by ``dict(model)``: all names, then each tensor."""
+        """Return the tensor that was named last if that is meant, or the next one of a run, as by ``dict(model)``: all
+        names, then each tensor."""
+        named, self._last_given = self._last_given, None
+        if named is not None and named.name == name:
+            return named
         run, self._run = self._run, None  # another thread searches
         if run is None:
             return None
@@ -528,7 +535,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return isinstance(name, str) and self.find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return (tensor.name for tensor in self.tensors())
+        for tensor in self.tensors():
+            self._last_given = tensor
+            yield tensor.name
+        self._last_given = None
+
+    __iter__.__guarded__ = True  # type: ignore[attr-defined]  # `tensors` is a door
 
     def __len__(self) -> int:
         return sum(1 for _ in self.tensors())

@@ -10,7 +10,7 @@ from pparse.containers.member import ArchiveMember, NameCounter
 from pparse.data.base import BytesData
 from pparse.errors import PASSING, DataError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.numpy.npy import nameless, read_header
+from pparse.parsers.numpy.npy import ArrayHeader, nameless, read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
@@ -39,6 +39,8 @@ _SPARSE: Final = {
 
 # What is decoded of a deflated array to list it: the headers of most.
 _HEAD: Final = 512
+# How many of the members that were listed last are kept, and of the headers that arrays share.
+_RECENT: Final = 128
 # Memory of an array that is held, and of a member, without their names.
 _ROW: Final = 700
 _MEMBER: Final = 700
@@ -68,7 +70,7 @@ class MemberSpan(Span):
     def member(self) -> ArchiveMember:
         """The member."""
         if self._kept is None:
-            return self._viewer.parser.member_at(self._at)
+            return self._viewer.member_at(self._at)
         if isinstance(self._kept, ArchiveMember):
             return self._kept
         origin = self._kept.origin
@@ -91,8 +93,7 @@ class StoredSpan(MemberSpan):
     def resolve(self) -> None:
         """Compare the checksum of the member, if that costs little."""
         if not self.length or not self.is_proved:
-            parser = self._viewer.parser
-            parser.resolve_opened(parser.opened(self.member))
+            self._viewer.parser.resolve_stored(self.member)
 
 
 class ContentSpan(MemberSpan):
@@ -200,6 +201,8 @@ class NpzViewer(Viewer):
         self._resolved = False
         self._told_nameless = False
         self._latest: deque[Extraction] = deque(maxlen=ENTERED)  # arrays that were opened last
+        self._recent: dict[int, ArchiveMember] = {}  # members that were listed last, by their ``at``
+        self._headers: dict[bytes, ArrayHeader] = {}
 
     @property
     def row_bytes(self) -> int:  # type: ignore[override]
@@ -210,6 +213,14 @@ class NpzViewer(Viewer):
     def archive_path(self) -> str:
         """The path of the archive."""
         return self.parser.extraction.path
+
+    def member_at(self, at: int) -> ArchiveMember:
+        """Return the member whose directory entry is at ``at``. Raises `DataChangedError`."""
+        member = self._recent.get(at)
+        if member is None:
+            return self.parser.member_at(at)
+        self.parser.recall(member)
+        return member
 
     def opened(self, member: ArchiveMember) -> Extraction:
         """Return the content of a member, and keep the last 500."""
@@ -224,11 +235,15 @@ class NpzViewer(Viewer):
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield the arrays, in the order of the archive."""
-        for name, member in self._named():
-            tensor = self.as_of_now(self._made(name, member))
-            if tensor.finding is not None and tensor.finding.code == "magic":
-                self._warn("magic", f"{tensor.finding.reason}: numpy.load returns it as bytes", name)
-            yield tensor
+        with self.parser.reading_ahead():
+            for name, member in self._named():
+                tensor = self.as_of_now(self._made(name, member))
+                if tensor.finding is not None and tensor.finding.code == "magic":
+                    self._warn("magic", f"{tensor.finding.reason}: numpy.load returns it as bytes", name)
+                self._recent[member.at] = member
+                if len(self._recent) > _RECENT:
+                    del self._recent[next(iter(self._recent))]
+                yield tensor
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self._named())
@@ -341,11 +356,16 @@ class NpzViewer(Viewer):
         return ContentSpan(self, member.at, kept, span.offset, span.length, span.end)
 
     def _peeked(self, name: str, member: ArchiveMember) -> Tensor | None:
-        """Return a deflated array of which nothing is wrong so far, without opening it; None for any other."""
-        first = self.parser.first_bytes(member, _HEAD)
+        """Return an array of which nothing is wrong so far, without opening it; None for any other."""
+        first, begin = self.parser.first_bytes(member, _HEAD)
         if not first:
             return None
-        header = read_header(BytesData(first), 0, len(first), self.extraction.session)
+        text = first[: 10 + int.from_bytes(first[8:10], "little")]  # most arrays of an archive have one of a few
+        header = self._headers.get(text)
+        if header is None:
+            header = read_header(BytesData(first), 0, len(first), self.extraction.session)
+            if len(self._headers) < _RECENT and len(text) < len(first):
+                self._headers[text] = header
         if (
             header.nbytes is None
             or header.is_nameless
@@ -353,11 +373,15 @@ class NpzViewer(Viewer):
             or header.end + header.nbytes != member.size
         ):
             return None
+        span: MemberSpan = ContentSpan(self, member.at, None, header.end, header.nbytes)
+        if begin >= 0:
+            place = Span(self.parser.extraction.data, begin + header.end, header.nbytes, "", begin + member.size)
+            span = StoredSpan(self, member.at, None, place)
         return Tensor(
             name,
             header.dtype,
             header.shape,
-            (ContentSpan(self, member.at, None, header.end, header.nbytes),),
+            (span,),
             stored_dtype=header.descr,
             strides=header.strides(),
             byteorder=header.byteorder,

@@ -334,7 +334,7 @@ class PickleViewer(Viewer):
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
         """Whether something is known against bytes that may be those of the names, or of a storage."""
-        return self.extraction.session.stats.discoveries > 0
+        return self.extraction.session.stats.doubts > 0
 
     def _make(self, name: str, what: What, dtype: str | None) -> Tensor:
         return self._mark(self.as_of_now(self._made(name, what, dtype)))

@@ -133,6 +133,11 @@ class PyTorchViewer(PickleViewer):
         """Return True: a checkpoint is recognised by more than what its pickle names."""
         return True
 
+    @property
+    def _has_news(self) -> bool:  # type: ignore[override]
+        """Whether something is known against bytes, or members are known that are not whole."""
+        return super()._has_news or (isinstance(self.parser, PyTorchZipParser) and bool(self.parser.spoilt))
+
     def pickled(self) -> Node | None:
         """Return the value that was saved; None if it is lost."""
         return self.parser.pickled()
