@@ -612,3 +612,22 @@ def survives(found, whole, at, bits):
 def test_beginnings_of_models_have_no_tensors(head):
     with contextlib.suppress(PparseError), view(head) as found:
         assert not list(found)
+
+
+def test_a_listing_and_the_look_ups_in_it_go_through_the_model_once(monkeypatch):
+    from pparse.viewers.onnx.places import OnnxPlaces
+
+    passes = []
+    places = OnnxPlaces.places
+    monkeypatch.setattr(OnnxPlaces, "places", lambda self, **how: passes.append(how) or places(self, **how))
+    content = model_of(*(floats(f"w{number}" * (1 + number % 40), number, 0.5) for number in range(300)))
+    with view(content) as viewer:
+        assert [each.numpy()[0] for each in viewer.values()] == list(range(300))
+        assert [viewer[name].numpy()[0] for name in viewer] == list(range(300))
+        assert len(passes) == 2
+    names = [f"w{number % 290}" for number in range(300)]
+    with view(model_of(*(floats(name, number, 0.5) for number, name in enumerate(names)))) as viewer:
+        assert list(viewer.keys()) == names[:290] + [f"{name}#2" for name in names[290:]]
+        wanted = dict(zip(viewer.keys(), range(300), strict=True))
+        for name in sorted(wanted, key=hash):  # in any order
+            assert viewer[name].numpy()[0] == wanted[name]

@@ -109,7 +109,7 @@ def test_a_name_that_looks_like_a_number_of_another():
 def test_many_names_are_numbered_without_holding_them(monkeypatch):
     import pparse.viewers.tensor_proto.viewer as module
 
-    monkeypatch.setattr(module, "_HOLD_UP_TO", 3)
+    monkeypatch.setattr(module, "_MOST_SEEN", 3)
     viewer = pparse.view(model(), format="saved-model")
     assert {tensor.name for tensor in viewer.tensors()} == {*NAMES, *(f"{name}#2" for name in NAMES)}
 

@@ -99,7 +99,9 @@ class ValueEntries:
 
     def payload(self, part: Range, found: WireField) -> Range:
         """Return the payload of a field, cut at the end of its message."""
-        end = found.end if found.end <= part.end or part.end >= self.data_end(part) else part.end
+        if found.end <= part.end:
+            return Range(part.data, found.start, found.end)
+        end = found.end if part.end >= self.data_end(part) else part.end
         return part.data.range(min(found.start, end), end)
 
     def is_over(self, part: Range, found: WireField) -> bool:

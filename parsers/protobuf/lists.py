@@ -184,6 +184,21 @@ class ListIndex(IndexNote):
         pieces: Sequence[Piece] = self.entries(ordinal, 1)[0].note.pieces
         return pieces
 
+    def message_at(self, ordinal: int, near: Window | None = None) -> tuple[Sequence[Piece], Window | None]:
+        """Return the pieces of one message as `messages` does, and the window: ``near`` if it is on the same bytes."""
+        number = bisect_right(self.firsts, ordinal) - 1
+        segment = self.segments[number]
+        if isinstance(segment, Run) and not self._overlays:
+            scan = segment.scan
+            is_near = near is not None and near.data is scan.part.data and near.end == scan.part.end
+            window = near if near is not None and is_near else scan.window()
+            try:
+                field = next(scan.fields(segment.key, ordinal - self.firsts[number], window))
+                return (self.make.payload(scan.part, field),), window
+            except (MalformedError, EndOfDataError, GapError):
+                pass  # its entry tells
+        return self.pieces_at(ordinal), None
+
     def messages(
         self, numbered: Callable[[Run, Window], Iterator[tuple[int, WireField]]] | None = None
     ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:

@@ -96,8 +96,16 @@ class Window:
 
     def field(self, offset: int) -> WireField:
         """Return the field at ``offset``. Raise `MalformedError`, `EndOfDataError`."""
-        at = self.at(offset)
-        block, base = self.block, self.base
+        base = self.base
+        at = offset - base
+        if not 0 <= at <= self.size - SLACK:
+            at = self.at(offset)
+            base = self.base
+        block = self.block
+        tag, length = block[at], block[at + 1]
+        if tag & 7 == LEN and 8 <= tag < 0x80 and length < 0x80 and at + 1 < self.size:  # nearly all of a large message
+            end = offset + 2 + length
+            return WireField(tag, offset, offset + 2, end, end)
         tag, pos = read_tag(block, at, base)
         wire = tag & 7
         if tag < 8:

@@ -21,13 +21,12 @@ from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import EndOfDataError, FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
-from pparse.kernels.wire import PADDING
 from pparse.parsers.protobuf.fits import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange, OverlayField
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import rows
-from pparse.viewers.onnx.tensors import NAME, TensorHead, read_head
+from pparse.viewers.onnx.tensors import NAME, read_head
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, messages_of, text_at
 
 TYPE_CHECKING = False
@@ -61,10 +60,10 @@ class OnnxPlace(TensorPlace):
 
     __slots__ = ("head",)
 
-    def __init__(self, name: str, value: Value, near: Window | None = None, head: TensorHead | None = None) -> None:
+    def __init__(self, name: str, value: Value, near: Window | None = None, head: Any = None) -> None:
         super().__init__(name, value, near, (0, 0, 0))
         self.head = head
-        """Its head, if it was read."""
+        """What `read_head` returned for it, if it was read."""
 
 
 class GraphScope:
@@ -96,7 +95,11 @@ class OnnxPlaces(TensorPlaces):
         graphs = (schema.message(f"onnx.{name}Proto") for name in ("Graph", "Model", "TrainingInfo", "Function"))
         self._around = (*graphs, self.attribute_type, self.node_type)
         self._searched = False
+        # What is in one stretch of a file is there if what lies behind it is.
+        data = maker.extraction.data
+        self._file, self._file_end = data if data.is_plain else None, -1
         self._held: tuple[str, Node] | None = None
+        self._near: Window | None = None  # the last one in which an element was looked up
 
     # -- everything --------------------------------------------------------------------------------------------------
 
@@ -164,6 +167,12 @@ class OnnxPlaces(TensorPlaces):
                 if elements is None or elements.shape == SCALAR:
                     continue
                 for ordinal, pieces, window in messages_of(elements):
+                    if not source:
+                        place = self._initializer(scope.prefix, ordinal, pieces, window)
+                        place.at = number, source, ordinal
+                        yield place
+                        yield ordinal
+                        continue
                     for found in self._of_element(scope, elements, key, ordinal, pieces, window):
                         if isinstance(found, OnnxPlace):
                             found.at = number, source, ordinal
@@ -217,12 +226,11 @@ class OnnxPlaces(TensorPlaces):
     def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> OnnxPlace:
         part = self.plain(pieces)
         if part is not None and window is not None and part.data is window.data:
-            size = part.end - part.start
+            size = len(part)
             at = window.at(part.start)
-            there = min(size, window.size - at, _HEAD)
-            head = read_head(window.block[at : at + there] + PADDING, there, size)
-            if head is not None and head.name:
-                return OnnxPlace(prefix + head.name, pieces, window, head)
+            head = read_head(window.block, at, min(size, window.size - at, _HEAD), size)
+            if head is not None and head[2]:
+                return OnnxPlace(prefix + head[2], pieces, window, head)
         name = self._text(Message(self.make, pieces, self.maker.type, window), NAME)
         return OnnxPlace(prefix + (name or f"[{ordinal}]"), pieces, window)
 
@@ -246,8 +254,12 @@ class OnnxPlaces(TensorPlaces):
     def plain(self, pieces: Sequence[Piece]) -> Range | None:
         """Return the one stretch of bytes that a message consists of, if all of it is there; else None."""
         part = pieces[0] if len(pieces) == 1 else None
+        if part.__class__ is Range and part.data is self._file and part.end <= self._file_end:  # type: ignore[union-attr]
+            return part  # type: ignore[return-value]
         if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > self.make.data_end(part):
             return None
+        if part.data is self._file:
+            self._file_end = part.end
         return part
 
     def _sparse(
@@ -380,8 +392,11 @@ class OnnxPlaces(TensorPlaces):
         part = place.value[0] if place.head is not None and not isinstance(place.value, Problem) else None
         if place.head is None or not isinstance(part, Range):
             return None
-        made = self.maker.of_head(shown, place.head, part)
-        return None if self.maker.owner.holes else made
+        return None if self._has_holes else self.maker.of_head(shown, place.head, part)
+
+    @cached_property
+    def _has_holes(self) -> bool:
+        return bool(self.maker.owner.holes)
 
     # -- by name -----------------------------------------------------------------------------------------------------
 
@@ -399,8 +414,8 @@ class OnnxPlaces(TensorPlaces):
         elements = self._node(scope.path).find(_LISTS[source])
         index = index_of(elements)
         if elements is not None and index is not None:
-            pieces = index.pieces_at(ordinal)
-            for found in self._of_element(scope, elements, _LISTS[source], ordinal, pieces, None):
+            pieces, self._near = index.message_at(ordinal, self._near)
+            for found in self._of_element(scope, elements, _LISTS[source], ordinal, pieces, self._near):
                 if isinstance(found, OnnxPlace):
                     found.at = number, source, ordinal
                     yield found

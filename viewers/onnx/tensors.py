@@ -9,8 +9,8 @@ left out. Strings are never raw. Tensors in parts (``segment``) are refused by e
 
 from __future__ import annotations
 
-from collections import namedtuple
 from functools import partial
+from math import prod
 
 from pparse.data.range_status import cut_status
 from pparse.findings import Finding, Status
@@ -55,17 +55,16 @@ class OnnxMaker(TensorMaker):
         self.pair_type = schema.message("onnx.StringStringEntryProto")
         self.external = ExternalFiles(extraction, owner.knows_files)
 
-    def of_head(self, name: str, head: TensorHead, part: Range) -> ProtoTensor | None:
+    def of_head(self, shown: str, head: tuple[int, tuple[int, ...], str, int, int], part: Range) -> ProtoTensor | None:
         """Return the tensor of a plain TensorProto, of which ``head`` was read; None: look closer."""
-        known = ELEMENT_TYPES.get(head.type)
-        if known is None or known.dtype is None or has_too_many(head.shape):
+        number, shape, _, start, length = head
+        known = ELEMENT_TYPES.get(number)
+        dtype = None if known is None else known.dtype
+        if known is None or dtype is None or part.data is not self.extraction.data or not self._is_sure:
             return None
-        content = part.data.range(part.start + head.start, part.start + head.start + head.length)
-        spans = self.spans(content)
-        if len(spans) != 1 or spans[0].data is not self.extraction.data or not self._is_sure:
+        if length != dtype.stored_nbytes(prod(shape)) or (not length and has_too_many(shape)):
             return None
-        made = self.new(name, known.dtype, head.shape, spans, known.name)
-        return made if head.length == known.dtype.stored_nbytes(made.size) else None
+        return self.new(shown, dtype, shape, (Span(part.data, part.start + start, length, self._path),), known.name)
 
     def read(self, name: str, message: Message) -> ProtoTensor:
         """Return the tensor of a TensorProto."""
@@ -226,44 +225,38 @@ def numbers(message: Message, number: int) -> Iterator[int]:
                 yield value - (1 << 64) if value >> 63 else value
 
 
-class TensorHead(namedtuple("TensorHead", "type shape name start length")):
-    """A plain TensorProto whose fields were read; ``start`` is where its ``raw_data`` begin in the message."""
+def read_head(raw: bytes, at: int, there: int, size: int) -> tuple[int, tuple[int, ...], str, int, int] | None:
+    """Return the head of a TensorProto of ``size`` bytes at ``raw[at:]``, of which ``there`` were read (more follows).
 
-    __slots__ = ()
-
-
-def read_head(raw: bytes, there: int, size: int) -> TensorHead | None:
-    """Return the head of a TensorProto of ``size`` bytes, of which ``raw[:there]`` were read (`PADDING` follows).
-
-    None unless it consists of dimensions, a type, a name and ``raw_data``, which is the last, as onnx writes them.
+    That is: its data_type, dimensions, name, where in the message its ``raw_data`` begin, and their length. None unless
+    it consists of these, ``raw_data`` last, as onnx writes them.
     """
     shape: list[int] = []
     number = 0
     name = ""
-    order = pos = 0
+    order, pos, stop = 0, at, at + there
     try:
-        while pos < there:
-            tag = raw[pos]
-            pos += 1
+        while pos < stop:
+            tag, value = raw[pos], raw[pos + 1]
+            pos += 2
+            if value >= 0x80:
+                value, pos = read_length(raw, pos - 1)
             if tag == _TAG_DIM and order <= _TAG_DIM:
-                value, pos = read_value(raw, pos)
                 if value >> 40 or len(shape) >= _MAX_RANK:
                     return None
                 shape.append(value)
             elif tag <= order:
                 return None
             elif tag == _TAG_TYPE:
-                number, pos = read_value(raw, pos)
+                number = value
             elif tag == _TAG_NAME:
-                length, pos = read_length(raw, pos)
-                if pos + length > there:
+                if pos + value > stop:
                     return None
-                name = raw[pos : pos + length].decode()
-                pos += length
+                name = raw[pos : pos + value].decode()
+                pos += value
             elif tag == _TAG_RAW:
-                length, pos = read_length(raw, pos)
-                is_plain = pos <= there and pos + length == size
-                return TensorHead(number, tuple(shape), name, pos, length) if is_plain else None
+                is_plain = pos <= stop and pos + value == at + size
+                return (number, tuple(shape), name, pos - at, value) if is_plain else None
             else:
                 return None
             order = tag

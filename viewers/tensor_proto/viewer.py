@@ -8,6 +8,7 @@ from itertools import islice
 
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
+from pparse.locking import GROUP
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
     Value = Sequence[Piece] | Problem
 
-# Up to this many names are held to number repeated ones; for more, a table of hashes is made.
-_HOLD_UP_TO: Final = 10_000
+# Hashes of so many names are held, in so many bytes each, to notice a repeated one; behind that a table is made.
+_MOST_SEEN: Final = 50_000
+_SEEN: Final = 80
 # Memory of a name while a table is made, besides its numbers.
 _MAKING: Final = 24
 # Memory of a scope.
 _SCOPE: Final = 300
-_HOLD_LETTERS: Final = 1 << 20
 # Nodes searched for names similar to one that does not exist.
 _NEAR: Final = 20_000
 # Findings of tensors that repeat those of the document.
@@ -178,6 +179,7 @@ class ProtoViewer(Viewer):
         self._others: tuple[Data, list[tuple[int, int]]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
         self._graph: Graph | None = None
+        self._listed: dict[str, Any] = {}  # the places whose names were told last
 
     @property
     def graph(self) -> Graph:
@@ -198,7 +200,16 @@ class ProtoViewer(Viewer):
             yield self.constants.tensor(place, name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for _, name in self._numbered())
+        listed: dict[str, Any] = {}
+        for place, name in self._numbered():
+            if len(listed) >= 2 * GROUP:
+                listed = dict(islice(listed.items(), GROUP, None))
+            listed[name] = place
+            self._listed = listed  # they are often asked for just then
+            yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.constants.places())
 
     def suggest(self, name: str) -> tuple[str, ...]:
         """Return up to three similar names from the first nodes."""
@@ -206,28 +217,37 @@ class ProtoViewer(Viewer):
 
     def _numbered(self) -> Iterator[tuple[Any, str]]:
         """Yield the places with their final names: a name that was used before gets the next free number."""
-        held: dict[str, int] | None = {}
+        seen: set[int] | None = set()
         repeated: set[int] = set()
         counts: dict[str, int] = {}
-        letters = 0
-        for ordinal, place in enumerate(self.constants.places()):
-            name = place.name
-            letters += len(name)
-            if held is not None and (len(held) >= _HOLD_UP_TO or letters > _HOLD_LETTERS):
-                # Too many to hold: from here on, only those that share a hash with another one are looked at.
-                repeated = {other for group in self.constants.table.repeated() for other in group}
-                counts, held = held if repeated else {}, None
-            if held is not None:
-                number = held[name] = held.get(name, 0) + 1
-            elif ordinal in repeated:
-                number = counts[name] = counts.get(name, 0) + 1
-            else:
+        budget = self.extraction.session.budget
+        with budget.charge(0, "the names that came so far") as charge:
+            for ordinal, place in enumerate(self.constants.places()):
+                name = place.name
+                if seen is not None:
+                    key = key_hash(name)
+                    if key not in seen and len(seen) < _MOST_SEEN:
+                        seen.add(key)
+                        if not len(seen) & 0xFFF:
+                            charge.resize(_SEEN * len(seen))
+                        yield place, name
+                        continue
+                    # One came again, or there are too many: from here on, those that share a hash are looked at.
+                    repeated = {other for group in self.constants.table.repeated() for other in group}
+                    if repeated:
+                        for other, earlier in zip(range(ordinal), self.constants.places(), strict=False):
+                            if other in repeated:
+                                counts[earlier.name] = counts.get(earlier.name, 0) + 1
+                    seen = None
+                    charge.resize(0)
                 number = 1
-            yield place, name_of_repeated(name, number, self.constants.find)
+                if ordinal in repeated:
+                    number = counts[name] = counts.get(name, 0) + 1
+                yield place, name_of_repeated(name, number, self.constants.find)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
-        place = meant_by_name(name, self.constants.find)
+        place = self._listed.get(name) or meant_by_name(name, self.constants.find)
         return self.constants.tensor(place, name) if place is not None else None
 
     def finding_of(self, tensor: Tensor) -> Finding:
