@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -171,3 +172,17 @@ def test_who_asks_for_all_names_and_then_for_each_tensor_causes_one_listing(monk
         assert [*model.keys()][:2] == ["t0", "t1"]
         assert [model[name].name for name in ("t0", "t2", "t1", "t0")] == ["t0", "t2", "t1", "t0"]
         assert model._run is None
+
+
+@rows("sample, work", [("tiny-gpt.pt", "leaves"), ("run.npz", "_made")])
+def test_names_are_had_without_what_makes_the_tensors(sample, work):
+    """A pickle is gone through once for all names and tensors; headers of arrays are read for tensors alone."""
+    done = []
+    with pparse.view(SAMPLES / sample) as model:
+        before = getattr(type(model), work)
+        with mock.patch.object(type(model), work, lambda *given: (done.append(1), before(*given))[1]):
+            found = dict(model)
+            assert len(done) == (1 if work == "leaves" else len(found))
+        assert [(name, tensor.shape) for name, tensor in found.items()] == [
+            (tensor.name, tensor.shape) for tensor in model.tensors()
+        ]

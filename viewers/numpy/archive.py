@@ -230,6 +230,9 @@ class NpzViewer(Viewer):
                 self._warn("magic", f"{tensor.finding.reason}: numpy.load returns it as bytes", name)
             yield tensor
 
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._named())
+
     def find(self, name: str) -> Tensor | None:
         """Return the array with that name, or None."""
         member = self._member(name)

@@ -215,6 +215,7 @@ class PickleViewer(Viewer):
         self._doubted: dict[bool, str | None] = {}  # why the pickles with the names, and with constants, may be wrong
         self._has_room = True  # for a table of names
         self._table: dict[str, tuple[What, str | None]] | None = None
+        self._noted_at = 0  # how much was known of the bytes when the table was made
 
     @classmethod
     def applies(cls, parser: Any) -> bool:
@@ -263,8 +264,18 @@ class PickleViewer(Viewer):
         for name, what, dtype in self.named_tensors():
             yield self._make(name, what, dtype)
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names, and note what has them: who asks for all names, as ``dict(model)`` does, wants that next."""
+        if self._table is None and self._has_room:
+            return self._note_names()
+        return (name for name, _, _ in self.named_tensors())
+
     def named_tensors(self) -> Iterator[tuple[str, What, str | None]]:
         """Yield names and descriptions of all tensors, and the types that arrays are to have."""
+        table = self._table
+        if table is not None and self._noted_at == self.extraction.session.stats.discoveries:
+            yield from ((name, *what) for name, what in table.items())
+            return
         names = NameCounter()
         for leaf in self.leaves():
             for name, what, dtype in self._named_in(leaf):
@@ -575,9 +586,9 @@ class PickleViewer(Viewer):
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None. The first look-up notes all names, if there is room."""
+        if self._table is None and self._has_room:
+            any(not self._has_room for _ in self._note_names())  # all names, unless there is no room for more
         table = self._table
-        if table is None and self._has_room:
-            table = self._note_names()
         if table is None:
             found = self._by_path(name) or next((found for found in self.named_tensors() if found[0] == name), None)
             return None if found is None else self._make(*found)
@@ -598,18 +609,22 @@ class PickleViewer(Viewer):
             return next((found for found in self._named_in(leaf) if found[0] == name), None)
         return None
 
-    def _note_names(self) -> dict[str, tuple[What, str | None]] | None:
+    def _note_names(self) -> Iterator[str]:
+        """Yield all names; behind the last one they are in the table, if there is room for all."""
         table: dict[str, tuple[What, str | None]] = {}
-        budget, held = self.extraction.session.budget, 0
+        stats, budget, held = self.extraction.session.stats, self.extraction.session.budget, 0
+        known, has_room = stats.discoveries, True
         for name, what, dtype in self.named_tensors():
-            table[name] = what, dtype
-            held += _NOTED + (len(what.content or b"") if isinstance(what, Array) else 0)
-            if held > budget.limit // 4:
-                self._has_room = False
-                return None
-        self._charge = budget.charge(held, "the names of tensors", self._forget_names)
-        self._table = table
-        return table
+            if has_room:
+                table[name] = what, dtype
+                held += _NOTED + (len(what.content or b"") if isinstance(what, Array) else 0)
+                if held > budget.limit // 4:
+                    self._has_room = has_room = False
+                    table.clear()
+            yield name
+        if has_room:
+            self._charge = budget.charge(held, "the names of tensors", self._forget_names)
+            self._table, self._noted_at = table, known
 
     def _forget_names(self) -> None:
         self._table = None
