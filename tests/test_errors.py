@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import ast
 import copy
 import pickle
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -36,7 +39,11 @@ from pparse.errors import (
     speak_of_commands,
     spoken,
 )
+from tests.conftest import ROOT
 from tests.rows import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SAMPLES = [
     PparseError("r", offset=1, wanted=2, got=3, path="p", source="s", state="st"),
@@ -247,3 +254,30 @@ def test_advice_is_for_whom_reads_it(option, python):
         assert (spoken(option), before) == (option, False)
     finally:
         speak_of_commands(yes=before)
+
+
+def options_told(node: ast.AST) -> Iterator[str]:
+    """Yield the texts below a node that name options ``-f`` or ``-O`` of commands, and are not `spoken` or `told`."""
+    known = (
+        (isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("spoken", "told"))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))  # documentation
+        or (isinstance(node, ast.keyword) and node.arg == "option")
+        or (isinstance(node, ast.Assign | ast.AnnAssign) and "limitations" in ast.unparse(node).partition("=")[0])
+    )
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"(?<![\w-])-[fO] ", node.value):
+        yield node.value
+    for below in () if known else ast.iter_child_nodes(node):
+        yield from options_told(below)
+
+
+def test_the_library_speaks_of_no_options_of_commands():
+    assert list(options_told(ast.parse("raise OptionError(f'use -O {name}', option='-f x')"))) == ["use -O "]
+    paths = [path for room in ("pparse", "parsers", "viewers") for path in (ROOT / room).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT)): texts
+        for path in paths
+        if path.relative_to(ROOT).parts[:2] != ("pparse", "cli")
+        and re.search("-[fO] ", text := path.read_text(encoding="utf-8"))
+        and (texts := list(options_told(ast.parse(text))))
+    }
+    assert not found, "say it with pparse.errors.spoken"

@@ -559,7 +559,7 @@ def test_verify_touched_checks_small_chunks(spoilt):
         with tree(spoilt, options=options) as extraction:
             first, second = of_chunks(extraction)
             for record in first.children():
-                with pytest.raises(MalformedError, match=r"hash mismatch.*; read it anyway with -O verify=headers"):
+                with pytest.raises(MalformedError, match=r'hash mismatch.*anyway with options={"verify": "headers"}'):
                     record.load()
             assert second.child(1).load() == b"good"
             # What is opened is not loaded.

@@ -101,7 +101,9 @@ def test_what_cannot_be_merged(tmp_path):
     plain_one.write_bytes(graph.SerializeToString())
     with pytest.raises(OptionError, match=r"not a chunked proto .* nothing to merge"):
         merge_to_file(plain_one, out)
-    with pytest.raises(OptionError, match=r"no\.Such: there is no message with this name.* -O descriptor=FILE"):
+    with pytest.raises(
+        OptionError, match=r"no\.Such: there is no message with this name.* options=.\"descriptor\": \"FILE\""
+    ):
         merge_to_file(path, out, message="no.Such")
     folder = tmp_path / "model"
     folder.mkdir()

@@ -365,7 +365,9 @@ def test_what_is_no_plain_message(tmp_path):
     with pytest.raises(OptionError, match="not a protocol buffer message, but json"):
         split_file(path, str(tmp_path / "out"))
     path.write_bytes(Many(string_field="x" * 100).SerializeToString())
-    with pytest.raises(OptionError, match=r"no\.Such: there is no message with this name.* -O descriptor=FILE"):
+    with pytest.raises(
+        OptionError, match=r"no\.Such: there is no message with this name.* options=.\"descriptor\": \"FILE\""
+    ):
         split_file(path, str(tmp_path / "out"), message="no.Such")
     with pytest.raises(ValueError, match="at least one byte"):
         split_file(path, str(tmp_path / "out"), message=MANY, max_size=0)

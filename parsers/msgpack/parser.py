@@ -26,7 +26,7 @@ from struct import Struct, error
 
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.utf8 import find_not_utf8
-from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip, sound
 from pparse.tree.context import DONE, decode_text
@@ -666,7 +666,7 @@ class MsgpackParser(Parser):
             if (extraction.end is None or behind < extraction.end) and extraction.data.available(behind, 1):
                 finding = Finding(
                     "trailing-data",
-                    "more data follows the value; -O documents=many reads a list of values",
+                    f"more data follows the value; {spoken('-O documents=many')} reads a list of values",
                     severity=trailing_severity("document"),
                     source=extraction.name,
                     offset=behind,

@@ -348,12 +348,18 @@ def _judge_shape(header: ArrayHeader, limits: Limits) -> None:
 
 PICKLE: Final = "pickle"
 OPTIONS: Final = {"dtype": "type of elements that a file calls V1 or V2: float8_e4m3fn, int4, bfloat16 …"}
-NAMELESS: Final = (
-    "the elements are of a type of ml_dtypes that takes a byte (float8_e4m3fn, int4 …), which numpy does not name in "
-    "files: they are shown as bytes; -O dtype=float8_e4m3fn says which type"
-)
 # Longer values are read when they are asked for.
 _KEPT: Final = 256
+
+
+def nameless() -> str:
+    """Return what is said of elements whose type nobody names."""
+    return (
+        "the elements are of a type of ml_dtypes that takes a byte (float8_e4m3fn, int4 …), which numpy does not name "
+        f"in files: they are shown as bytes; {spoken('-O dtype=float8_e4m3fn')} says which type"
+    )
+
+
 # Letters of the type's description in `details`.
 _WORDS: Final = 120
 
@@ -423,7 +429,7 @@ class NpyParser(Parser, Container, Listing):
             reason = f"its header has more than {NUMPY_MOST:,} bytes: numpy.load needs max_header_size={header.length}"
             self._note("long-header", reason, header.text_at, Severity.WARNING)
         if header.is_nameless:
-            self._note("unnamed-type", NAMELESS, header.places["descr"][0], Severity.NOTE)
+            self._note("unnamed-type", nameless(), header.places["descr"][0], Severity.NOTE)
         if header.is_of_objects:
             self._note(header.code, header.reason, header.at, Severity.NOTE)
         elif header.status is not Status.COMPLETE:

@@ -24,7 +24,7 @@ from itertools import product
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range, up_to_page
-from pparse.errors import EndOfDataError, LimitError, MalformedError, OptionError, PathError
+from pparse.errors import EndOfDataError, LimitError, MalformedError, OptionError, PathError, spoken
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.check import Checker
@@ -680,8 +680,8 @@ def find_type(options: Mapping[str, object], default: str | None, limits: Limits
             return builtin_schema().message(str(name))
         except PathError as error:
             raise OptionError(
-                f"{name}: {error.reason}; give the descriptors of your own types with -O descriptor=FILE "
-                "(protoc --include_imports --descriptor_set_out=FILE)"
+                f"{name}: {error.reason}; give the descriptors of your own types with "
+                f"{spoken('-O descriptor=FILE')} (protoc --include_imports --descriptor_set_out=FILE)"
             ) from error
     schema, found = _schema_in(source, limits)
     name = name or found
@@ -689,7 +689,7 @@ def find_type(options: Mapping[str, object], default: str | None, limits: Limits
         names = sorted(schema.message_names())
         if len(names) != 1:
             shown = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
-            raise OptionError(f"name the message type with -O message=NAME; types: {shown or 'none'}")
+            raise OptionError(f"name the message type with {spoken('-O message=NAME')}; types: {shown or 'none'}")
         name = names[0]
     return schema.message(str(name))
 

@@ -24,14 +24,7 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import unwritten
-from pparse.errors import (
-    DataError,
-    LimitError,
-    MalformedError,
-    PathError,
-    PparseError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import are, count_words
@@ -86,7 +79,6 @@ _MAX_FIELDS: Final = 1 << 16
 RECORDS: Final = ("simple", "transposed")  # kinds of chunks that hold records
 # The most blocks of a file without its beginning that are read before giving up.
 _BLOCKS_TRIED: Final = 64
-_READ_ANYWAY: Final = "; read it anyway with -O verify=headers"
 
 
 class RiegeliParser(Parser, Listing):
@@ -423,7 +415,10 @@ class RiegeliParser(Parser, Listing):
             return
         problem = self._hash_problem(chunk)
         if isinstance(problem, HashMismatchError):
-            reason, name = problem.reason + _READ_ANYWAY, self.result.extraction.name
+            reason, name = (
+                f"{problem.reason}; read it anyway with {spoken('-O verify=headers')}",
+                self.result.extraction.name,
+            )
             raise MalformedError(reason, offset=problem.offset, path=path, source=name)
 
     def _metadata(self, node: Node) -> bytes:
@@ -507,7 +502,9 @@ class RiegeliParser(Parser, Listing):
         found = chunk.finding
         if found is None or found.code != "hash":
             return found
-        return self.finding_at("hash", found.reason + _READ_ANYWAY, "", found.offset)
+        return self.finding_at(
+            "hash", f"{found.reason}; read it anyway with {spoken('-O verify=headers')}", "", found.offset
+        )
 
     def _resolve_suspect(self, node: Node) -> None:
         """Compare the hash of a chunk if the file around it is suspect: the hash is stronger evidence."""

@@ -28,6 +28,7 @@ from array import array
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
 from pparse.data.window import Window
+from pparse.errors import spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
@@ -63,7 +64,6 @@ _SEARCHED: Final = MIB
 # No message ends beyond this, whatever a length says.
 _FARTHEST: Final = 1 << 62
 MISMATCH: Final = "the checksum of the record's data is wrong"
-_READ_ANYWAY: Final = "; read it anyway with -O verify=headers"
 
 
 class _Sizes:
@@ -390,7 +390,9 @@ class TfrecordParser(ProtobufParser):
             self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
 
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
-        return self.finding_at("checksum", MISMATCH + _READ_ANYWAY, path, start)
+        return self.finding_at(
+            "checksum", f"{MISMATCH}; read it anyway with {spoken('-O verify=headers')}", path, start
+        )
 
     def _compare(self, start: int, end: int, content: bytes = b"") -> bool | None:
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""

@@ -23,7 +23,7 @@ from pparse.data.base import Distance
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.window import Window
 from pparse.document.named_formats import MOST_NAMES, held_model
-from pparse.errors import MalformedError, UnsupportedError
+from pparse.errors import MalformedError, UnsupportedError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.zip import attributes
@@ -232,8 +232,10 @@ class ZipParser(ArchiveParser):
             member.size, member.extra.wraps = self._sizes[member.at], False
         if member.extra.guessed and not self._guessed:
             self._guessed = True
-            reason = "its name is not UTF-8, and read as code page 437; if it looks wrong, -O encoding=NAME reads such "
-            reason += "names in another encoding: cp932, gbk, euc-kr, cp1251 ..."
+            reason = "its name is not UTF-8, and read as code page 437; if it looks wrong, "
+            reason += (
+                f"{spoken('-O encoding=NAME')} reads such names in another encoding: cp932, gbk, euc-kr, cp1251 ..."
+            )
             self._note_member(member, "encoding", reason, severity=Severity.NOTE)
         return member
 

@@ -7,7 +7,7 @@ from codecs import getincrementaldecoder
 from pparse.data.base import Access
 from pparse.document.folder import folders_with, which_part
 from pparse.document.named_formats import named, named_folder, words
-from pparse.errors import EndOfDataError, GapError, PparseError
+from pparse.errors import EndOfDataError, GapError, PparseError, told
 from pparse.limits import MIB
 from pparse.tree.parser import bare_name
 
@@ -151,7 +151,8 @@ def what_it_is(extraction: Host, extensions: tuple[str, ...]) -> str:
         return f"no parser recognises this text: {text!r}; 'pparse formats' lists what is read"
     if not head.strip(b"\0"):
         return "no parser recognises it; it begins with zeros (a part that was never written?)"
-    return f"no parser recognises it (it begins with {head[:16].hex(' ')}); 'pparse formats' lists them; -f names one"
+    what = f"no parser recognises it (it begins with {head[:16].hex(' ')})"
+    return f"{what}; 'pparse formats' lists them; {told('-f', 'format=')} names one"
 
 
 def named_by(extraction: Host) -> str | None:

@@ -11,7 +11,7 @@ import weakref
 from pparse.data.base import Distance
 from pparse.data.files import folder_of
 from pparse.document.folder import LocalFolder
-from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError
+from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError, spoken
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
 from pparse.locking import guard
@@ -313,7 +313,7 @@ class Extraction:
         if other is not None:
             self.is_other = True
             name = result.parser.name
-            reason = f"it is no {name}: by its content it is {other}; leave out -f {name}"
+            reason = f"it is no {name}: by its content it is {other}; leave out {spoken(f'-f {name}')}"
             result.findings.add(Finding("other-format", reason, source=self.name, offset=self.start))
 
     def assume(self, format: str) -> None:

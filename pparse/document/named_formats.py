@@ -168,7 +168,7 @@ DATA_FORMATS: Final = (
         ".spm",
         "SentencePiece tokenizer",
         "a message whose first piece is <unk>, <pad> or <s>",
-        "sentencepiece.SentencePieceProcessor; its message, pparse reads with -f protobuf",
+        "sentencepiece.SentencePieceProcessor; its message, pparse reads as the format protobuf",
         _looks(rb"\n.\n.(<unk>|<pad>|<s>)"),
     ),
     Named(
@@ -249,7 +249,7 @@ DATA_FORMATS: Final = (
         ".mlpackage",
         "Core ML package, a folder",
         "Manifest.json in it",
-        "coremltools.models.MLModel; the .mlmodel in it, pparse reads with -f protobuf",
+        "coremltools.models.MLModel; the .mlmodel in it, pparse reads as the format protobuf",
         _NEVER,
     ),
     # -- tables and records

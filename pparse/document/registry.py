@@ -19,13 +19,7 @@ from pparse.document.appearance import head_of, is_text, known_other, mistaken, 
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
 from pparse.document.named_formats import NAMED, named, named_as, words
-from pparse.errors import (
-    DataError,
-    FormatError,
-    NothingThereError,
-    OptionError,
-    PparseError,
-)
+from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
 from pparse.tree.parser import Confidence, Excerpt, Parser, confidence_of
 
@@ -333,7 +327,7 @@ def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Pars
             start = excerpt.head(80).decode("utf-8", "replace")
             raise FormatError(
                 f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
-                f"to read it anyway, use -f {chosen.name}",
+                f"to read it anyway, use {spoken(f'-f {chosen.name}')}",
                 source=extraction.name,
                 option=f"-f {chosen.name}",
             )

@@ -10,7 +10,7 @@ from pparse.containers.member import ArchiveMember, NameCounter
 from pparse.data.base import BytesData
 from pparse.errors import PASSING, DataError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.numpy.npy import NAMELESS, read_header
+from pparse.parsers.numpy.npy import nameless, read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
@@ -316,7 +316,7 @@ class NpzViewer(Viewer):
             if header.is_nameless and not self._told_nameless:
                 self._told_nameless = True
                 source, at = opened.name, header.places["descr"][0]
-                finding = Finding("unnamed-type", NAMELESS, severity=Severity.NOTE, source=source, offset=at)
+                finding = Finding("unnamed-type", nameless(), severity=Severity.NOTE, source=source, offset=at)
                 self.parser.result.findings.add(finding)
             tensor = tensor_of(header, name, opened, self)
             tensor.spans = tuple(self._span(member, opened, tensor, span) for span in tensor.spans)

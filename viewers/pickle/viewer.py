@@ -10,7 +10,7 @@ from pparse.data.spliced import FlippedData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
-from pparse.errors import DataError
+from pparse.errors import DataError, told
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, scalar_of
@@ -545,7 +545,8 @@ class PickleViewer(Viewer):
         elif root is None or self.findings.errors or self._is_damaged(self.root) or self._is_damaged(root):
             extent.document_status = Status.DAMAGED
             if root is None and not self.findings.errors and self.root.status is Status.COMPLETE:
-                reason = "no member is its data.pkl: it is no checkpoint, or that is lost; '-f zip' lists what there is"
+                how = told("'-f zip'", 'format="zip"')
+                reason = f"no member is its data.pkl: it is no checkpoint, or that is lost; {how} lists what there is"
                 self.findings.add(Finding("no-pickle", reason, source=self.extraction.name))
         return self.keep_extent(extent)
 
