@@ -169,4 +169,14 @@ def test_check_names_the_files_of_a_folder_that_it_did_not_look_at(tmp_path, run
     ran = run("check", folder)
     assert (ran.code, "1 other model file in this folder, not looked at: other.npz" in ran.out) == (0, True), ran.out
     (folder / "other.npz").unlink()
+    zipfile.ZipFile(folder / "packed.zip", "w").close()
+    (folder / "onnx").mkdir()
+    shutil.copy("docs/samples/tiny.onnx", folder / "onnx")
+    shutil.copy("docs/samples/tiny-gpt.pt", folder / "pytorch_model.bin")
+    beside = "packed.zip, pytorch_model.bin, onnx/tiny.onnx"
+    assert f"3 other model files in this folder, not looked at: {beside}" in run("check", folder).out
+    assert f"also here: {beside} (not looked at" in run("ls", folder).out
+    shutil.rmtree(folder / "onnx")
+    for name in ("packed.zip", "pytorch_model.bin"):
+        (folder / name).unlink()
     assert "not looked at" not in run("check", folder).out

@@ -16,9 +16,9 @@ from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
 from pparse.display.text import safe
-from pparse.document.beside import not_looked_at, unfinished
+from pparse.document.beside import unfinished
 from pparse.document.opening import outermost_file
-from pparse.document.registry import model_extensions, viewer_for
+from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.data.base import Data
-    from pparse.document.extraction import Extraction
+    from pparse.document.extraction import Extraction, FolderExtraction
 
 # What the last line says.
 _OK: Final = "ok"
@@ -220,17 +220,25 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
     if control is not None:
         reason = f"{control} beside it: the program that wrote that has not finished the download"
         yield Finding("unfinished", reason, severity=Severity.WARNING, source=document.name)
-    others = not_looked_at(document, model_extensions()) if document.is_folder else []
-    if others:
-        names = ", ".join(others[:_MOST_OTHERS]) + (" …" if len(others) > _MOST_OTHERS else "")
-        reason = f"{count_words(len(others), 'other model file')} in this folder, not looked at: {names}"
-        yield Finding("other-files", reason, severity=Severity.NOTE, source=document.name)
+    if document.is_folder:
+        yield from _others(document)  # type: ignore[arg-type]
     if options.recursive:
         from pparse.recovery.document_verdict import findings_below
 
         yield from findings_below(document, strict=options.strict)
     if options.sha256 is not None:
         yield from check_digests(document, options.sha256)
+
+
+def _others(document: FolderExtraction) -> Iterator[Finding]:
+    """Yield a note on the models in a folder that are no part of the one that it was read as; of none, nothing."""
+    from pparse.document.inventory import Inventory
+
+    others = Inventory(document).models_beside()
+    if others:
+        names = ", ".join(others[:_MOST_OTHERS]) + (" …" if len(others) > _MOST_OTHERS else "")
+        reason = f"{count_words(len(others), 'other model file')} in this folder, not looked at: {names}"
+        yield Finding("other-files", reason, severity=Severity.NOTE, source=document.name)
 
 
 # -- SHA-256 of whole files, and where to find the expected digest -----------------------------------------------------

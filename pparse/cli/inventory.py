@@ -12,9 +12,7 @@ from pparse.cli.output import JsonRows, Table
 from pparse.data.files import inside, is_folder
 from pparse.display.text import safe, shorten
 from pparse.document.beside import files_of
-from pparse.document.folder import folders_with
 from pparse.document.inventory import Inventory, is_one_thing
-from pparse.document.registry import model_extensions
 from pparse.errors import EndOfDataError, FormatError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
@@ -285,11 +283,9 @@ def _taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
     yield "taken", safe(first) + (f" and {count_words(len(more), 'file')} of it" if more else "")
     inventory = Inventory(document)
     models = inventory.models_beside()
-    below = folders_with(document.folder, model_extensions())
-    if models or below:
-        many = models + below
+    if models:
         path = safe(document.path.rstrip("/"))
-        yield "also here", f"{_names(many, len(many))} (not looked at; 'pparse ls -R {path}' lists all models)"
+        yield "also here", f"{_names(models, len(models))} (not looked at; 'pparse ls -R {path}' lists all models)"
     if inventory.other_count:
         yield "beside it", _names(inventory.others, inventory.other_count)
 

@@ -74,15 +74,6 @@ def files_of(document: Extraction) -> set[str]:
     return used
 
 
-def not_looked_at(document: Extraction, endings: tuple[str, ...]) -> list[str]:
-    """Return the files of a folder, with such endings, that are no part of the model that it was read as."""
-    used = files_of(document)
-    names: list[str] = document.members  # type: ignore[attr-defined]
-    return [
-        name for name in names if name.lower().endswith(endings) and not name.endswith(".index") and name not in used
-    ]
-
-
 def _names_beside(outer: Extraction) -> frozenset[str]:
     """Return the names of the files in the folder of a file, or in a folder; none if that is far away."""
     is_far = outer.folder is not None and outer.folder.distance is Distance.FAR

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.document.appearance import head_of
 from pparse.document.beside import files_of
 from pparse.document.extraction import FolderExtraction, snapshot_of
-from pparse.document.folder import FILE, FOLDER, STOPPED
+from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with
 from pparse.document.named_formats import DATA_FORMATS, Named, named, named_folder
 from pparse.document.registry import (
     ARCHIVE_EXTENSIONS,
@@ -186,8 +186,11 @@ class Inventory:
         self._count(others, prefix)
 
     def models_beside(self) -> list[str]:
-        """Return the models in a folder that was opened as one of them, without that."""
-        return [item.path for item in self._files("", self._document, files_of(self._document)) if item.is_read]
+        """Return the models in a folder that was opened as one of them, without that: its files, and of each folder
+        below the path of one, unless all below belongs to the model."""
+        here = self._document
+        files = [item.path for item in self._files("", here, files_of(here)) if item.is_read]
+        return files if is_one_thing(here) else files + folders_with(here.folder, model_extensions())
 
     def _count(self, others: list[str], prefix: str) -> None:
         self.other_count += len(others)
