@@ -225,7 +225,7 @@ def test_files_cut_in_the_header(command, size, run, model):
 def test_unfinished_downloads_are_recognised(run, model):
     for name in ("m.safetensors.part", "m.safetensors.incomplete", "m.crdownload", "m"):
         ran = run("info", model({"a": u8(3)}, name=name), "-q")
-        assert (ran.code, ran.out) == (0, "safetensors complete\n")
+        assert (ran.code, ran.out) == (0, "safetensors complete, unverified\n")
 
 
 def test_a_model_inside_of_a_path(run, model):
@@ -812,7 +812,7 @@ def test_a_set_by_its_folder_and_by_its_index(run, shards):
         assert run("get", source, "h.2.b[1:3]", "--json").json["data"] == [1, 2]
     index.unlink()
     assert run("ls", shards, "-q").lines == names
-    assert run("info", shards, "-q").out == "safetensors-folder complete\n"
+    assert run("info", shards, "-q").out == "safetensors-folder complete, unverified\n"
 
 
 def test_a_set_that_lacks_a_shard(run, shards):
@@ -827,7 +827,7 @@ def test_a_set_that_lacks_a_shard(run, shards):
     assert [name for name, status in statuses.items() if status != "complete"] == ["h.1.a", "h.1.b"]
     assert run("get", shards, "h.0.a", "--raw").code == 0
     assert re.search(
-        r"^h\.1\.a  \?      \?       0 B  missing: a shard cannot be read: ", run("ls", shards).out, re.MULTILINE
+        r"^h\.1\.a  \?      \?       0 B  missing: a shard is missing: ", run("ls", shards).out, re.MULTILINE
     )
     there = sum(path.stat().st_size for path in shards.glob("*.safetensors"))
     assert f"truncated: {there} bytes are there; 1 file missing" in run("ls", shards).out
@@ -884,7 +884,7 @@ def test_info_shows_format_size_tensors_parameters_and_metadata(run, layers):
     assert fields["parameters"] == "37 (float16 20, float32 16, bfloat16 1, int64 0)"
     assert fields["metadata"] == "format = pt"
     assert fields["status"] == "complete, unverified"
-    assert run("info", layers, "-q").out == "safetensors complete\n"
+    assert run("info", layers, "-q").out == "safetensors complete, unverified\n"
 
 
 def test_info_shows_metadata_in_measure(run, model):

@@ -362,11 +362,11 @@ def test_a_plugin_that_recognises_a_file_reads_it_and_no_other(plugins, tmp_path
     ran, log = plugins("tree", toy, "-q")
     assert ran.stdout == b"(root)\ntoy\nmore\n"
     ran, log = plugins("info", toy, "-q", "-O", "speed=3")
-    assert (ran.returncode, ran.stdout) == (0, b"toy complete\n") or ran.stdout.startswith(b"toy ")
+    assert (ran.returncode, ran.stdout) == (0, b"toy complete, unverified\n") or ran.stdout.startswith(b"toy ")
 
     # It is asked of other JSON, and wins there only if it is named.
     ran, log = plugins("info", plain, "-q")
-    assert (ran.stdout, log) == (b"json complete\n", "imported\n")
+    assert (ran.stdout, log) == (b"json complete, unverified\n", "imported\n")
     ran, log = plugins("ls", toy, "-f", "json", "-q")
     assert ran.stdout == b"toy\nmore\n"
     ran, log = plugins("info", plain, "-f", "toy", "-q")
@@ -427,7 +427,7 @@ def test_plugins_that_misbehave(module, plugins, tmp_path):
     plain = tmp_path / "b.json"
     plain.write_text('{"game": 1}')
     ran, _ = plugins("info", plain, "-q")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"json complete\n", b"")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"json complete, unverified\n", b"")
     ran, _ = plugins("formats")
     assert ran.returncode == 0
     assert module is MATCH_FAILS or b"'bad' could not be loaded" in ran.stderr

@@ -92,8 +92,11 @@ def test_check_of_several_files_ends_with_their_number(run, two):
 
 
 def test_info_quiet_names_each_file(run, two):
-    assert run("info", "-q", *two).lines == [f"{two[0]}: safetensors complete", f"{two[1]}: safetensors truncated"]
-    assert run("info", "-q", two[0]).lines == ["safetensors complete"]
+    assert run("info", "-q", *two).lines == [
+        f"{two[0]}: safetensors complete, unverified",
+        f"{two[1]}: safetensors truncated",
+    ]
+    assert run("info", "-q", two[0]).lines == ["safetensors complete, unverified"]
 
 
 def test_a_tree_begins_at_one_node(run, two):

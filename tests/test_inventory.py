@@ -69,7 +69,7 @@ def test_each_model_of_a_folder_is_checked_and_described(zoo, run):
     assert run("check", "-R", zoo).code == 4  # the worst of all
     (zoo / "b.pt").unlink()
     assert run("check", "-R", zoo).code == 0
-    assert f"{zoo}/steps/ckpt-2.index: tf-checkpoint complete" in run("info", "-R", "-q", zoo).lines
+    assert f"{zoo}/steps/ckpt-2.index: tf-checkpoint complete, unverified" in run("info", "-R", "-q", zoo).lines
 
 
 def test_a_folder_says_what_it_holds(zoo, run):

@@ -13,6 +13,7 @@ import pytest
 import pparse
 from pparse.data.base import IoStats
 from pparse.display import html
+from pparse.document.opening import Resume, resume_lines
 from pparse.findings import Finding, FindingList
 from pparse.tensors.notebook import folded
 from tests.rows import rows
@@ -152,6 +153,11 @@ def test_findings_are_a_bounded_table(count):
 def test_a_cut_model_says_where_to_resume_and_a_graph_is_drawn(monkeypatch):
     with pparse.view(SAMPLES / "tiny-gpt.cut.safetensors") as model:
         assert "resume the download at byte 14208 of" in model._repr_html_()
+    with pparse.view((SAMPLES / "tiny-gpt.cut.safetensors").read_bytes()) as model:
+        assert (
+            "resume the download at byte 14208 (" in model._repr_html_()
+        )  # of bytes, as of a pipe, nothing has a name
+    assert resume_lines([Resume("<stdin>", 0)]) == ["fetch it again"]
     with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
         assert "resume" not in model._repr_html_()
     with pparse.view(SAMPLES / "tiny.onnx") as model:

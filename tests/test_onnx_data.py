@@ -55,6 +55,13 @@ def test_the_tensors_of_a_value_have_names_and_values(tmp_path, message, wanted)
         assert {key: list(t.strings()) if t.is_text else t.numpy().tolist() for key, t in value.items()} == wanted
         assert [value[key].status for key in wanted] == [Status.COMPLETE] * len(wanted)
         assert not list(value.check())
+        assert value.default_name == (next(iter(wanted)) if isinstance(message, TENSOR) else None)
+
+
+def test_a_tensor_by_itself_is_got_without_a_name(tmp_path, run):
+    path = tmp_path / "input_0.pb"
+    path.write_bytes(tensor(1, 2).SerializeToString())
+    assert run("get", path).lines == ["input_0  float32  2  8 B  complete, unverified", "[1. 2.]"]
 
 
 @rows(

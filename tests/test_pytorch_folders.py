@@ -41,7 +41,7 @@ def test_a_folder_with_an_index_is_its_model(folder, wanted, run):
         assert model.metadata == {"total_size": 144}
         assert list(model.check(strict=True)) == []
     assert sorted(run("ls", folder, "-q").lines) == sorted(wanted)
-    assert run("info", folder, "-q").out == "pytorch-folder complete\n"
+    assert run("info", folder, "-q").out == "pytorch-folder complete, unverified\n"
     assert run("check", folder).code == 0
     assert run("get", folder, "a.weight", "--json").code == 0
     assert run("recover", folder, "-o", folder.parent / "out").code == 0

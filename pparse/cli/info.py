@@ -148,7 +148,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         out.json(found, indent=2)
         return code
     if options.quiet:
-        out.line(_in_short(options, f"{viewer.format} {extent.status}"))
+        out.line(_in_short(options, f"{viewer.format} {out.status(extent.status, extent.all_verified)}"))
         return code
     fields = [*_head(document), *_details(viewer), *_taken(document)]
     fields.append(("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}"))
@@ -284,7 +284,7 @@ def _document(document: Extraction, options: Any, out: Output) -> int:
         out.json(found, indent=2)
         return code
     if options.quiet:
-        out.line(_in_short(options, f"{document.format} {status}"))
+        out.line(_in_short(options, f"{document.format} {out.status(status)}"))
         return code
     fields = _head(document)
     if not details:

@@ -144,6 +144,11 @@ class OnnxDataViewer(OnnxViewer):
         return stem if stem and stem[0] != "<" else "value"  # bytes in memory have no name
 
     @property
+    def default_name(self) -> str | None:
+        """That of the tensor, if the value is one by itself."""
+        return next(iter(self), None) if self.parser.message_name == TENSOR else None
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         """What the message says besides tensors: its type, its name, and what it is described as."""
         found: dict[str, Any] = {"message": self.parser.message_name}

@@ -98,9 +98,10 @@ class ShardSetViewer(Viewer):
                 viewer = self.shard_viewer(name)
             except (DataError, SourceError) as error:
                 extent.missing_files += 1
-                missing[name] = self._note("missing-shard", f"a shard cannot be read: {error.reason}", path=name)
                 # Only a missing file can be fetched; a download mends neither a wrong file in its place nor a bad name.
                 absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
+                what = f"a shard {'is missing' if absent else 'cannot be read'}: {error.reason}"
+                missing[name] = self._note("missing-shard", what, path=name)
                 if absent:
                     extent.resume.append(Resume(self._beside(name), 0))
                 continue
