@@ -15,6 +15,7 @@ from numpy.lib.recfunctions import repack_fields
 import pparse
 from pparse.cli import main
 from pparse.findings import Status
+from tests.rows import rows
 
 if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
@@ -224,6 +225,17 @@ def test_a_type_that_names_itself_often_is_not_gone_through_to_its_end():
         (tensor,) = model.values()
         assert tensor.status is Status.UNSUPPORTED
         assert "more than 10,000 fields" in tensor.finding.reason
+
+
+@rows("size", [10, 300_000])
+def test_an_array_that_numpy_refuses_is_damaged_and_named(size: int) -> None:
+    content = b"B" + size.to_bytes(4, "little") + bytes(size)
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\1btR(K\1K\1K\1K\1K\1" + content + b"tb"
+    with pparse.view(b"\x80\x03}(U\1a" + array + b"U\1bK\1u.", format="pickle") as model:
+        assert [(tensor.name, tensor.status, tensor.finding.code) for tensor in model.values()] == [
+            ("a", Status.DAMAGED, "bad-array")
+        ]
+        assert dict(model.metadata) == {"b": 1}
 
 
 def _create_array(*args: Any) -> None:

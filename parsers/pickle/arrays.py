@@ -312,6 +312,20 @@ def array_of(call: Call) -> Array | None:
     return None
 
 
+def why_refused(call: Call) -> str | None:
+    """Return why numpy refuses to make the array that ``call`` describes: its state is none; None if it does not.
+
+    What a subclass of its arrays takes for a state is not known (numpy/_core/src/multiarray/methods.c, array_setstate).
+    """
+    name, args, state = call.name, call.args, call.state
+    if name in OF_DILL and isinstance(args, tuple) and len(args) in (3, 4):
+        name, args, state = str(args[0]), args[1], args[2]
+    if name not in _RECONSTRUCT or not isinstance(args, tuple) or not args or str(args[0]) != "numpy.ndarray":
+        return None
+    count = len(state) if isinstance(state, tuple) else 0
+    return None if count in (0, 4, 5) else f"its state has {count:,} parts: that of an array has 4 or 5"
+
+
 class MaskedArray:
     """A masked array of numpy: its elements, which of them are masked, and what stands for those."""
 

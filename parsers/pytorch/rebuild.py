@@ -170,6 +170,12 @@ class Odd(Exception):
     """The code of the finding."""
 
 
+class Refused(Odd):
+    """An array that numpy itself refuses to make: what describes it is damaged."""
+
+    code = "bad-array"
+
+
 class Beside(Odd):
     """An array is in a file of its own, which is not read."""
 

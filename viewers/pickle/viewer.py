@@ -15,7 +15,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
-from pparse.parsers.pytorch.rebuild import Odd, storage_id
+from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.node_viewer import node_called
@@ -343,7 +343,10 @@ class PickleViewer(Viewer):
         if isinstance(what, Array):
             return self._of_numpy(name, what, dtype)
         if isinstance(what, Odd):
-            return self._unreadable(name, what.code, f"{what}")
+            made = self._unreadable(name, what.code, f"{what}")
+            if isinstance(what, Refused):
+                made.status = Status.DAMAGED
+            return made
         storage = what.storage
         held = None if storage is None else storage.held or self.storages.stored(storage.key)
         return self._of_torch(name, what, held)

@@ -6,14 +6,23 @@ parameters, buffers and submodules are called as its ``state_dict()`` calls them
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 from math import prod
 
 from pparse.data.spliced import DerivedData
 from pparse.display.text import shorten
 from pparse.errors import DataError, EndOfDataError, GapError, MalformedError, UnsupportedError
 from pparse.findings import Status
-from pparse.parsers.pickle.arrays import MASKED_CONTENT, MASKED_MASK, OF_DILL, SCALARS, Array, array_of, masked_of
+from pparse.parsers.pickle.arrays import (
+    MASKED_CONTENT,
+    MASKED_MASK,
+    OF_DILL,
+    SCALARS,
+    Array,
+    array_of,
+    masked_of,
+    why_refused,
+)
 from pparse.parsers.pickle.contents import payload
 from pparse.parsers.pickle.joblib import file_beside
 from pparse.parsers.pickle.values import Call, Ordered, Persistent, as_latin1
@@ -21,6 +30,7 @@ from pparse.parsers.pytorch.rebuild import (
     FROM_BYTES,
     Beside,
     Odd,
+    Refused,
     StorageId,
     numpy_inside,
     tensors_of,
@@ -89,8 +99,9 @@ class TextBytes(DerivedData):
         self._content = None
 
 
-def large_array(node: Node) -> Array | MaskedArray | None:
-    """Return the array that a large ``call`` would make; None if it would make none, or what it says cannot be read."""
+def large_array(node: Node) -> Array | MaskedArray | Odd | None:
+    """Return the array that a large ``call`` would make, or why numpy refuses that; None if it would make none, or what
+    it says cannot be read."""
     try:
         return _large_array(node)
     except DataError:
@@ -108,13 +119,18 @@ def _parts_of_maker(kids: Iterable[Node]) -> dict[Any, Node]:
     return found
 
 
-def _large_array(node: Node) -> Array | MaskedArray | None:
+def _large_array(node: Node) -> Array | MaskedArray | Odd | None:
     parts = _parts_of_maker(node.children())
     name = parts["callable"].load() if "callable" in parts else None
     part, places = _CONTENTS.get(getattr(name, "name", "").rpartition(".")[2], ("", ()))
     if part not in parts or "args" not in parts or parts[part].kind != "tuple":
         return None
     kids = list(parts[part].children())
+    if part == "state" and parts["args"].kind == "tuple":
+        call = Call(name, tuple(kid.load() for kid in islice(parts["args"].children(), 1)))
+        call.state = tuple(kids)
+        if (why := why_refused(call)) is not None:
+            return Refused(why)
     contents = {at % len(kids): kids[at] for at in places if at < len(kids)} if kids else {}
     if any(kid.kind not in ("bytes", "bytearray", "str") for kid in contents.values()):
         return None
@@ -282,6 +298,8 @@ class Walk:
                 name, Odd(f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}")
             )
         array = large_array(node)
+        if isinstance(array, Odd):
+            return Found(name, array)
         if array is None:
             return self._parts_of_node(name, node)
         return Found(name, node, array=array) if isinstance(array, Array) else _parts_of_masked(name, array)
@@ -405,6 +423,8 @@ def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Found | 
     array = array_of(value)
     if array is not None:
         return Found(name, value, array=array) if array.objects is None else None
+    if (why := why_refused(value)) is not None:
+        return Found(name, Refused(why))
     return Found(name, value) if value.name in SCALARS or not _has_parts(value) else None
 
 
