@@ -113,6 +113,16 @@ def test_a_text_that_is_not_utf8_is_damaged_and_read_as_bytes() -> None:
         ({"w": Raw(b"\xda\0\x28" + b"\x80" * 40), "s": Raw(b"\xa1\xff")}, True),  # a length that str8 is for
         ({"w": Raw(b"\xdb\0\1\0\0" + b"\x80?\0\xfe" * (1 << 14)), "k": "text"}, True),  # no text at all
         ({"w": Raw(b"\xda\0\x28" + b"\x80" * 40), "s": b"bin"}, False),
+        (
+            {
+                "w": Raw(b"\xda\0\x28" + b"\x80" * 40),
+                "k": "text",
+                1: Raw(b"\xda\0\x28" + b"\x80" * 40),
+                2: Raw(b"\xda\0\x28" + b"\x80" * 40),
+                3: b"bin",
+            },
+            True,
+        ),  # what is new is of damage
         ({"w": Raw(b"\xda\1\1" + b"a" * 256 + b"\xff")}, False),  # a changed byte
         ([*([0] * 10_000), Raw(b"\xda\0\x28" + b"\x80" * 40)], False),  # farther than is looked
     ],
@@ -161,6 +171,8 @@ def test_values_one_after_the_other_are_a_stream() -> None:
     with opened(content, options={"documents": "one"}) as document:
         assert document.get("identifier") == 1
         assert [finding.code for finding in document.check()] == ["trailing-data"]
+    with opened(encode({"identifier": 1}) + encode(7)) as document:  # rather what damage left of the map
+        assert (document.root.kind, [finding.code for finding in document.check()]) == ("map", ["trailing-data"])
     with opened(b"") as document:
         assert document.status is Status.TRUNCATED
     with pytest.raises(OptionError):

@@ -346,6 +346,8 @@ _RAW16: Final = 0xDA
 _NEW: Final = (*range(0xC4, 0xCA), *range(0xD4, 0xDA))
 # So many characters of a text a changed byte spoils.
 _SPOILT: Final = 4
+# So many long texts that are none, one damage does not make: what is new behind them is of damage.
+_PROOFS: Final = 3
 _LOOKED_INTO: Final = 4 << 10
 _SHORTEST_STR8: Final = 32
 
@@ -354,11 +356,11 @@ def is_old_raw(data: Data, start: int, end: int) -> bool:
     """Say whether a file is as the specification was before it had str8, bin and extensions: a raw has any bytes then.
 
     That is so if no value has one of these, and one is what only the old form has: a raw16 of less than 256 bytes, or
-    a raw of which more is no text than one changed byte spoils. Looks at the first 10,000 values (the texts among them:
-    4 KiB of each), up to the first gap.
+    a raw of which more is no text than one changed byte spoils; or if three of the latter, of 32 bytes or more, precede
+    all that is new. Looks at the first 10,000 values (the texts among them: 4 KiB of each), up to the first gap.
     """
     at, base, block = start, start, b""
-    is_old = False
+    is_old, proofs = False, 0
     for _ in range(_MOST_LOOKED_AT):
         if at + _LOOKED_INTO > base + len(block) and base + len(block) < end:
             base, wanted = at, max(0, min(_PIECE, end - at))
@@ -379,6 +381,9 @@ def is_old_raw(data: Data, start: int, end: int) -> bool:
             text = block[first : min(behind, first + _LOOKED_INTO)]
             spoilt = 0 if text.isascii() else getincrementaldecoder("utf-8")("replace").decode(text).count("\ufffd")
             is_old |= (code == _RAW16 and _SHORTEST_STR8 <= count < 256) or spoilt > _SPOILT
+            proofs += count >= _SHORTEST_STR8 and spoilt > _SPOILT
+            if proofs == _PROOFS:
+                return True
     return is_old
 
 
@@ -467,7 +472,10 @@ class MsgpackParser(Parser):
         return Entry(None, kind, start, None, status=None, note=(number, start + first))
 
     def _is_stream(self, start: int) -> bool:
-        """Say whether a second value follows a first one of at most 1 MiB."""
+        """Say whether a second value, a container as the first, follows that, which has at most 1 MiB.
+
+        A number or text behind a container is rather what is left of one whose parts a damaged byte took apart.
+        """
         data, limit = self.result.extraction.data, self.result.extraction.end
         at, pending = start, 1
         try:
@@ -478,7 +486,8 @@ class MsgpackParser(Parser):
                 if not pos or at + pos - start > _LOOK:
                     return False
                 at, pending = at + pos, left
-            return (limit is None or at < limit) and data.available(at, 1)
+            behind = data.pread(at, 1) if limit is None or at < limit else b""
+            return bool(behind) and container(behind[0]) is not None
         except GapError:
             return False
 
