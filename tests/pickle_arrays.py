@@ -30,18 +30,23 @@ def _dtype(word: str) -> bytes:
 
 
 def array_pickle(
-    arrays: Mapping[str, tuple[str, tuple[int, ...]]], contents: Mapping[str, bytes]
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]], contents: Mapping[str, bytes], *, dill: bool = False
 ) -> tuple[bytes, dict[str, Place], dict[str, Place]]:
     """Return a pickle of a dict of arrays, where the bytes of each lie, and the opcodes behind them that finish it.
 
-    Every second one is written as protocol 5 does, by ``_frombuffer``, the others by ``_reconstruct`` and a state.
+    Every second one is written as protocol 5 does, by ``_frombuffer``, the others by ``_reconstruct`` and a state; with
+    ``dill``, these by a call of its own (dill/_dill.py, ``save_numpy_array``), and the others not at all.
     """
     out = bytearray(b"\x80\x05}(")
     places, tails = {}, {}
     for number, (name, (word, shape)) in enumerate(arrays.items()):
         content = contents[name]
         out += _text(name)
-        if number % 2:
+        if dill:
+            out += b"cdill._dill\n_create_array\n(cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\1bt"
+            out += b"(K\1" + _tuple(shape) + _dtype(word) + b"\x89B" + struct.pack("<I", len(content))
+            tail = b"ttR" if number % 2 else b"t}tR"  # attributes come last, if there are some
+        elif number % 2:
             out += b"cnumpy.core.numeric\n_frombuffer\n(\x96" + struct.pack("<Q", len(content))
             tail = _dtype(word) + _tuple(shape) + _text("C") + b"tR"
         else:
@@ -69,10 +74,18 @@ class _Arrays(pickle._Unpickler):  # type: ignore[name-defined,misc] -- the othe
             ("numpy", "dtype"): np.dtype,
             ("numpy.core.multiarray", "_reconstruct"): _function("multiarray", "_reconstruct"),
             ("numpy.core.numeric", "_frombuffer"): _function("numeric", "_frombuffer"),
+            ("dill._dill", "_create_array"): _made_by_dill,
         }
         if (module, name) not in known:
             raise OtherObjectError(f"{module}.{name} is no array")
         return known[module, name]
+
+
+def _made_by_dill(make: Any, args: Any, state: Any, attributes: Any = None) -> Any:
+    """Do what dill's ``_create_array`` does."""
+    array = make(*args)
+    array.__setstate__(state)
+    return array
 
 
 def _function(module: str, name: str) -> Any:
@@ -90,5 +103,5 @@ def arrays_in(content: bytes) -> dict[str, bytes]:
 
     value = _Arrays(io.BytesIO(content)).load()
     if not isinstance(value, dict):
-        raise pickle.UnpicklingError("no dict")
+        raise OtherObjectError("no dict")
     return {name: one.tobytes() for name, one in value.items() if isinstance(one, np.ndarray)}

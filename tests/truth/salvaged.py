@@ -64,7 +64,7 @@ def is_unrecognised(attempt: Attempt, row: dict[str, Any]) -> bool:
     Pickles may be of anything, and so may files that are called ``.bin``.
     """
     case = attempt.case
-    anything = case.sample.file.endswith((".pkl", ".bin"))
+    anything = case.sample.file.endswith((".pkl", ".dill", ".bin"))
     if not anything or row["status"] == "complete" or not row["path"].endswith(case.sample.file):
         return False
     first = min(value.place[0] for value in case.sample.values.values())

@@ -1,4 +1,4 @@
-"""Samples: a checkpoint of flax, which is MessagePack."""
+"""Samples: a checkpoint of flax, which is MessagePack; and a file of before there were texts and bytes."""
 
 from __future__ import annotations
 
@@ -59,3 +59,25 @@ def make_flax() -> Sample:
     content, values = written(nested(0, 4, 40), random.Random(51))
     landmarks = (8, *(place for value in values.values() for place in value.place))
     return Sample("flax", "flax_model.msgpack", content, "tensors", values, "stream", landmarks)
+
+
+@sample
+def make_msgpack_old() -> Sample:
+    """A map of before 2013: what came to be texts are bytes of any kind, and those of 32 to 255 take 16 bits."""
+    rng = random.Random(53)
+    contents = [mixed(rng, rng.choice((20, 60, 200, 3_000, 70_000)), number) for number in range(24)]
+    out, values = bytearray(b"\xde" + pack(">H", len(contents))), {}
+    for number, content in enumerate(contents):
+        before, size = len(out), len(content)
+        out += encode(f"block {number}")
+        out += (
+            bytes((0xA0 | size,))
+            if size < 32
+            else b"\xda" + pack(">H", size)
+            if size < 1 << 16
+            else b"\xdb" + pack(">I", size)
+        )
+        values[f"block {number}"] = Value(content, (len(out), len(out) + size), ((0, 3), (before, len(out))))
+        out += content
+    landmarks = (3, *dict.fromkeys(place for value in values.values() for place in value.place))
+    return Sample("msgpack-old", "old.msgpack", bytes(out), "keys", values, "stream", landmarks)

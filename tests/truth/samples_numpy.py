@@ -45,7 +45,7 @@ def read_arrays(sample: Sample, path: Path) -> dict[str, bytes]:
     """Return the arrays of numpy's files; raises what numpy raises."""
     import numpy as np
 
-    if sample.name == "npy":
+    if sample.name.startswith("npy"):
         return dict.fromkeys(sample.values, np.load(io.BytesIO(path.read_bytes())).tobytes())
     with np.load(io.BytesIO(path.read_bytes())) as arrays:
         return {name: arrays[name].tobytes() for name in arrays.files}
@@ -53,13 +53,29 @@ def read_arrays(sample: Sample, path: Path) -> dict[str, bytes]:
 
 @sample
 def make_npy() -> Sample:
-    content = elements(random.Random(41), "<f4", (90, 64), 2)
-    head = header("<f4", (90, 64))
+    return array("npy", "<f4", (90, 64), 41)
+
+
+@sample
+def make_npy_bfloat16() -> Sample:
+    """Of ml_dtypes: numpy calls it bytes of its width."""
+    return array("npy-bfloat16", "<V2", (90, 64), 43)
+
+
+@sample
+def make_npy_float8() -> Sample:
+    """Of ml_dtypes, or int4: the file says nothing but that elements are of a byte."""
+    return array("npy-float8", "<V1", (90, 64), 44)
+
+
+def array(name: str, descr: str, shape: tuple[int, ...], seed: int) -> Sample:
+    """Return a sample of one array."""
+    content = elements(random.Random(seed), descr, shape, 2)
+    head = header(descr, shape)
     values = {"weight": Value(content, (len(head), len(head) + len(content)), ((0, len(head)),))}
     landmarks = (6, 10, len(head) // 2, len(head))
-    return Sample(
-        "npy", "weight.npy", head + content, "tensors", values, "offset", landmarks, header=len(head), read=read_arrays
-    )
+    more = {"header": len(head), "read": read_arrays}
+    return Sample(name, "weight.npy", head + content, "tensors", values, "offset", landmarks, **more)  # type: ignore[arg-type]
 
 
 @sample

@@ -183,7 +183,18 @@ def read_pickle(sample: Sample, path: Path) -> dict[str, bytes]:
 @sample
 def make_pickle() -> Sample:
     """Arrays of numpy, some in the words of old protocols and some in those of 5; one is read apart, by its size."""
-    rng = random.Random(51)
+    return pickled("pickle", "arrays.pkl", 51)
+
+
+@sample
+def make_pickle_dill() -> Sample:
+    """The same arrays in the words of dill."""
+    return pickled("pickle-dill", "arrays.dill", 52, dill=True)
+
+
+def pickled(called: str, file: str, seed: int, *, dill: bool = False) -> Sample:
+    """Return a sample of a pickle of arrays."""
+    rng = random.Random(seed)
     arrays = {
         "wte": ("<f4", (64, 48)),
         "ids": ("<i8", (200,)),
@@ -199,8 +210,8 @@ def make_pickle() -> Sample:
         for number, (name, (word, shape)) in enumerate(arrays.items())
     }
     contents["mask"] = bytes(byte & 1 for byte in contents["mask"])
-    content, places, tails = array_pickle(arrays, contents)
+    content, places, tails = array_pickle(arrays, contents, dill=dill)
     # A cut right behind the bytes leaves it open whether that was an array.
     values = {name: Value(contents[name], places[name], ((0, places[name][0]), tails[name])) for name in arrays}
     marks = tuple(dict.fromkeys(mark for spans in (places, tails) for span in spans.values() for mark in span))
-    return Sample("pickle", "arrays.pkl", content, "tensors", values, "pickle", (8, *marks), read=read_pickle)
+    return Sample(called, file, content, "tensors", values, "pickle", (8, *marks), read=read_pickle)

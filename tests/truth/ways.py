@@ -107,7 +107,12 @@ def node_bytes(kind: str, node: Any) -> bytes:
         value = node.to_python()
         if isinstance(value, bytes):
             return value
-        return value.encode() if node.kind == "text" else json.dumps(value, sort_keys=True, default=repr).encode()
+        if node.kind == "text":
+            return value.encode()
+        try:
+            return json.dumps(value, sort_keys=True, default=repr).encode()
+        except TypeError:  # keys that damage made, of which JSON has none, or that cannot be sorted
+            return repr(value).encode()
     if node.shape != "scalar":  # a record that is a message
         node.load()
         return node.open().read()
@@ -291,7 +296,7 @@ def get(attempt: Attempt) -> None:
     for name in rng.sample(names, min(SLICES, len(names))):
         out.unlink(missing_ok=True)
         if case.sample.kind == "keys":
-            path = [f"[{json.dumps(name)}]" if case.sample.name == "json" else f"[{name}]"]
+            path = [f"[{name}]" if name.isdecimal() else f"[{json.dumps(name)}]"]
         else:
             path = [name] if name else []
         how = ["--json"] if case.sample.name == "json" else ["--raw"]
