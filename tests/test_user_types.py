@@ -46,7 +46,7 @@ import pparse
 
 pparse.view("m.safetensors", budgte="16MiB")
 pparse.view("m.safetensors", scratch=3)
-pparse.view("m.pb").graph_of().oprations
+pparse.view("m.pb").graph_of().oper
 pparse.view("m.pb").graph.operations
 pparse.view("m.pb").signatures["serve"].input
 """
@@ -95,7 +95,7 @@ def test_a_slip_in_what_view_takes_or_returns_is_found_by_mypy(checked):
     done = checked(WRONG)
     assert 'Unexpected keyword argument "budgte"' in done.stdout
     assert 'Argument "scratch"' in done.stdout
-    assert '"Graph" has no attribute "oprations"' in done.stdout
+    assert '"Graph" has no attribute "oper"' in done.stdout
     assert '"None" of "Graph | None" has no attribute "operations"' in done.stdout  # most formats have no graph
     assert '"Signature" has no attribute "input"' in done.stdout
 
