@@ -346,7 +346,7 @@ _NEW: Final = (*range(0xC4, 0xCA), *range(0xD4, 0xDA))
 # So many characters of a text a changed byte spoils.
 _SPOILT: Final = 4
 # So many long texts that are none, one damage does not make: what is new behind them is of damage.
-_ENOUGH: Final = 3
+_PROOFS: Final = 3
 _LOOKED_INTO: Final = 4 << 10
 _SHORTEST_STR8: Final = 32
 
@@ -381,7 +381,7 @@ def is_old_raw(data: Data, start: int, end: int) -> bool:
             spoilt = 0 if text.isascii() else getincrementaldecoder("utf-8")("replace").decode(text).count("\ufffd")
             is_old |= (code == _RAW16 and _SHORTEST_STR8 <= count < 256) or spoilt > _SPOILT
             proofs += count >= _SHORTEST_STR8 and spoilt > _SPOILT
-            if proofs == _ENOUGH:
+            if proofs == _PROOFS:
                 return True
     return is_old
 

@@ -591,9 +591,7 @@ class PickleViewer(Viewer):
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None. The first look-up notes all names, if there is room."""
         if self._table is None and self._has_room:
-            for _ in self._note_names():
-                if not self._has_room:
-                    break
+            any(not self._has_room for _ in self._note_names())  # all names, unless there is no room for more
         table = self._table
         if table is None:
             found = self._by_path(name) or next((found for found in self.named_tensors() if found[0] == name), None)
