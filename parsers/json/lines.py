@@ -180,6 +180,7 @@ class JsonLinesParser(JsonParser, Listing):
         super().__init__(result)
         self.damage = RowDamage(self)
         self._is_surveyed = False
+        self._rest = 0, b""  # where the first row begins that was not, and as much of it as the block had
         self._surveyed = 0  # rows up to this offset were looked at: whether any makes numbers uncertain is known
         self._repeats: tuple[int, int] | None = None  # the first row with a repeated key, and where it begins
 
@@ -327,6 +328,9 @@ class JsonLinesParser(JsonParser, Listing):
         assert ctx.index is not None  # noqa: S101 -- see expect_children
         first = ctx.index.count - len(starts)
         bounds = array("q", [*starts, behind])
+        (at, rest), self._rest = self._rest, (behind, block[behind - base :])
+        if bounds[0] < base == at + len(rest) and at == bounds[0]:
+            block, base = rest + block, at
         if bounds[0] < base:  # the first began in an earlier block
             if bounds[1] - bounds[0] <= self.result.extraction.session.limits.leaf_bytes:
                 self._judge_row_before(node, bounds, first)

@@ -565,9 +565,9 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
         return _faulty(walk, "invalid", start, finding), "after"
     if kind in CLOSER:
         if (not detail or walk.whole_leaves) and _whole_leaf(walk, detail):
-            value, walk.leaf = walk.leaf, UNLOADED_VALUE
+            leaf, walk.leaf = walk.leaf, UNLOADED_VALUE
             whole = detail and walk.level is not None
-            return Visit(*_place(walk), kind, SCALAR, start, walk.pos, "", value) if whole else None, "after"
+            return Visit(*_place(walk), kind, SCALAR, start, walk.pos, "", leaf) if whole else None, "after"
         visit = None
         if walk.level is not None:
             shape = MAP if byte == 0x7B else LIST

@@ -183,9 +183,9 @@ def _below(value: Any, way: _Way) -> Any:
 def _one_below(value: Any, step: Step) -> Any:
     if isinstance(value, dict) and isinstance(step, KeyStep):
         for key, occurrence in step.readings():
-            key = key if occurrence == 1 else f"{key}#{occurrence}"
-            if key in value:
-                return value[key]
+            named = f"{key}#{occurrence}" if occurrence > 1 and isinstance(key, str) else key
+            if named in value:
+                return value[named]
         return _MISSING
     number = step.key if isinstance(step, KeyStep) else step.ordinal
     values = list(value.values()) if isinstance(value, dict) else value

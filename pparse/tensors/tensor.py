@@ -269,7 +269,7 @@ class Tensor:
         """What is known to be wrong with it."""
         if self._finding is None and self.unwritten_nbytes:
             self._finding = self._owner.finding_of(self)
-        if self._finding is None:
+        if self._finding is None and (self._status is not Status.COMPLETE or self._is_flawed()):
             found = self._known()
             if found is not None and found.reason is not None:
                 status, length = str(found.status), self.spans[0].length

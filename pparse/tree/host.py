@@ -119,6 +119,13 @@ class Format(Protocol):
     def json_form(self, node: Node) -> Any:
         """Return ``node`` in the format's own JSON form; `UNLOADED_VALUE` if it has none."""
 
+    @property
+    def repeated_keys(self) -> int:
+        """How many keys were met again in one object so far."""
+
+    def json_text(self, node: Node, indent: int | None, *, ensure_ascii: bool) -> Iterator[str] | None:
+        """Return what yields the JSON text of a large node, a piece at a time; None if that is not worth it."""
+
     def values(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[Any]:
         """Yield the children of ``node`` from ``first`` to before ``stop`` as plain Python."""
 

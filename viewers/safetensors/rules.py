@@ -68,6 +68,11 @@ class _Notes:
     def add(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> None:
         self.findings.add(Finding(code, reason, severity=severity, source=self.source, **where))
 
+    @property
+    def has_new(self) -> bool:
+        """Whether findings were made since the last call of `new`."""
+        return self._shown < len(self.findings) - self.findings.omitted
+
     def new(self) -> Iterator[Finding]:
         """Yield the findings made since the last call."""
         kept = len(self.findings) - self.findings.omitted
@@ -148,10 +153,15 @@ def _check_tensors(
     viewer.resolve_all()
     extent = viewer.new_extent()
     for tensor in viewer.tensors():
-        extent.add(tensor)
-        clean &= tensor.finding is None or tensor.finding.code != "bad-entry"
-        _check_tensor(viewer, tensor, notes, strict)
-        yield from notes.new()
+        status, _ = extent.add(tensor)
+        finding = tensor.finding
+        if finding is not None:
+            clean &= finding.code != "bad-entry"
+            _note_tensor(tensor, finding, notes)
+        if strict and tensor.stored_dtype == "BOOL" and status in (Status.COMPLETE, Status.TRUNCATED):
+            _check_booleans(viewer, tensor, notes)
+        if notes.has_new:
+            yield from notes.new()
     # Listing decoded every entry strictly. Only if something is wrong the text is read again, token by token, to find
     # the exact place.
     odd = not clean or parser.text_status is not Status.COMPLETE or parser.has_duplicates or parser.text_findings
@@ -303,13 +313,11 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
                 )
 
 
-def _check_tensor(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes, strict: bool) -> None:
+def _note_tensor(tensor: Tensor, finding: Finding, notes: _Notes) -> None:
     faulty = tensor.status in (Status.DAMAGED, Status.UNSUPPORTED)
     # Of shifted tensors, the bytes behind have one finding for all.
-    if faulty and tensor.finding is not None and tensor.finding.code != "shifted":
-        notes.findings.add(tensor.finding)
-    if strict and tensor.stored_dtype == "BOOL" and tensor.status in (Status.COMPLETE, Status.TRUNCATED):
-        _check_booleans(viewer, tensor, notes)
+    if faulty and finding.code != "shifted":
+        notes.findings.add(finding)
 
 
 def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) -> None:
