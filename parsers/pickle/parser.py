@@ -227,6 +227,8 @@ class PickleParser(Parser, Listing):
     def program(self, pos: int) -> Program:
         """Return the pickle that begins at ``pos``, or around it; that of an array of objects if it is in one."""
         start = self.starts[max(0, bisect_right(self.starts, pos) - 1)] if self.starts else pos
+        if len(self._programs) == 1 and (only := self._programs.get(start)) is not None and only.arrays is None:
+            return only
         extraction = self.result.extraction
         found = latest(
             self._programs,

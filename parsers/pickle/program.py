@@ -118,7 +118,7 @@ class Program:
         self._far_ends: dict[int, int] = {}
         self._big_starts: list[int] = []
         self._parts: Parts | None = Parts(session.budget)  # of its value, until they are asked for
-        self._parts_charge: Charge | None = None
+        self._charge: Charge | None = None
         self._made = 0
         self._run()
 
@@ -233,7 +233,7 @@ class Program:
         state.memo = None
         if self._parts is not None and self._parts.memory >= CHARGE_FROM:
             held, evict = self._parts.memory, evictor(self, Program._forget_parts)
-            self._parts_charge = self.session.budget.charge(held, "the parts of a pickle", evict)
+            self._charge = self.session.budget.charge(held, "the parts of a pickle", evict)
         self._big_starts = sorted(state.big)
         self.catch_up()
         self._far_ends.clear()
@@ -319,7 +319,7 @@ class Program:
         slots = self.state.slots
         if self.trouble or end != self.end - 1 or len(slots) != 1 or slots[0] >> 8 != start:
             return None
-        found, self._parts, self._parts_charge = self._parts, None, None
+        found, self._parts, self._charge = self._parts, None, None
         return found
 
     def _forget_parts(self) -> None:

@@ -356,13 +356,12 @@ class Node:
         return ref() if ref is not None else None
 
     def _adopt(self, ordinal: int, entry: Entry) -> Node:
-        kid = self._living(ordinal)
-        if kid is not None:
-            return kid
-        kid = self._make(ordinal, entry)
         if self._kids is None:
             self._kids = {}
-        elif len(self._kids) >= 64 and not len(self._kids) & (len(self._kids) - 1):
+        elif (kid := self._living(ordinal)) is not None:
+            return kid
+        kid = self._make(ordinal, entry)
+        if len(self._kids) >= 64 and not len(self._kids) & (len(self._kids) - 1):
             # Purging at each doubling bounds the table by the living children, without a callback per child.
             self._kids = {number: ref for number, ref in self._kids.items() if ref() is not None}
         self._kids[ordinal] = weakref.ref(kid)
@@ -372,7 +371,7 @@ class Node:
     def _make(self, ordinal: int, entry: Entry) -> Node:
         """Return a new node for a child, with what was learned of it while this node was read."""
         kid = Node(self.result, self, ordinal, entry)
-        index = self.index
+        index: ChildIndex | None = self._content if self._content is not UNLOADED_VALUE else None
         known = index.children.get(ordinal) if index is not None and index.children else None
         if known is not None and known[1] is not None:
             kid._content, (kid._end, kid._status, finding) = known[0], known[1]

@@ -159,16 +159,17 @@ class Visit:
     @classmethod
     def of(cls, node: Node, depth: int, trail: Trail | None = None) -> Visit:
         """Return the visit of a node; a walk passes its ``trail``."""
+        shape = node.shape
         return cls(
             depth,
             node.key,
             node.ordinal,
             node.kind,
-            node.shape,
-            node.start,
-            node.end,
+            shape,
+            node._start,  # not by properties: of a walk, each costs a hundredth
+            node._end,
             lambda: trail.path(node) if trail is not None else node.path,
-            node.value if node.shape == SCALAR else UNLOADED_VALUE,
-            node.known_status,
-            node.finding,
+            node._content if shape == SCALAR else UNLOADED_VALUE,
+            node._status,
+            node._extra[0] if node._extra is not None else None,
         )
