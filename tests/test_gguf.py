@@ -731,7 +731,7 @@ def test_what_check_says_of_texts_at_once_is_what_their_nodes_say(monkeypatch: p
         with pparse.open(content, format="gguf") as document:
             return [*map(str, document.check()), str(document.status)]
 
-    texts = ["a", "ö" * 130, "", "x" * 256, "y" * 300, "ende"]
+    texts = ["a", "ö" * 130, "", "x" * 256, "y" * 300, "end"]
     content = Writer().file([("texts", texts), ("numbers", ("int32", [1, 2, 3]))], [("a", (8,), F32, 0)], bytes(32))
     damaged = [content[:at] + b"\xff" + content[at + 1 :] for at in sweep.some(range(24, len(content) - 32), 3)]
     for one in (content, *damaged, *(content[:at] for at in sweep.some(range(24, len(content)), 20))):

@@ -218,8 +218,10 @@ class Checker:
                     table = found
                     around.append((base + at, base + at, table))
                     at = start
-                elif found[0] != _SKIP and length and not self._leaf(part, *found, base, length, block, start, size):
-                    return False
+                elif found[0] != _SKIP and length:
+                    what, field = found
+                    if not self._leaf(part, what, field, base, length, block, start, size):
+                        return False
         finally:
             self.stopped = base + field_at
 

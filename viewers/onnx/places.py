@@ -254,8 +254,8 @@ class OnnxPlaces(TensorPlaces):
     def plain(self, pieces: Sequence[Piece]) -> Range | None:
         """Return the one stretch of bytes that a message consists of, if all of it is there; else None."""
         part = pieces[0] if len(pieces) == 1 else None
-        if part.__class__ is Range and part.data is self._file and part.end <= self._file_end:  # type: ignore[union-attr]
-            return part  # type: ignore[return-value]
+        if part.__class__ is Range and part.data is self._file and part.end <= self._file_end:
+            return part
         if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > self.make.data_end(part):
             return None
         if part.data is self._file:
