@@ -44,11 +44,14 @@ _HEAD: Final = 64 * KIB
 _MOST_TRIED: Final = 64
 # Longer records are not searched: reading one at each of many false signatures would take too long.
 _LONGEST: Final = 8 * KIB
+# The first bytes of a set of several parts (APPNOTE 8.5.4).
+_SPANNED: Final = b"PK\x07\x08"
 _SIGNS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02)")
 
 
 def match_front(head: bytes) -> Confidence:
     """Return CERTAIN if a document that begins with ``head`` begins with a plausible header or an empty directory."""
+    head = head.removeprefix(_SPANNED)
     header = local_at(BytesData(head), 0, len(head))
     if header is not None and header.is_sane():
         return Confidence.CERTAIN

@@ -251,7 +251,10 @@ class SalvagePlan:
         return next(islice((number for number in range(8 * len(self._bits)) if self.has(number)), index, None))
 
     def listed(self, rank: int | None = None) -> Iterator[Planned]:
-        """Yield the tensors of the file in the order of the model, or those of a rank."""
+        """Yield the tensors of the file in the order of the model, or those of a rank.
+
+        Raises `_SpoiledTensorError` if reading others showed that one is not what it was when it was judged.
+        """
         places, at, index = {}, 0, 0
         for each in sorted(self._sizes):
             places[each] = at
@@ -260,6 +263,9 @@ class SalvagePlan:
             if not self.has(number):
                 continue
             own = self._judge.rank(tensor)
+            if tensor.dtype is None or own not in places:
+                self._judge.spoiled.add(number)
+                raise _SpoiledTensorError
             place = self._places[index] if self._places else places[own]
             planned = Planned(number, tensor, place, nbytes_of(tensor))
             places[own] += planned.size
@@ -391,7 +397,8 @@ def save_model(
             plan.begin = 8 + length
             return plan, _write(job, judge, plan, doubtful_name(job.name) if is_suspect else job.name)
         except _SpoiledTensorError:
-            _read_all(job, judge, plan)
+            with suppress(_SpoiledTensorError):
+                _read_all(job, judge, plan)
         finally:
             plan.charge.release()
 
