@@ -176,9 +176,8 @@ def test_a_split_zip_is_read_by_its_first_and_its_last_part_and_joined(tmp_path)
         document.parse()
     with pparse.open(tar_of(inner=joined)) as document:  # in another archive
         check_all(document.parse().parser.enter("inner"))
-    with pparse.open(joined[: len(joined) // 2]) as document:  # known by its first bytes
-        first = next(iter(MEMBERS))
-        assert (document.format, document.get(first)) == ("zip", MEMBERS[first])
+    with pparse.open(joined[:3_000]) as document:  # cut in the first member, and known by its first bytes
+        assert document.format == "zip"
 
 
 @rows(
