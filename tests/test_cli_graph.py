@@ -302,6 +302,13 @@ def test_dot_is_written_to_standard_output_or_a_file(run, small, tmp_path):
     assert run("graph", small, "--dot", "--json").code == 2
 
 
+def test_the_extension_of_the_output_says_what_is_written(run, small, tmp_path):
+    for ending, first in (("svg", "<?xml"), ("dot", "digraph"), ("json", "{"), ("jsonl", "{")):
+        out = tmp_path / f"graph.{ending}"
+        assert run("graph", small, "-o", out).code == 0
+        assert out.read_text().startswith(first)
+
+
 def test_a_part_as_a_file(run, small, tmp_path):
     target = tmp_path / "part.pb"
     ran = run("graph", small, "--outputs", "y", "-o", target)

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from pparse.graphs.graph import GraphSelection
     from pparse.tensors.viewer import Viewer
 
+# What a graph can be shown as: options, and extensions of an output.
+_FORMS: Final = ("json", "jsonl", "dot", "svg")
+
 EXAMPLES: Final = """examples:
   pparse graph saved_model.pb
   pparse graph model.pb --dot | dot -Tsvg > model.svg
-  pparse graph model.pb --svg --depth 3 -o model.svg
-  pparse graph saved_model/ --signature serving_default --svg -o model.svg
+  pparse graph model.pb --depth 3 -o model.svg
+  pparse graph saved_model/ --signature serving_default -o model.svg
   pparse graph model.pb --outputs logits --inputs
   pparse graph model.pb --outputs logits,probabilities -o part.pb
   pparse graph saved_model.cpb --body __inference_call_42 --jsonl
@@ -54,7 +57,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--meta-graph N", "which one of a SavedModel (0)", type=_number_of, default=0)
     parser.add("--max-nodes N", "refuse graphs with more nodes (500000)", type=_number_of)
     parser.add("--depth N", "cut names in --svg behind N scopes (about 200 boxes)", type=_number_of)
-    parser.add("-o --output OUT", "write a model, or the result of --dot, --svg, --json, --jsonl, to this file")
+    parser.add("-o --output OUT", "write to this file: .svg, .dot, .json, .jsonl as these options do, else a model")
     parser.add("-q --quiet", "names of nodes only")
     parser.add_one_of(
         json='one JSON document ("schema": 1)',
@@ -74,6 +77,9 @@ def _number_of(text: str) -> int:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    ending = (options.output or "").lower().rpartition(".")[2]
+    if ending in _FORMS and not any(getattr(options, form) for form in _FORMS):
+        setattr(options, ending, True)
     with open_file(options, out) as document:
         whole = _graph_of(document, options)
         called = _called(whole, options)
