@@ -456,6 +456,8 @@ class Result:
         Indexes no children behind this one.
         """
         index = node.index_to(ordinal + 1)
+        if index.complete and index.count <= GROUP and key_hash(key) not in self.repeated_keys(node):
+            return 1
         if ordinal < GROUP:
             group = self._group(node, index, 0, min(GROUP, index.count))
             if len(group) >= ordinal:
