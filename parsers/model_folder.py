@@ -117,6 +117,9 @@ def _models_of(folder: FolderExtraction) -> list[str]:
 
 def _is_model(folder: FolderExtraction, name: str) -> bool:
     try:
-        return viewer_for(folder.sibling(name)) is not None
+        found = viewer_for(folder.sibling(name)) is not None
     except (DataError, SourceError):  # it cannot be opened, or is of no format
-        return False
+        found = False
+    if not found:
+        folder.children.pop(name, None)  # those are the files of the model
+    return found

@@ -201,3 +201,30 @@ def test_a_folder_of_several_models_says_how_all_are_checked(tmp_path, run):
     for name in ("a.npy", "b.npy"):
         (pipe / name).write_bytes(b"")
     assert f"'pparse check -R {pipe}' checks each" in run("check", pipe).err
+
+
+@rows(
+    ("name", "content", "code", "reason"),
+    [
+        ("pytorch_model.bin", b"\xb2\xac\x4b" * 999, 3, "no parser recognises it"),
+        ("p.pkl", b"\x03\x04" * 99, 4, "there is no opcode 0x03"),
+    ],
+)
+def test_what_is_named_like_a_model_and_is_none_is_told(name, content, code, reason, tmp_path, run):
+    files = {"a.safetensors": GPT, name: content, "scores.bin": b"\xb2\xac", "model.xml": "x", "model.bin": b"\xb2"}
+    folder = fill(tmp_path / f"f_{code}", files)
+    for command in ("ls", "check"):
+        ran = run(command, "-R", folder)
+        assert (ran.code, reason in ran.out + ran.err) == (code, True)
+    assert run("ls", "-Rq", folder).lines == ["a.safetensors", name]
+    fill(folder, {"b.safetensors": GPT})  # now it is no longer taken for one model
+    assert (run("info", folder).code, run("ls", folder).code) == (code, code)
+    (folder / "b.safetensors").unlink()
+    assert f"unreadable: {name}: {reason}" in run("ls", folder).out
+    assert f"other-files: a model by its name, and not readable: {reason}" in run("check", folder).out
+
+
+def test_only_what_was_read_of_a_folder_is_called_taken(tmp_path, run):
+    folder = fill(tmp_path / "f", {"pytorch_model.bin": b"\xb2\xac" * 99, "x.bin": SAMPLES / "tiny-gpt.pt"})
+    assert run("ls", folder).lines[-2] == "taken: x.bin"
+    assert run("ls", folder).lines[-1].startswith("unreadable: pytorch_model.bin: no parser recognises it")

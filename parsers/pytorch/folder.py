@@ -62,8 +62,11 @@ class PyTorchFolderParser(ShardFolderParser):
 
 def _is_checkpoint(folder: FolderExtraction, name: str) -> bool:
     try:
-        return folder.sibling(name).parse().parser.name in _CHECKPOINTS
+        found = folder.sibling(name).parse().parser.name in _CHECKPOINTS
     except (ClosedError, DataChangedError, CancelledError):
         raise
     except PparseError:  # it cannot be opened, or is of no format
-        return False
+        found = False
+    if not found:
+        folder.children.pop(name, None)  # those are the files of the model
+    return found

@@ -234,7 +234,10 @@ def _others(document: FolderExtraction) -> Iterator[Finding]:
     """Yield a note on the models in a folder that are no part of the one that it was read as; of none, nothing."""
     from pparse.document.inventory import Inventory
 
-    others = Inventory(document).models_beside()
+    others, unread = Inventory(document).models_beside()
+    for item in unread:
+        reason = f"a model by its name, and not readable: {item.error.reason}"  # type: ignore[union-attr]
+        yield Finding("other-files", reason, severity=Severity.WARNING, source=f"{document.name}/{item.path}")
     if others:
         names = ", ".join(others[:_MOST_OTHERS]) + (" …" if len(others) > _MOST_OTHERS else "")
         reason = f"{count_words(len(others), 'other model file')} in this folder, not looked at: {names}"

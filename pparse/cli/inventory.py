@@ -284,10 +284,14 @@ def _taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
     first, *more = [name for name in used if name in document.members] or used or ["nothing"]
     yield "taken", safe(first) + (f" and {count_words(len(more), 'file')} of it" if more else "")
     inventory = Inventory(document)
-    models = inventory.models_beside()
+    models, unread = inventory.models_beside()
     if models:
         path = safe(document.path.rstrip("/"))
         yield "also here", f"{_names(models, len(models))} (not looked at; 'pparse ls -R {path}' lists all models)"
+    for item in unread[:_SHOWN]:
+        yield "unreadable", f"{safe(item.path)}: {shorten(safe(item.error.reason), _REASON)}"  # type: ignore[union-attr]
+    if len(unread) > _SHOWN:
+        yield "unreadable", f"{len(unread) - _SHOWN:,} more files"
     if inventory.other_count:
         yield "beside it", _names(inventory.others, inventory.other_count)
 

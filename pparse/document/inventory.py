@@ -6,6 +6,8 @@ shards of an index, the data of a checkpoint). Nothing else is read, and no file
 
 from __future__ import annotations
 
+import re
+
 from pparse.document.appearance import head_of
 from pparse.document.beside import files_of
 from pparse.document.extraction import FolderExtraction, snapshot_of
@@ -19,7 +21,8 @@ from pparse.document.registry import (
     model_extensions,
     viewer_for,
 )
-from pparse.errors import EndOfDataError, FormatError, PathError, PparseError, SourceError
+from pparse.errors import EndOfDataError, FormatError, MalformedError, PathError, PparseError, SourceError
+from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.tree.parser import bare_name
 
@@ -38,6 +41,10 @@ _PACKED_OR_KNOWN: Final = (
     *(end for known in BUILTINS if not known.generic for end in known.extensions if end != ".json"),
     *(end for known in DATA_FORMATS for end in known.extensions),
 )
+# Names of ``.bin`` files, of which any program writes some, that say what they are; and, beside one, what says that it
+# holds the numbers of another file (OpenVINO, ncnn).
+_MODEL_BIN: Final = re.compile(r".*model.*\.bin")
+_HEADS: Final = (".xml", ".param")
 # What is said of archives and files of records.
 _PASSED: Final = "not looked into"
 # What a download cache of Hugging Face calls a file that is not all there.
@@ -108,6 +115,7 @@ class Inventory:
         self._document = document
         self._deep = deep
         self._models = (*model_extensions(), *(end for known in BUILTINS if known.viewer for end in known.extensions))
+        self._sure = tuple(end for end in self._models if end != ".bin")
         self.others: list[str] = []
         """The first files that are no models, by their paths …"""
         self.other_count = 0
@@ -213,12 +221,15 @@ class Inventory:
         except PparseError:
             return None
 
-    def models_beside(self) -> list[str]:
+    def models_beside(self) -> tuple[list[str], list[Item]]:
         """Return the models in a folder that was opened as one of them, without that: its files, and of each folder
-        below the path of one, unless all below belongs to the model."""
+        below the path of one, unless all below belongs to the model. Then the files that are called models, and cannot
+        be read."""
         here = self._document
-        files = [item.path for item in self._files("", here, files_of(here)) if item.is_read]
-        return files if is_one_thing(here) else files + folders_with(here.folder, model_extensions())
+        found = [item for item in self._files("", here, files_of(here)) if item.is_read]
+        files = [item.path for item in found if item.error is None]
+        files += [] if is_one_thing(here) else folders_with(here.folder, model_extensions())
+        return files, [item for item in found if item.error is not None]
 
     def _count(self, others: list[str], prefix: str) -> None:
         self.other_count += len(others)
@@ -236,6 +247,13 @@ class Inventory:
             viewer = viewer_for(found)
             if viewer is not None:
                 return Item(path, found.format, viewer=viewer, size=found.size)
+            broken = found.root.known_status in (Status.TRUNCATED, Status.DAMAGED)
+            if broken and self._promises(bare_name(name), here):  # so little of it is there that it shows no tensors
+                said = found.root.finding.reason if found.root.finding is not None else "it is not whole"
+                kind = EndOfDataError if found.root.known_status is Status.TRUNCATED else MalformedError
+                item = Item(path, found.format, size=found.size)
+                item.error = kind(said, source=path)
+                return item
             own = found.own_result.parser.name
             known = builtin(own)
             packed = bare_name(name).endswith(ARCHIVE_EXTENSIONS)
@@ -252,11 +270,18 @@ class Inventory:
             other = named(head_of(found, 64)) if found is not None else None
             if other is not None and other in DATA_FORMATS:
                 return _not_read(path, other, found)
-            if bare_name(name).endswith(model_extensions()):
+            if self._promises(bare_name(name), here):
                 item = Item(path, size=None if found is None else found.size)
                 item.error = error
                 return item
         return _unfinished(path, None if found is None else found.size) if name.endswith(_UNFINISHED) else None
+
+    def _promises(self, name: str, here: FolderExtraction) -> bool:
+        """Return whether a file must be a model, by its name."""
+        if name.endswith(self._sure):
+            return True
+        stem = name.removesuffix(".bin")
+        return _MODEL_BIN.fullmatch(name) is not None and not any(stem + head in here.members for head in _HEADS)
 
     def _in_short(self, path: str, here: FolderExtraction) -> Iterator[Item]:
         """Yield one item for a folder: the only model in it, or how many files of models lie in and below it."""
