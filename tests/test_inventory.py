@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zipfile
@@ -228,3 +229,23 @@ def test_only_what_was_read_of_a_folder_is_called_taken(tmp_path, run):
     folder = fill(tmp_path / "f", {"pytorch_model.bin": b"\xb2\xac" * 99, "x.bin": SAMPLES / "tiny-gpt.pt"})
     assert run("ls", folder).lines[-2] == "taken: x.bin"
     assert run("ls", folder).lines[-1].startswith("unreadable: pytorch_model.bin: no parser recognises it")
+
+
+def test_check_ends_with_what_is_not_ok_and_what_was_not_checked(tmp_path, run):
+    cut = '{"model": {"vocab": {"a": 1, "b"'
+    folder = fill(
+        tmp_path / "f", {"m.safetensors": GPT, "tokenizer.json": cut, "z.h5": b"\x89HDF\r\n\x1a\n", "a.txt": ""}
+    )
+    ran = run("check", "-R", folder)
+    assert ran.code == 4
+    assert ran.lines[-3:] == [
+        f"not ok: {folder}/tokenizer.json: the object ends early",
+        f"not checked: 2 files: {folder}/z.h5 (hdf5, not read yet), {folder}/a.txt",
+        "2 files: 1 ok, 1 not",
+    ]
+    assert run("check", "-R", "-q", folder).lines == []
+    (folder / "tokenizer.json").write_text("[]")
+    fill(folder, {"m.safetensors.sha256": hashlib.sha256(GPT.read_bytes()).hexdigest()})
+    assert (run("check", "-R", folder).code, run("check", "-R", "--sha256", folder).code) == (0, 0)
+    (folder / "tokenizer.json").unlink()
+    assert "not checked: 3 files" in run("check", "-R", folder).lines[-1]

@@ -15,7 +15,7 @@ from collections import Counter
 from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
-from pparse.display.text import safe
+from pparse.display.text import safe, shorten
 from pparse.document.beside import unfinished
 from pparse.document.opening import outermost_file
 from pparse.document.registry import viewer_for
@@ -42,6 +42,8 @@ _ODD: Final = "whole, but --strict takes warnings for errors"
 _UNSEEN: Final = "not all of it could be looked at"
 _UNASKED: Final = "not compared, for want of a digest"
 
+# The most letters of a reason in the list of files that are not ok.
+_REASON: Final = 100
 # How many files that were not looked at are named.
 _MOST_OTHERS: Final = 8
 
@@ -85,14 +87,25 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     if len(options.files) > 1 and options.sha256 and len(options.sha256) == 64 and not files.exists(options.sha256):
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
+    passed = ""
     if options.recursive:
-        from pparse.cli.inventory import spread
+        from pparse.cli.inventory import passed_words, spread
 
-        spread(options, out)
+        # Configurations and vocabularies are read within seconds, too; digests are published of models.
+        spread(options, out, ".json" if options.sha256 is None else None)
+        passed = passed_words(options)
+    options.bad = []
     code = each_file(options, out, _check)
-    if options.several and not (options.quiet or options.json or options.jsonl):
-        good = options.codes.count(OK)
+    if options.quiet or options.json or options.jsonl:
+        return code
+    if options.several:
         out.line()
+        for file, reason in options.bad:  # its findings may have scrolled by
+            out.say(f"not ok: {safe(file)}: {shorten(safe(reason), _REASON)}")
+    if passed:
+        out.say(passed)
+    if options.several:
+        good = options.codes.count(OK)
         out.say(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
     return code
 
@@ -138,6 +151,21 @@ class _Tally(Counter[tuple[str, Severity]]):
 
 
 def _check(options: Any, out: Output) -> int:
+    """Check a file; keep why it is not ok among ``options.bad``."""
+    try:
+        code, reason = _checked(options, out)
+    except PparseError as error:
+        options.bad.append((options.file, error.reason))
+        raise
+    if code != OK:
+        options.bad.append((options.file, reason))
+    return code
+
+
+def _checked(options: Any, out: Output) -> tuple[int, str]:
+    """Return the exit code for a file, and the first reason if it is not 0."""
+    why = ""
+    counted = (Severity.ERROR, Severity.WARNING) if options.strict else (Severity.ERROR,)
     if not options.recursive:  # everything is decoded in order anyway: jumping ahead with an index would add to that
         options.options = [("index", "none"), *options.options]
     with open_file(options, out) as document:
@@ -145,6 +173,8 @@ def _check(options: Any, out: Output) -> int:
         shown: list[dict[str, object]] = []
         for finding in _findings(document, options):
             tally[finding.code, finding.severity] += 1
+            if not why and finding.severity in counted:
+                why = str(finding.reason)
             if options.json:
                 shown.append(finding.to_dict())
             elif options.jsonl:
@@ -184,7 +214,8 @@ def _check(options: Any, out: Output) -> int:
             broken = status in BROKEN or (tally.is_broken and not unread)
             verdict = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
             out.say(f"{safe(document.path)}: {_painted(out, verdict, rules, words)}{tally.words()}")
-        return DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
+        code = DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
+        return code, why or (_UNASKED if tally.unasked else _BROKEN)
 
 
 def _called(document: Extraction, finding: Finding) -> str:

@@ -39,19 +39,47 @@ _CONFIGS: Final = {
 }
 
 
-def spread(options: Any, out: Output) -> None:
-    """With ``-R``, let the models in each folder stand for it among ``options.files``."""
+def spread(options: Any, out: Output, beside: str | None = None) -> None:
+    """With ``-R``, let the models in each folder stand for it among ``options.files``, and what ends in ``beside``.
+
+    ``options.passed`` becomes the first names of what lies there and is not read, ``options.passed_count`` how many.
+    """
     files: list[str] = []
+    passed: list[str] = []
+    count = 0
     for file in options.files if options.recursive else ():
         if not is_folder(file) and "::" not in file:
             files.append(file)
             continue
         options.file = file
         with open_file(options, out) as document:
-            found = Inventory(document, deep=True) if document.is_folder else ()  # type: ignore[arg-type]
-            files += [_path(file, item.path) for item in found if item.is_read] or [file]
+            models: list[str] = []
+            if document.is_folder:
+                found = Inventory(document, deep=True)  # type: ignore[arg-type]
+                for item in found:
+                    if item.is_read:
+                        models.append(_path(file, item.path))
+                    else:
+                        count += 1
+                        passed.append(f"{_path(file, item.path)} ({item.format}, not read yet)")
+                        del passed[_SHOWN:]
+                if models:
+                    added = [name for name in found.others if beside is not None and name.endswith(beside)]
+                    models += [_path(file, name) for name in added]
+                    count += found.other_count - len(added)
+                    others = [name for name in found.others if name not in added]
+                    passed += [_path(file, name) for name in others[: _SHOWN - len(passed)]]
+            files += models or [file]
+    options.passed, options.passed_count = passed, count
     if files:
         options.files = files
+
+
+def passed_words(options: Any) -> str:
+    """Return how many files `spread` passed over, and the first of them; nothing if there were none."""
+    if not options.passed_count:
+        return ""
+    return f"not checked: {count_words(options.passed_count, 'file')}: {_names(options.passed, options.passed_count)}"
 
 
 def _path(folder: str, name: str) -> str:
