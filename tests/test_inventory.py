@@ -202,6 +202,13 @@ def test_a_folder_of_several_models_says_how_all_are_checked(tmp_path, run):
     for name in ("a.npy", "b.npy"):
         (pipe / name).write_bytes(b"")
     assert f"'pparse check -R {pipe}' checks each" in run("check", pipe).err
+    several = fill(tmp_path / "several", {"a.safetensors": "", "b.safetensors": GPT, "c.pt": b"", "d.onnx": b"x"})
+    said = f"the folder holds several models: 'pparse check -R {several}' checks each"
+    assert said in run("check", several).err
+    assert (
+        f"e.g. {several}/b.safetensors. There are: b.safetensors, d.onnx, a.safetensors, c.pt"
+        in run("check", several).err
+    )
 
 
 @rows(

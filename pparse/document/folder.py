@@ -78,7 +78,7 @@ def which_part(path: str, folder: Folder | None) -> str | None:
 def all_of(folder: str) -> str:
     """Return how to look into all models of a folder."""
     where = quote(folder.rstrip("/") or "/")
-    return f"'pparse ls -R {where}' lists all models in it, 'pparse check -R {where}' checks each"
+    return f"'pparse check -R {where}' checks each, 'pparse ls -R {where}' lists all models in it"
 
 
 def names_in(folder: Folder | None) -> frozenset[str]:
@@ -424,12 +424,9 @@ def several_models(folder: Folder, models: Sequence[str], about: Sequence[str] =
     ``about``: what else is to be known of them.
     """
     shown = ", ".join(models[:8]) + (f" and {len(models) - 8} more" if len(models) > 8 else "")
-    reason = (
-        f"the folder holds several models; name one of them, e.g. {folder.path.rstrip('/')}/{models[0]}. "
-        f"There are: {shown}" + "".join(f"; {known}" for known in about)
-    )
-    reason += told(f"; {all_of(folder.path)}", "") if folder.path else ""
-    return PathError(reason, path=folder.path)
+    reason = "the folder holds several models" + (told(f": {all_of(folder.path)}", "") if folder.path else "")
+    reason += f"; name one of them, e.g. {folder.path.rstrip('/')}/{models[0]}. There are: {shown}"
+    return PathError(reason + "".join(f"; {known}" for known in about), path=folder.path)
 
 
 class LocalFolder(Folder):

@@ -21,7 +21,7 @@ from pparse.document.folder import several_models
 from pparse.document.named_formats import NAMED, named, named_as, words
 from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
-from pparse.tree.parser import Confidence, Excerpt, Parser, confidence_of
+from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,6 +91,9 @@ BUILTINS: Final = (
         if codec.told_by
     ),
 )
+
+# How many models of a folder are asked for their size.
+_MOST_SIZES: Final = 8
 
 # Extensions of archives and compressed streams; not those of files that also happen to be zips (.jar, .npz, …).
 ARCHIVE_EXTENSIONS: Final = (
@@ -245,6 +248,23 @@ def _parsers_with_options(registry: Registry, format: str | None) -> Iterator[ty
     yield from registry.plugin_parsers().values()
 
 
+def _all_models(folder: Extraction, models: list[str]) -> list[str]:
+    """Return the models that formats claim in a folder, and what else is called one; no shards, empty files last."""
+    endings = model_extensions()
+    names: tuple[str, ...] = folder.members  # type: ignore[attr-defined]
+    called = [name for name in names if bare_name(name).endswith(endings) and "-of-" not in name]
+    found = list(dict.fromkeys(models + called))
+    empty = [name for name in found[:_MOST_SIZES] if _is_empty(folder, name)]
+    return [name for name in found if name not in empty] + empty
+
+
+def _is_empty(folder: Extraction, name: str) -> bool:
+    try:
+        return folder.sibling(name, any_content=True).size == 0
+    except PparseError:  # it cannot be opened
+        return True
+
+
 def detect(extraction: Extraction) -> type[Parser]:
     """Return the parser that fits ``extraction`` best. Raises `FormatError` that says what the data looks like."""
     excerpt = excerpt_of(extraction)
@@ -273,7 +293,7 @@ def detect(extraction: Extraction) -> type[Parser]:
         models = [model for parser, _, _ in best for model in parser.models_in(extraction)]
         if len(models) > 1:
             about = [words for parser, _, _ in best if (words := parser.about_models(extraction))]
-            raise several_models(extraction.folder, models, about)  # type: ignore[arg-type]
+            raise several_models(extraction.folder, _all_models(extraction, models), about)  # type: ignore[arg-type]
     no_bytes = chosen.empty_is_nothing and not excerpt.head(1) and extraction.find_end() <= extraction.start
     if no_bytes and not extraction.data.flawed:  # else its content is lost, and it is not empty
         raise NothingThereError("the file is empty", source=extraction.name)
