@@ -72,7 +72,7 @@ def test_what_an_element_lacks_is_null_and_told(run, listed):
 
 def test_elements_before_one_that_is_not_whole_are_given(run, listed, tmp_path):
     lines = listed.read_bytes().splitlines(keepends=True)
-    listed.write_bytes(b"".join([*lines[:300], b'{"n": \n', *lines[300:]])[:-9])
+    listed.write_bytes(b"".join([*lines[:300], b'{"n": 1]}\n', *lines[300:]])[:-9])
     ran = run("get", listed, "[290:320].n", "-o", tmp_path / "out.jsonl")
     assert (ran.code, (tmp_path / "out.jsonl").exists()) == (4, False)
     ran = run("get", listed, "[290:320].n")
