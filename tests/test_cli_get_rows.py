@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import pytest
 
@@ -109,6 +110,21 @@ def test_an_element_that_cannot_be_read_is_null_in_its_place(run, listed, tmp_pa
     with pparse.open(listed) as document:
         assert list(document.root.values(2, 5)) == ROWS[1:4]
         assert [value["n"] for value in document.root.values(5003, 5004)] == [4998]
+
+
+def test_an_element_behind_a_cut_may_have_been_there(run, tmp_path, listed):
+    path, packed = tmp_path / "cut.jsonl", zlib.compressobj(wbits=31)
+    for content, asked, missing in (
+        (b'{"a": 1}\n{"a": [1, 2', "[7].a", 7),
+        (b'{"a" 1}\n{"a": [1, 2', "[2]", 2),
+        (b'[{"a": [1, 2', "[0][0].a[5]", 5),
+        (packed.compress(b"[1]\n[2]\n") + packed.flush(zlib.Z_FULL_FLUSH), "[2]", 2),
+    ):
+        path.write_bytes(content)
+        ran = run("get", path, asked)
+        assert (ran.code, f"no child {missing}: it is truncated there" in ran.err) == (4, True), asked
+    ran = run("get", listed, "[5000]")
+    assert (ran.code, "truncated" in ran.err) == (2, False)
 
 
 def test_lists_of_other_formats_and_forms_that_lists_do_not_have(run, listed, samples):
