@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import pytest
 
@@ -64,26 +65,66 @@ def test_elements_are_lines_or_one_list(run, listed, tmp_path, path, wanted):
     (tmp_path / "out.json").unlink()
 
 
-def test_what_an_element_lacks_is_null_and_told(run, listed):
-    ran = run("get", listed, "[:4].v[0].x")
-    assert (ran.code, ran.out) == (0, "null\n" * 4)
-    assert "null for 4 of 4 elements" in ran.err
+def test_what_some_elements_lack_is_null_and_told(run, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"m": {"n": 1}}\n' * 2 + b'{"m": {"name": "x"}}\n' + b"{}\n")
+    ran = run("get", path, "[*].m.name")
+    assert (ran.code, ran.out) == (0, 'null\nnull\n"x"\nnull\n')
+    assert "null for 3 of 4 elements, without 'm.name'" in ran.err
+    assert json.loads(run("get", path, "[*].m.name", "--json").out)["value"] == [None, None, "x", None]
 
 
-def test_elements_before_one_that_is_not_whole_are_given(run, listed, tmp_path):
+@rows(
+    ("path", "told"),
+    [
+        ("[:4].txet", "no element has 'txet'; did you mean 'text'?"),
+        ("[:4].v[0].x", "no element has 'v[0].x'"),
+        ("[*].v[9]", "no element has 'v[9]'\n"),
+    ],
+)
+def test_nothing_is_written_if_no_element_has_what_is_wanted(run, listed, tmp_path, path, told):
+    for more in ((), ("--json",), ("-o", tmp_path / "out.jsonl")):
+        ran = run("get", listed, path, *more)
+        assert (ran.code, ran.out, told in ran.err) == (2, "", True)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_an_element_that_cannot_be_read_is_null_in_its_place(run, listed, tmp_path):
     lines = listed.read_bytes().splitlines(keepends=True)
-    listed.write_bytes(b"".join([*lines[:300], b'{"n": \n', *lines[300:]])[:-9])
+    bad = b'{"n": \n'
+    listed.write_bytes(b"".join([bad, *lines[:299], bad * 3, b'{"n": 1]}\n', *lines[299:]])[:-9])
     ran = run("get", listed, "[290:320].n", "-o", tmp_path / "out.jsonl")
-    assert (ran.code, (tmp_path / "out.jsonl").exists()) == (4, False)
-    ran = run("get", listed, "[290:320].n")
-    assert (ran.code, len(ran.out.splitlines()), "[300]" in ran.err) == (4, 10, True)
+    assert (ran.code, "null for 4 of 30 elements that cannot be read: [300], [301], [302] …\n" in ran.err) == (4, True)
+    wanted = [*range(289, 299), *[None] * 4, *range(299, 315)]
+    assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == wanted
+    assert "[300] @0x" in ran.err
+    ran = run("get", listed, "[:320:100].n", "--json")
+    assert (ran.code, json.loads(ran.out)["value"], ": [0], [300]\n" in ran.err) == (4, [None, 99, 199, None], True)
+    ran = run("get", listed, "[300:302]")
+    assert (ran.code, ran.out) == (4, "null\n" * 2)
     ran = run("get", listed, "[4990:5000].n")
     assert (ran.code, len(ran.out.splitlines()), "its number is uncertain" in ran.err) == (4, 10, True)
-    ran = run("get", listed, "[4999:]")
-    assert (ran.code, len(ran.out.splitlines()), "ends early" in ran.err) == (4, 1, True)
+    for path, count in (("[5003:]", 2), ("[6000:6010]", 0), ("[*].n", 5005)):
+        ran = run("get", listed, path)
+        assert (ran.code, len(ran.out.splitlines()), "ends early" in ran.err) == (4, count, True), path
     with pparse.open(listed) as document:
-        assert list(document.root.values(2, 5)) == ROWS[2:5]
-        assert [value["n"] for value in document.root.values(4999, 5000)] == [4998]
+        assert list(document.root.values(2, 5)) == ROWS[1:4]
+        assert [value["n"] for value in document.root.values(5003, 5004)] == [4998]
+
+
+def test_an_element_behind_a_cut_may_have_been_there(run, tmp_path, listed):
+    path, packed = tmp_path / "cut.jsonl", zlib.compressobj(wbits=31)
+    for content, asked, missing in (
+        (b'{"a": 1}\n{"a": [1, 2', "[7].a", 7),
+        (b'{"a" 1}\n{"a": [1, 2', "[2]", 2),
+        (b'[{"a": [1, 2', "[0][0].a[5]", 5),
+        (packed.compress(b"[1]\n[2]\n") + packed.flush(zlib.Z_FULL_FLUSH), "[2]", 2),
+    ):
+        path.write_bytes(content)
+        ran = run("get", path, asked)
+        assert (ran.code, f"no child {missing}: it is truncated there" in ran.err) == (4, True), asked
+    ran = run("get", listed, "[5000]")
+    assert (ran.code, "truncated" in ran.err) == (2, False)
 
 
 def test_lists_of_other_formats_and_forms_that_lists_do_not_have(run, listed, samples):

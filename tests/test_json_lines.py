@@ -261,7 +261,10 @@ def test_a_wrong_element_of_a_long_list_is_told_by_its_place(number):
         (b"\xef\xbb\xbf[1]", "a byte order mark before the row"),
         (b'{"a": 1},', "a comma behind the row"),
         (b"\0\0\0", "zeros, where a row was never written or is lost"),
-        (b'{"a": ', None),
+        (b'{"a": ', "expected a value"),
+        (b'{"a": [tru', "expected a value"),
+        (b'{"a": 1,', "expected a key in double quotes"),
+        (b'{"a": 1 {"b": 2', None),
         (b'{"a": 1}, {"b": 2}', None),
         (b"IN\x01FO", None),
     ],
@@ -324,10 +327,10 @@ def test_an_index_whose_rows_begin_elsewhere_is_not_believed(tmp_path, run):
 LONG = TEXT * 40  # above 256 KiB: not looked at before it is shown
 
 
-def test_a_row_that_ends_in_a_string_is_one_row_if_the_next_line_is_sound():
+def test_a_row_that_just_ends_early_is_one_row_if_the_next_line_is_sound():
     cut = TEXT[TEXT.index(b"\n{") + 1 : TEXT.index(b"{[")] + b"\n"
-    for text in (TEXT, LONG):
-        with pparse.open(cut.join((TEXT, text))) as document:
+    for row, text in ((cut, TEXT), (cut, LONG), (b'{"t": 1,\n', LONG)):
+        with pparse.open(row.join((TEXT, text))) as document:
             assert [at for at, status in enumerate(statuses(document)) if status is not Status.COMPLETE] == [200]
     for before, after in (
         (b"", b'rd"}\n'),  # the other half of it
@@ -340,7 +343,7 @@ def test_a_row_that_ends_in_a_string_is_one_row_if_the_next_line_is_sound():
         assert statuses(document)[-1] is not Status.COMPLETE
 
 
-@rows("row", [b'{"a": 1}, {"b": 2}', b'{"a": ', b'"x": {[]}}', b'{"a": "\xff\xff"', b"[1]]", b"\0\0"])
+@rows("row", [b'{"a": 1}, {"b": 2}', b'{"a": 1 {"b": ', b'"x": {[]}}', b'{"a": "\xff\xff"', b"[1]]", b"\0\0"])
 def test_whoever_asks_for_a_row_hears_that_its_number_is_uncertain(run, tmp_path, row):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(LONG + row + b"\n" + LONG)

@@ -9,8 +9,8 @@ States of the root::
 Rules: where rows end is found without reading them: at a line break (JSON text has none in its strings), else at the
 bracket that closes a document. Each row is decoded when it is listed. One that is not JSON is DAMAGED, under its own
 number, and does not touch the others, unless it may be two rows, or half of one: then the numbers of the rows behind it
-are uncertain. That is found while rows are indexed, so whoever asks for a row by its number hears of it. A row that is
-cut inside of a string, with a sound one behind it, is one. Up to 256 KiB all rows are looked at before the first is
+are uncertain. That is found while rows are indexed, so whoever asks for a row by its number hears of it. A row that
+just ends early, with a sound one behind it, is one. Up to 256 KiB all rows are looked at before the first is
 shown. Everything below a row is `JsonParser`'s.
 
 Facts: jsonlines.org and the NDJSON specification: UTF-8, ``\\n`` ends a row, ``\\r`` before it is whitespace, and blank
@@ -36,7 +36,7 @@ from pparse.parsers.json.row_text import (
     are_plain,
     find_documents,
     find_lines,
-    is_cut_in_string,
+    is_cut,
     is_document,
     is_followed,
     is_foreign,
@@ -414,7 +414,7 @@ class JsonLinesParser(JsonParser, Listing):
         if apart and not one and is_foreign(raw):  # scalars are like other text, brackets are not
             near = (extraction.data.pread(at, 1) for at in (root.start, end + 1))
             one = any(byte in (b"{", b"[") for byte in near)
-        if apart and not one and gap is None and is_cut_in_string(raw):
+        if apart and not one and gap is None and is_cut(raw):
             following = extraction.data.read_known(end + 1, min(extraction.session.limits.leaf_bytes, behind - end - 1))
             one = is_document(following[0].lstrip(WHITESPACE).partition(b"\n")[0])
         self.damage.note(start, finding, behind, shifts=gap is not None or not one)

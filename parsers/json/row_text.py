@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _ADJOINING: Final = lazy_pattern(rb"[}\]][ \t\r\n]*[{\[]")
 # The same in a row that is wrong, with up to two other bytes in between.
 _ADJOINED: Final = lazy_pattern(rb"[}\]][^,:]{0,2}[{\[]", re.DOTALL)
+# What a value that is cut may end in behind what is sound: nothing, a comma, or a part of a word or number.
+_LAST_WORD: Final = lazy_pattern(r",?[ \t]*[-+.\w]*")
 _OPENER: Final = lazy_pattern(rb"[{\[]")
 _CONTROL: Final = bytes(range(32)).translate(None, WHITESPACE)
 # How many levels are looked at in `are_plain`, which costs one pass each.
@@ -125,16 +127,32 @@ def is_one(raw: bytes) -> bool:
     return found[0] == len(text) if found else _ADJOINED.search(text) is None
 
 
-def is_cut_in_string(raw: bytes) -> bool:
-    """Return whether the text of a wrong row begins as one, and ends inside of a string.
+def is_cut(raw: bytes) -> bool:
+    """Return whether the text of a wrong row begins as one, and just ends early: inside of a string, or outside of one
+    if all before is sound.
 
-    No string has a line break in it: if the next line is a sound row, this one was just cut.
+    If the next line is a sound row, this one was just cut: no string has a line break in it, and a row that one broke
+    in two has the brackets that are missing here in its second part. A text that ends with a bracket may be two rows.
     """
     text, carry, found = raw.strip(WHITESPACE).removeprefix(BOM), Carry(), array("q")
     if text[:1] not in (b"{", b"[") or len(text.translate(None, _CONTROL)) < len(text):
         return False
     find_documents(text, 0, carry, 0, found)
-    return bool(not found and carry.in_string) and text.decode(errors="replace").count("\ufffd") < 2
+    decoded = text.decode(errors="replace")
+    if found or decoded.count("\ufffd") > 1:
+        return False
+    return bool(carry.in_string) or (text[-1:] not in (b"}", b"]") and _ends_early(decoded))
+
+
+def _ends_early(text: str) -> bool:
+    """Return whether a text is the beginning of a JSON value: what is wrong is its end, or the word that it ends in."""
+    try:
+        json.loads(text)
+    except RecursionError:
+        return False
+    except json.JSONDecodeError as error:
+        return _LAST_WORD.fullmatch(text, error.pos) is not None
+    return False
 
 
 def are_plain(lines: bytes, count: int) -> bool:

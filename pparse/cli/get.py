@@ -111,12 +111,13 @@ def run(options: Any, out: Output) -> int:
         viewer = viewer_for(document)
         try:
             found = _find(document, viewer, options.path)
-        except PathError:
+        except PathError as error:
             code = None
             if options.path is not None:
                 code = _give_fact(document, options, out)
                 code = give_rows(document, options, out) if code is None else code
             if code is None:
+                _refuse_behind_cut(document, error)
                 raise
             return code
         thing, index = found
@@ -125,6 +126,18 @@ def run(options: Any, out: Output) -> int:
         _tell_of_names(viewer, thing, out)
         thing, told = _as_meant(viewer, thing, options, out)
         return give_tensor(thing, index, options, out, viewer, told)
+
+
+def _refuse_behind_cut(document: Extraction, error: PathError) -> None:
+    """Raise `EndOfDataError` if the element that ``error`` misses may stand in the lost part of a truncated list."""
+    if not isinstance(error, ChildIndexError):
+        return
+    above = document.node(error.path) if error.path not in (None, "the root") else document.root
+    last, there = max(0, len(above) - 1), above.extraction
+    cut = Status.TRUNCATED in (above.status, *(kid.status for kid in above.children(last)))
+    if cut or (above.parent is None and there.data.is_cut_at(there.find_end())):  # between two rows
+        reason = f"{error.reason}: it is truncated there; 'pparse check' says at which byte"
+        raise EndOfDataError(reason, source=document.outermost.name) from error
 
 
 def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
