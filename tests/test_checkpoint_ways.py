@@ -560,7 +560,7 @@ def test_tensors_that_are_lost_are_not_counted_as_files(run, tmp_path):
     ran = run("recover", tmp_path / "m", "-o", tmp_path / "out")
     assert ran.code == 4
     # The index, the saved tensors, what is left of the one that is cut, the list of those lost, and the data as found.
-    assert "\n5 files, " in ran.out
+    assert f"\n{tmp_path}/out: 5 files, " in ran.out
     assert ": 1 complete, 4 truncated; 16 parts of them not saved" in ran.out
     assert len(files_in(tmp_path / "out")) == 6
 

@@ -347,6 +347,8 @@ _NEW: Final = (*range(0xC4, 0xCA), *range(0xD4, 0xDA))
 _SPOILT: Final = 4
 # So many long texts that are none, one damage does not make: what is new behind them is of damage.
 _PROOFS: Final = 3
+# So many values behind the first are looked at for a stream.
+_FOLLOWING: Final = 16
 _LOOKED_INTO: Final = 4 << 10
 _SHORTEST_STR8: Final = 32
 
@@ -471,9 +473,10 @@ class MsgpackParser(Parser):
         return Entry(None, kind, start, None, status=None, note=(number, start + first))
 
     def _is_stream(self, start: int) -> bool:
-        """Say whether a second value, a container as the first, follows that, which has at most 1 MiB.
+        """Say whether values follow the first, which has at most 1 MiB, and among the next ones a container another.
 
-        A number or text behind a container is rather what is left of one whose parts a damaged byte took apart.
+        Other values behind a container are rather what is left of one whose parts a damaged byte took apart: of a map,
+        whose containers have keys in between.
         """
         data, limit = self.result.extraction.data, self.result.extraction.end
         at, pending = start, 1
@@ -485,10 +488,18 @@ class MsgpackParser(Parser):
                 if not pos or at + pos - start > _LOOK:
                     return False
                 at, pending = at + pos, left
-            behind = data.pread(at, 1) if limit is None or at < limit else b""
-            return bool(behind) and container(behind[0]) is not None
+            block = data.pread(at, _PIECE if limit is None else max(0, min(_PIECE, limit - at)))
         except GapError:
             return False
+        pos, pending, before = 0, 0, True
+        for _ in range(_FOLLOWING):
+            if pending or pos >= len(block):
+                return False
+            follows, before = before, container(block[pos]) is not None
+            if follows and before:
+                return True
+            pos, pending = skip(block, pos, 1, len(block))
+        return False
 
     def begin(self, ctx: NodeContext) -> tuple[int, State | Done, int]:
         """Begin with the first child."""

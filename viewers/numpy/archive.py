@@ -245,9 +245,6 @@ class NpzViewer(Viewer):
                     del self._recent[next(iter(self._recent))]
                 yield tensor
 
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, _ in self._named())
-
     def find(self, name: str) -> Tensor | None:
         """Return the array with that name, or None."""
         member = self._member(name)

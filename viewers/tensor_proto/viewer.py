@@ -209,7 +209,7 @@ class ProtoViewer(Viewer):
             yield name
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.constants.places())
+        return sum(1 for _ in self)
 
     def suggest(self, name: str) -> tuple[str, ...]:
         """Return up to three similar names from the first nodes."""
