@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import zipfile
 
 import pytest
@@ -256,3 +257,33 @@ def test_check_ends_with_what_is_not_ok_and_what_was_not_checked(tmp_path, run):
     assert (run("check", "-R", folder).code, run("check", "-R", "--sha256", folder).code) == (0, 0)
     (folder / "tokenizer.json").unlink()
     assert "not checked: 3 files" in run("check", "-R", folder).lines[-1]
+
+
+def test_a_part_of_a_pipeline_without_weights_is_missing(tmp_path, run):
+    named = {
+        "_class_name": "StableDiffusionPipeline",
+        "unet": ["diffusers", "UNet2DConditionModel"],
+        "vae": ["diffusers", "AutoencoderKL"],
+        "text_encoder": ["transformers", "CLIPTextModel"],
+        "tokenizer": ["transformers", "CLIPTokenizer"],
+        "image_encoder": [None, None],
+        "safety_checker": ["stable_diffusion", "StableDiffusionSafetyChecker"],
+        "../up": ["diffusers", "X"],
+    }
+    files = {"model_index.json": json.dumps(named), "vae/config.json": "{}", "tokenizer/vocab.json": "{}"}
+    folder = fill(tmp_path / "pipe", {**files, "unet/diffusion_pytorch_model.safetensors": GPT})
+    lost = ["vae", "text_encoder", "../up"]
+    words = "named by model_index.json, no weights"
+    for command in ("ls", "info", "check"):
+        ran = run(command, "-R", folder)
+        assert ran.code == 4
+        assert [name for name in named if f"{name}/" in ran.out + ran.err and name not in ("unet", "tokenizer")] == lost
+    assert f"not ok: {folder}/vae/: {words}" in run("check", "-R", folder).lines
+    assert [line.split(maxsplit=4)[4] for line in run("ls", folder).lines if line.startswith("vae/")] == [
+        f"missing: {words}"
+    ]
+    for name in ("vae/x.safetensors", "text_encoder/pytorch_model.fp16.bin"):
+        shutil.copy(GPT, fill(folder, {name: ""}) / name)
+    del named["../up"]
+    (folder / "model_index.json").write_text(json.dumps(named))
+    assert run("ls", "-Rq", folder).code == 0

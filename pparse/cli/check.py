@@ -67,7 +67,10 @@ def add_arguments(parser: Arguments) -> None:
         "or the path of an LFS pointer or SHA256SUMS file; a path needs --sha256=PATH)"
     )
     parser.add("--sha256 EXPECTED", digest, nargs="?", const="")
-    parser.add("-R --recursive", "also check the documents inside an archive; of a folder, each model in it and below")
+    parser.add(
+        "-R --recursive",
+        "also check the documents inside an archive; of a folder, each model in it and below, and .json files",
+    )
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="findings")
 

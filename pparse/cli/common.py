@@ -360,7 +360,7 @@ def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
 
 
 def open_file(options: Any, out: Any) -> Extraction:
-    """Open the file of a command."""
+    """Open the file of a command. Raises the error of a folder if that is known."""
     from pparse.document.opening import open as open_document
 
     if options.options:
@@ -368,6 +368,8 @@ def open_file(options: Any, out: Any) -> Extraction:
 
         check_options((name for name, _ in options.options), default_registry(), format=options.format, written=" (-O)")
     source = options.file
+    if (known := getattr(options, "known", {}).get(source)) is not None:
+        raise known
     if source == "-":
         if sys.stdin is None:  # type: ignore[unreachable, unused-ignore]
             raise SourceError("standard input is closed", source="<stdin>")

@@ -13,7 +13,7 @@ from pparse.data.files import inside, is_folder
 from pparse.display.text import safe, shorten
 from pparse.document.beside import files_of
 from pparse.document.inventory import Inventory, is_one_thing
-from pparse.errors import EndOfDataError, FormatError, PathError, PparseError
+from pparse.errors import EndOfDataError, FormatError, MissingTensorError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import findings_of
@@ -42,10 +42,12 @@ _CONFIGS: Final = {
 def spread(options: Any, out: Output, beside: str | None = None) -> None:
     """With ``-R``, let the models in each folder stand for it among ``options.files``, and what ends in ``beside``.
 
-    ``options.passed`` becomes the first names of what lies there and is not read, ``options.passed_count`` how many.
+    ``options.passed`` becomes the first names of what lies there and is not read, ``options.passed_count`` how many;
+    ``options.known`` the errors of folders that are named among the models.
     """
     files: list[str] = []
     passed: list[str] = []
+    known: dict[str, PparseError] = {}
     count = 0
     for file in options.files if options.recursive else ():
         if not is_folder(file) and "::" not in file:
@@ -59,6 +61,8 @@ def spread(options: Any, out: Output, beside: str | None = None) -> None:
                 for item in found:
                     if item.is_read:
                         models.append(_path(file, item.path))
+                        if item.error is not None and item.path.endswith("/"):
+                            known[models[-1]] = item.error
                     else:
                         count += 1
                         passed.append(f"{_path(file, item.path)} ({item.format}, not read yet)")
@@ -70,7 +74,7 @@ def spread(options: Any, out: Output, beside: str | None = None) -> None:
                     others = [name for name in found.others if name not in added]
                     passed += [_path(file, name) for name in others[: _SHOWN - len(passed)]]
             files += models or [file]
-    options.passed, options.passed_count = passed, count
+    options.passed, options.passed_count, options.known = passed, count, known
     if files:
         options.files = files
 
@@ -160,7 +164,8 @@ class _Row:
         if error is not None:
             self.code = exit_code_of(error)
             self.status, self.reason = "unreadable", error.reason
-            words = "truncated" if isinstance(error, EndOfDataError) else "not readable"
+            kinds = {EndOfDataError: "truncated", MissingTensorError: "missing"}
+            words = next((kinds[kind] for kind in kinds if isinstance(error, kind)), "not readable")
             self.words = out.paint(words, "red") + f": {shorten(safe(error.reason), _REASON)}"
         if item.parts:
             self.words += f" ({count_words(item.parts, 'part')})"

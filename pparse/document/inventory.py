@@ -21,7 +21,16 @@ from pparse.document.registry import (
     model_extensions,
     viewer_for,
 )
-from pparse.errors import EndOfDataError, FormatError, MalformedError, PathError, PparseError, SourceError
+from pparse.errors import (
+    DataError,
+    EndOfDataError,
+    FormatError,
+    MalformedError,
+    MissingTensorError,
+    PathError,
+    PparseError,
+    SourceError,
+)
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.tree.parser import bare_name
@@ -47,6 +56,12 @@ _MODEL_BIN: Final = re.compile(r".*model.*\.bin")
 _HEADS: Final = (".xml", ".param")
 # What is said of archives and files of records.
 _PASSED: Final = "not looked into"
+# What a pipeline of diffusers names its parts in, each with library and class; the largest that is looked at, in bytes.
+_PIPELINE: Final = "model_index.json"
+_MAX_PIPELINE: Final = 1 << 20
+# The classes that have no weights; and the part that people leave out, as the library lets them.
+_NO_WEIGHTS: Final = ("Tokenizer", "TokenizerFast", "Scheduler", "Processor", "Extractor")
+_OPTIONAL: Final = "safety_checker"
 # What a download cache of Hugging Face calls a file that is not all there.
 _UNFINISHED: Final = ".incomplete"
 # What files end in that name others, of which they come first.
@@ -133,6 +148,7 @@ class Inventory:
             if parts is None:
                 continue
             yield from self._files(prefix, here, parts)
+            yield from self._parts_without_weights(prefix, here)
             below: list[tuple[str, FolderExtraction]] = []
             for name in here.folder.folders():
                 path = f"{prefix}{name}/"
@@ -172,6 +188,28 @@ class Inventory:
             if len(parts) < 2:
                 return None, ()
         return Item(prefix or "./", here.format, viewer=viewer_for(here)), parts
+
+    def _parts_without_weights(self, prefix: str, here: FolderExtraction) -> Iterator[Item]:
+        """Yield the parts that a pipeline of diffusers is made of (`DiffusionPipeline.save_pretrained`) and that have
+        no weights, each as the folder that it should be in."""
+        try:
+            index = here.sibling(_PIPELINE) if _PIPELINE in here.members else None
+            found = index.root.to_python() if index is not None and (index.size or 0) <= _MAX_PIPELINE else None
+        except (DataError, SourceError):  # who checks it is told
+            return
+        endings = (*self._models, *_PACKED_OR_KNOWN, _UNFINISHED)
+        for name, made in found.items() if isinstance(found, dict) else ():
+            is_part = isinstance(made, list) and len(made) == 2 and all(isinstance(word, str) for word in made)
+            if not is_part or made[1].endswith(_NO_WEIGHTS) or name == _OPTIONAL:
+                continue
+            try:
+                has_weights = any(bare_name(file.path).endswith(endings) for file in here.folder.below(name).tree())
+            except (PathError, SourceError):  # there is no such folder
+                has_weights = False
+            if not has_weights:
+                item = Item(f"{prefix}{name}/")
+                item.error = MissingTensorError(f"named by {_PIPELINE}, no weights", name=name)
+                yield item
 
     def _files(self, prefix: str, here: FolderExtraction, skipped: Collection[str] = ()) -> Generator[Item, None, None]:
         """Yield the models that are files of a folder, but for those ``skipped``, and count its other files."""
