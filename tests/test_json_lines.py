@@ -427,3 +427,22 @@ def test_repeated_keys_are_told_by_every_command_once_a_file(run, tmp_path):
     assert "note: 2 keys occur more than once" in run("get", path).err
     assert "note: 1 key occurs more than once" in run("get", path, "[2]").err
     assert run("get", path, "[0]").err == ""
+
+
+@rows(
+    ("cut", "behind", "status"),
+    [
+        (b'{\n "a": [1,\n', b'{\n "a": 1\n}\n' * 9, Status.DAMAGED),
+        (b'{\n "a": [1,\n', b'{\n "a": 1\n}\n' * 50_000, Status.DAMAGED),
+        (b'{\n "a": [1,\n', b"", Status.TRUNCATED),
+        (b"[\n", b'{\n "a": 1\n},\n' * 9 + b"{", Status.TRUNCATED),  # elements of a list that is cut
+        (b'{\n "a": [1,\n ', b' {\n "a": 1\n }\n' * 9, Status.TRUNCATED),
+    ],
+)
+def test_a_document_that_whole_ones_follow_is_damaged_and_not_the_end_of_a_download(cut, behind, status):
+    whole = b'{\n "a": 1\n}\n' * 3
+    with pparse.open(whole + cut + behind) as document:
+        assert [node.status for node in document.root.children()] == [Status.COMPLETE] * 3 + [status]
+        assert document.status is status
+        reasons = [f"begin again at byte {len(whole + cut)}" in finding.reason for finding in document.check()]
+        assert any(reasons) is (status is Status.DAMAGED)

@@ -10,8 +10,9 @@ Rules: where rows end is found without reading them: at a line break (JSON text 
 bracket that closes a document. Each row is decoded when it is listed. One that is not JSON is DAMAGED, under its own
 number, and does not touch the others, unless it may be two rows, or half of one: then the numbers of the rows behind it
 are uncertain. That is found while rows are indexed, so whoever asks for a row by its number hears of it. A row that
-just ends early, with a sound one behind it, is one. Up to 256 KiB all rows are looked at before the first is
-shown. Everything below a row is `JsonParser`'s.
+just ends early, with a sound one behind it, is one. Of documents on several lines, one without an end holds all behind
+it: it is TRUNCATED, or DAMAGED if whole ones follow. Up to 256 KiB all rows are looked at before the first is shown.
+Everything below a row is `JsonParser`'s.
 
 Facts: jsonlines.org and the NDJSON specification: UTF-8, ``\\n`` ends a row, ``\\r`` before it is whitespace, and blank
 lines are skipped by most readers.
@@ -35,6 +36,7 @@ from pparse.parsers.json.record import Unsure
 from pparse.parsers.json.row_text import (
     are_plain,
     find_documents,
+    find_follower,
     find_lines,
     is_cut,
     is_document,
@@ -275,7 +277,15 @@ class JsonLinesParser(JsonParser, Listing):
         if text.strip(WHITESPACE) or end - start > GROUP_READ:
             index.add(start)
             index.note = self._is_open(start, end) or None
-            if not index.note and end - start <= GROUP_READ:
+            follower = find_follower(text) if index.note and ctx.node.kind == "documents" else -1
+            if follower > 0:
+                reason = f"its end is lost: whole documents begin again at byte {start + follower}"
+                name, path = self.result.extraction.name, f"[{index.count - 1}]"
+                finding = Finding("malformed", reason, path=path, source=name, offset=start)
+                self.result.findings.add(finding)
+                self.damage.note(start, finding, end, shifts=True)
+                index.note = None
+            elif not index.note and end - start <= GROUP_READ:
                 self._wrong_in(text, start, end, index.count - 1)
             start = end + separator
         index.end = start - 1

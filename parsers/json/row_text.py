@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from itertools import islice
 
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
@@ -22,6 +23,9 @@ _ADJOINED: Final = lazy_pattern(rb"[}\]][^,:]{0,2}[{\[]", re.DOTALL)
 # What a value that is cut may end in behind what is sound: nothing, a comma, or a part of a word or number.
 _LAST_WORD: Final = lazy_pattern(r",?[ \t]*[-+.\w]*")
 _OPENER: Final = lazy_pattern(rb"[{\[]")
+_FIRST_COLUMN: Final = lazy_pattern(rb"\n[{\[]")
+# At how many places a whole document is looked for.
+_PLACES: Final = 16
 _CONTROL: Final = bytes(range(32)).translate(None, WHITESPACE)
 # How many levels are looked at in `are_plain`, which costs one pass each.
 _ROUNDS: Final = 24
@@ -111,6 +115,21 @@ def is_followed(text: bytes) -> bool:
     find_documents(text, 0, Carry(), 0, found)
     follower = text[found[0] :].lstrip(WHITESPACE)[:1] if found else b""
     return follower in (b"{", b"[") and is_document(text[: found[0]])
+
+
+def find_follower(text: bytes) -> int:
+    """Return where, in the text from a document on that has no end, whole documents begin again in the first column, as
+    this one does; -1 if none is seen. Elements of a list are none: a comma or a bracket is behind them.
+
+    Only the first of some places are tried, which bounds the time.
+    """
+    before = text[: len(text) - len(text.lstrip(WHITESPACE))]
+    if before and not before.endswith(b"\n"):
+        return -1
+    for match in islice(_FIRST_COLUMN.finditer(text, len(before)), _PLACES):
+        if is_followed(text[match.end() - 1 :]):
+            return match.end() - 1
+    return -1
 
 
 def is_one(raw: bytes) -> bool:
