@@ -107,6 +107,31 @@ def test_repr_shows_the_first_tensors():
     assert repr(model).endswith("closed>")
 
 
+@rows(
+    ("key", "words"),
+    [(0, "an int"), (None, "a NoneType"), (("a", "b"), "a tuple")],
+)
+def test_a_tensor_is_asked_for_by_its_name(key, words):
+    with pparse.view(SAMPLES / "tiny-gpt.pt") as model:
+        with pytest.raises(TypeError, match=f"by its name, not by {words}$"):
+            model[key]
+        assert model.get(key, 7) == 7
+        assert key not in model
+        name = next(iter(model))
+        assert model.get(name).name == name
+        assert model.get("no such tensor") is None
+
+
+def test_dir_shows_what_the_documents_tell_of_and_what_a_class_of_others_adds():
+    with pparse.view(SAMPLES / "tiny-gpt.safetensors") as model:
+        shown = {name for name in dir(model) if not name.startswith("_")}
+        assert {"get", "items", "metadata", "check", "extraction"} <= shown
+        assert not shown & {"lock", "keep_extent", "as_of_now", "parser"}
+        assert "__getitem__" in dir(model)
+        kind = type("Theirs", (type(model),), {"layers": lambda self: 1})
+        assert "layers" in dir(object.__new__(kind))
+
+
 def test_what_is_damaged_is_shown_as_far_as_it_goes():
     with pparse.view(SAMPLES / "tiny-gpt.cut.safetensors") as model:
         assert "truncated" in model._repr_html_()

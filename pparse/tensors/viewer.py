@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 MOST_HOLES: Final = 10_000
 # Of more tensors than this, those that damage hits are not told apart from what is damaged beside them.
 _MOST_FLAWED: Final = 50_000
+# What `dir` shows of a viewer: what the documents tell of it. The rest is for viewers, commands and conversions.
+_SHOWN: Final = (
+    "assets check close collections extent extraction find findings format functions graph graph_defs graph_of holes "
+    "interface meta_graphs metadata root signatures state_dict status suggest tensors tensors_from variables"
+)
 
 
 class Viewer(Guarded, Mapping[str, "Tensor"]):
@@ -491,6 +496,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return tensor
 
     def __getitem__(self, name: str) -> Tensor:
+        if not isinstance(name, str):
+            kind = type(name).__name__  # type: ignore[unreachable]  # callers need not be checked
+            article = "an" if kind[0] in "aeiou" else "a"
+            raise TypeError(f"a tensor is asked for by its name, not by {article} {kind}")
         tensor = self._next_listed(name)
         if tensor is not None:
             return tensor
@@ -502,6 +511,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return tensor
 
     __getitem__.__guarded__ = True  # type: ignore[attr-defined]  # what it calls are doors
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the tensor of that name; ``default`` if there is none, or ``name`` is no text."""
+        return super().get(name, default) if isinstance(name, str) else default
+
+    get.__guarded__ = True  # type: ignore[attr-defined]  # as above
 
     def suggest(self, name: str) -> tuple[str, ...]:
         """Return up to three names similar to ``name``."""
@@ -547,6 +562,14 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def __bool__(self) -> bool:
         return True
+
+    def __dir__(self) -> list[str]:
+        """Return the methods of a mapping, what the documents tell of viewers, and what a class outside pparse adds."""
+        shown = set(_SHOWN.split())
+        for kind in type(self).__mro__:
+            if not kind.__module__.startswith("pparse."):
+                shown.update(vars(kind))
+        return [name for name in super().__dir__() if name.startswith("_") or name in shown]
 
     def __repr__(self) -> str:
         from pparse.tensors.notebook import viewer_text
