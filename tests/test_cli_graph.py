@@ -250,6 +250,21 @@ def typed(tmp_path):
     return path
 
 
+def test_inputs_and_outputs_of_a_cut_model_are_not_known_rather_than_none(run, tmp_path):
+    cut = tmp_path / "cut.onnx"
+    cut.write_bytes((Path(__file__).parent.parent / "docs/samples/tiny.onnx").read_bytes()[:600])
+    for command in ("graph", "info"):
+        said = fields(run(command, cut))
+        assert ["inputs", "not known: the file is cut before them"] in said
+        assert ["outputs", "not known: the file is cut before them"] in said
+    found = run("graph", cut, "--json").json
+    assert [found[key] for key in ("inputs", "outputs", "input_values", "output_values")] == [None] * 4
+    found = run("info", cut, "--json").json["graph"]
+    assert (found["inputs"], found["outputs"]) == (None, None)
+    body = run("graph", cut, "--json", "--body", "/If.then_branch").json
+    assert (body["inputs"], body["outputs"]) == ([], ["louder"])
+
+
 def test_inputs_and_outputs_are_shown_with_types_and_shapes(run, typed):
     ran = run("graph", typed)
     assert ["inputs", "x float32[?,224,3]"] in fields(ran)

@@ -141,7 +141,7 @@ OBJECTS = {
             "size": "bytes that exist (for a sharded model: in all shards)",
             "extent": "[extent](#extent) of a model",
             "graph": "of a model: number of nodes, and lists of [values](#value): inputs, outputs (null above 20,000 "
-            "nodes); null if it has no graph",
+            "nodes, or if the file is cut before them); null if it has no graph",
             "interface": "of a model, how it is called: for each meta graph of a TensorFlow model `tags`, `signatures` "
             "(by name, with `inputs`, `outputs`, `method_name`) and `functions` (by name, ways to call each); empty "
             "for other formats",
@@ -231,13 +231,14 @@ OBJECTS = {
             "control_edge_count": "how many of them are control edges",
             "constant_count": "number of stored values that are no nodes",
             "operations": "number of nodes per operation, the most frequent first",
-            "inputs": "names of the inputs to feed: placeholders, or the arguments of a function",
+            "inputs": "names of the inputs to feed: placeholders, or the arguments of a function; null if the "
+            "file is cut before them",
             "outputs": "names of nodes that no other node consumes, or of the outputs that a graph declares; with "
-            "`--outputs`, the given ones",
+            "`--outputs`, the given ones; null if the file is cut before them",
             "functions": "names of the functions of the graph",
             "bodies": "names of the bodies of nodes (branches, loops), as `--body` takes them",
-            "input_values": "list of [values](#value): the first 1,000 inputs with types and shapes",
-            "output_values": "list of [values](#value): the first 1,000 outputs",
+            "input_values": "list of [values](#value): the first 1,000 inputs with types and shapes; null as `inputs`",
+            "output_values": "list of [values](#value): the first 1,000 outputs; null as `outputs`",
             "results": "of a function: name to source (`argument` or `node:output:0`)",
             "signatures": "of a SavedModel: name to [signature](#signature)",
             "nodes": "list of [graph nodes](#graph-node)",

@@ -21,7 +21,7 @@ from pparse.recovery.document_verdict import document_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
@@ -200,7 +200,8 @@ def _summary(
     constants = sum(1 for _ in part.constants())
     if constants:
         out.field("constants", f"{constants:,}")
-    out.field("inputs", typed_names(graph, (name for name in inputs_of(graph, part) if name not in captured)))
+    takes = inputs_of(graph, part)
+    out.field("inputs", typed_names(graph, [name for name in takes if name not in captured] if captured else takes))
     if captured:
         out.field("captured", _first(captured.values()))
     if part is graph and graph.kind == "function":
@@ -277,16 +278,16 @@ def _json(
     yield dumps(head)[:-1]
     functions = whole.functions
     takes, makes = inputs_of(graph, part), outputs_of(graph, part)
-    lists: dict[str, Iterable[object]] = {
-        "inputs": takes,
-        "outputs": makes,
+    lists: dict[str, Iterable[object] | None] = {
+        "inputs": None if _is_lost(graph, takes) else takes,
+        "outputs": None if _is_lost(graph, makes) else makes,
         "functions": _shown(whole, functions, options),
         "bodies": (name for name in whole.bodies if name not in functions),
         "input_values": described(graph, takes),
         "output_values": described(graph, makes),
     }
     for label, items in lists.items():
-        yield from _list(label, map(dumps, items))
+        yield from (f', "{label}": null',) if items is None else _list(label, map(dumps, items))
     yield f', "results": {dumps(dict(graph.results))}, "signatures": '
     yield dumps({name: signature.to_dict() for name, signature in whole.signatures.items()})
     yield ",\n"
@@ -320,20 +321,30 @@ _MOST: Final = 1_000
 _NODES: Final = 20_000
 
 
-def inputs_of(graph: Graph, part: Graph | GraphSelection) -> Iterable[str]:
+def inputs_of(graph: Graph, part: Graph | GraphSelection) -> Collection[str]:
     """Return the names of the inputs that a graph, or a part of it, needs."""
     return graph.inputs if isinstance(part, Graph) else graph.inputs.only(part.marks)
 
 
-def outputs_of(graph: Graph, part: Graph | GraphSelection) -> Iterable[str]:
+def outputs_of(graph: Graph, part: Graph | GraphSelection) -> Collection[str]:
     """Return the names of the outputs of a graph or of what is shown of it; of a subgraph, those asked for."""
     if isinstance(part, Graph) or (part.wanted is None and graph.source.names_values):
         return graph.outputs
     return graph.unconsumed.only(part.marks) if part.wanted is None else part.wanted
 
 
-def typed_names(graph: Graph, names: Iterable[str]) -> str:
+def _is_lost(graph: Graph, names: Collection[str]) -> bool:
+    """Return whether there are no inputs or outputs, perhaps since the file is cut before them."""
+    if any(True for _ in names):
+        return False
+    is_cut = graph.kind == "graph" and graph.extraction.root.status is Status.TRUNCATED
+    return is_cut or not graph.source.is_whole
+
+
+def typed_names(graph: Graph, names: Collection[str]) -> str:
     """Return names with types and shapes as text, as far as they are known; the first 20."""
+    if _is_lost(graph, names):
+        return "not known: the file is cut before them"
     return _first(names, lambda name: safe(str(graph.value(name) or name)))
 
 
@@ -357,16 +368,12 @@ def graph_words(viewer: Viewer) -> list[tuple[str, str]]:
     graph = _readable_graph(viewer)
     if graph is None:
         return []
-    facts = [("graph", count_words(graph.node_count, "node"))]
-    lost = viewer.root.status is Status.TRUNCATED
-    for label, names in _ends_of(graph):
-        words = typed_names(graph, names)
-        facts.append((label, "not known: the file is cut before them" if lost and words == "none" else words))
-    return facts
+    ends = [(label, typed_names(graph, names)) for label, names in _ends_of(graph)]
+    return [("graph", count_words(graph.node_count, "node")), *ends]
 
 
 def graph_facts(viewer: Viewer) -> dict[str, object] | None:
-    """Return the same as plain data; inputs and outputs are None in a graph of too many nodes."""
+    """Return the same as plain data; inputs and outputs are None if they are not known, or of too many nodes."""
     graph = _readable_graph(viewer)
     if graph is None:
         return None
@@ -374,7 +381,7 @@ def graph_facts(viewer: Viewer) -> dict[str, object] | None:
     return {"node_count": graph.node_count, "inputs": None, "outputs": None, **ends}
 
 
-def _ends_of(graph: Graph) -> Iterator[tuple[str, Iterable[str]]]:
+def _ends_of(graph: Graph) -> Iterator[tuple[str, Collection[str]]]:
     """Yield the names of the inputs and the outputs, unless the graph has too many nodes."""
     if graph.node_count <= _NODES:
         yield "inputs", inputs_of(graph, graph.visible)
@@ -392,7 +399,9 @@ def _readable_graph(viewer: Viewer) -> Graph | None:
     return graph
 
 
-def described(graph: Graph, names: Iterable[str]) -> list[dict[str, object]]:
-    """Return name, type and shape of the first inputs or outputs as plain data."""
+def described(graph: Graph, names: Collection[str]) -> list[dict[str, object]] | None:
+    """Return name, type and shape of the first inputs or outputs as plain data; None if they are lost."""
+    if _is_lost(graph, names):
+        return None
     found = ((name, graph.value(name)) for name in islice(names, _MOST))
     return [{"name": name, "dtype": None, "shape": None} if value is None else value.to_dict() for name, value in found]
