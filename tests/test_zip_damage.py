@@ -125,6 +125,23 @@ class TestNoDirectory:
         assert [got.member.kind for got in read(cut)] == ["symlink", "file"]
         assert [got.member.kind for got in read(archive.body)] == ["file", "file"]
 
+    def test_what_is_there_of_a_directory_that_is_cut_is_no_member(self) -> None:
+        archive = three()
+        start, tail = len(archive.body), b"PK\6\6" + struct.pack("<Q", 44) + bytes(44)
+        whole = archive.body + archive.directory + tail
+        marks = [at for at in range(start, len(whole)) if whole[at : at + 2] == b"PK"]
+        for cut in range(start + 3, len(whole) + 1):
+            if cut - max(at for at in marks if at <= cut) not in (1, 2):  # these may begin a local header
+                with opened(whole[:cut]) as extraction:
+                    assert {finding.code for finding in extraction.check()} == {"truncated"}, cut
+                    assert "gap" not in [member.kind for member in extraction.parse().parser.files()], cut
+
+    def test_what_is_no_record_of_a_directory_is_still_told(self) -> None:
+        archive = three()
+        for junk in (b"PK\1\2" + b"\xff" * 50, b"PK\1\2" + bytes(90), b"PK\6\6" + bytes(60)):
+            with opened(archive.body + junk) as extraction:
+                assert "gap" in {finding.code for finding in extraction.check()}, junk
+
     def test_damage_in_the_directory(self) -> None:
         archive = three()
         at = len(archive.body) + len(archive.members[0].central()) + 1

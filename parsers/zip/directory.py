@@ -61,6 +61,7 @@ LOCAL_SIZE: Final = _LOCAL.size
 CENTRAL_SIZE: Final = _CENTRAL.size
 END_SIZE: Final = _END.size
 LOCATOR_SIZE: Final = _LOCATOR.size
+_END64_HEAD: Final = 12  # signature, and the length of the rest
 _CENTRAL_LENGTHS: Final = Struct("<28xHHH").unpack_from  # for each entry when many are indexed
 _LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 
@@ -210,6 +211,20 @@ def entry_at(data: Bytes, at: int, end: int) -> CentralEntry | None:
     if len(head) >= CENTRAL_SIZE and central_length(head) > len(head):
         head = data.known(at, max(0, min(central_length(head), end - at)))
     return read_central(head)
+
+
+def cut_record(data: Bytes, at: int, end: int) -> bool:
+    """Say whether a record of a directory begins at ``at`` and the data end inside it, or with it."""
+    head = data.known(at, max(0, min(CENTRAL_SIZE, end - at)))
+    sizes = {CENTRAL: CENTRAL_SIZE, END: END_SIZE, END64: _END64_HEAD}
+    if len(head) == 3:  # fewer may begin a local header
+        return at + 3 == end and any(mark.startswith(head) for mark in sizes)
+    if len(head) < sizes.get(head[:4], 0):
+        return at + len(head) >= end
+    if head.startswith(CENTRAL):
+        fields = _CENTRAL.unpack(head)
+        return fields[4] in METHODS and not fields[3] & RESERVED and at + central_length(head) >= end
+    return head.startswith(END64) and at + _END64_HEAD + int.from_bytes(head[4:_END64_HEAD], "little") >= end
 
 
 # -- local headers, each in front of a member's bytes ------------------------------------------------------------------

@@ -24,6 +24,7 @@ from pparse.parsers.zip.directory import (
     SPLIT_MARKS,
     CentralEntry,
     LocalHeader,
+    cut_record,
     read_end,
 )
 from pparse.parsers.zip.extent import (
@@ -209,6 +210,9 @@ class Scanner(Walker):
                     at, records = min(at + length, self.end), True
                     continue
                 following = self.find_next(at + 1)
+                if self.start < at and following >= self.end and cut_record(self.data, at, self.end):
+                    at, records = self.end, True
+                    continue
                 if at == self.start and not self._is_torn(at, following):
                     if following >= self.end:
                         found = ScanStep("gap", at, following)
