@@ -44,6 +44,13 @@ def test_extract_writes_members_and_returns_them(archive, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_keyword_that_is_unknown_is_refused_by_the_function_that_was_called(archive, tmp_path):
+    for function in (pparse.extract, pparse.recover, pparse.convert):
+        words = rf'^{function.__name__}\(\) got an unexpected keyword argument \'encoding\'.*options={{"encoding"'
+        with pytest.raises(TypeError, match=words):
+            function(archive, tmp_path / "out.npz", encoding="cp932")
+
+
 def test_recover_saves_what_is_there_and_says_what_is_not(tmp_path, capsys):
     found = pparse.recover("docs/samples/tiny-gpt.cut.safetensors", tmp_path / "a")
     first = found.files[0]

@@ -13,6 +13,7 @@ from pparse.conversion.forms import PIECE, cast_target
 from pparse.conversion.plan import FORMS, Plan, form_of
 from pparse.conversion.report import LeftOut, refuse_damage
 from pparse.conversion.workspace import ConversionFolder, OtherRunError, Place
+from pparse.document.opening import refuse_unknown
 from pparse.findings import Status
 from pparse.limits import MIB, count_words, parse_size
 from pparse.recovery.journal import was_stopped
@@ -190,6 +191,7 @@ def convert(
         dedupe=dedupe,
         force=force,
     )
+    refuse_unknown("convert", how)
     if isinstance(source, Viewer):
         return convert_view(source, target, options, dry_run=dry_run)
     with view(source, **how) as viewer:

@@ -12,7 +12,7 @@ from pparse.containers.archive import ArchiveParser
 from pparse.containers.stream import StreamParser
 from pparse.data.files import real_path
 from pparse.document.extraction import Extraction
-from pparse.document.opening import open
+from pparse.document.opening import open, refuse_unknown
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError, UnsupportedError, told
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.limits import parse_size
@@ -217,6 +217,7 @@ def recover(
     `FormatError` for an unknown format, `OptionError`, `SourceError`. If the disk is full there may be no room for the
     report; with more room the same call continues.
     """
+    refuse_unknown("recover", how)
     kept = _Kept(tell)
     most = None if max_output is None else parse_size(max_output)
     options: dict[str, Any] = {"max_output": most, "exist_ok": exist_ok}
@@ -306,6 +307,7 @@ def extract(
     `UnsupportedError` for what is no archive. An earlier call is continued in the same way; ``members`` that is called
     then needs an attribute ``identity`` that describes its choice as plain data.
     """
+    refuse_unknown("extract", how)
     kept = _Kept(tell)
     most = None if max_output is None else parse_size(max_output)
     options: dict[str, Any] = {"max_output": most, "exist_ok": exist_ok}
