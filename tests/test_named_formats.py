@@ -15,6 +15,7 @@ import pytest
 
 import pparse
 from pparse.document.named_formats import NAMED, named, named_as
+from pparse.document.named_formats import words as words_of
 from pparse.document.registry import BUILTINS, import_dotted
 from tests.rows import rows
 
@@ -172,6 +173,7 @@ def test_formats_says_of_one_that_is_not_read_what_it_is_and_what_reads_it(run, 
     assert f"{known.what}, which this version does not read yet" in ran.out
     assert f"read by      {known.read_by}" in ran.lines
     assert run("formats", known.name, "-q").lines == [known.name]
+    assert words_of(known).endswith(f"read by {known.read_by}"), "in Python, where nobody runs the command"
     assert run("formats", known.name, "--json").json["named"] == [known.to_dict()]
     assert known.read_by
     for extension in known.extensions:

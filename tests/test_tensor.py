@@ -871,6 +871,8 @@ def test_prefix_and_fill_for_every_cut(name, order):
         cut = make(name, shape, stored, there=there, byteorder=order)
         count = min(12, there * 8 // bits)
         assert same(cut.numpy(partial="prefix"), whole[: count // 3])
+        with pytest.raises(TruncatedTensorError, match=r"rows (is|are) whole; numpy\(partial=\"prefix\"\) gives"):
+            cut.numpy()
         filled = cut.numpy(partial="fill")
         assert isinstance(filled, np.ma.MaskedArray)
         assert (filled.shape, filled.dtype) == (shape, whole.dtype)

@@ -414,7 +414,7 @@ def words(known: Named, head: bytes = b"", there: int | None = None) -> str:
     cut = ""
     if wanted is not None and there is not None and there < wanted < 1 << 62:
         cut = f"; it is cut: {there:,} of the {wanted:,} bytes that its header tells are there"
-    other = told(f": 'pparse formats {known.name}' says what does", "")
+    other = told(f": 'pparse formats {known.name}' says what does", f"; read by {known.read_by}")
     return f"{article} {known.what}, {NOT_YET}{other}{cut}"
 
 

@@ -17,6 +17,7 @@ from pparse.errors import (
     MissingTensorError,
     TruncatedTensorError,
     UnsupportedError,
+    told,
 )
 from pparse.findings import Finding, Status
 from pparse.limits import are, count_words, format_size, parse_size
@@ -435,8 +436,13 @@ class Tensor:
             raise ValueError(f"partial must be 'prefix' or 'fill', not {partial!r}")
         if partial is not None and self.status is Status.TRUNCATED:
             return self._partial(own, raw, partial, fill_value)
-        self._refuse_if_not_whole()
-        self._refuse_if_short(own)
+        try:
+            self._refuse_if_not_whole()
+            self._refuse_if_short(own)
+        except TruncatedTensorError as error:
+            if self.is_shape_known and self.shape and self._is_contiguous():  # `get` adds its own words
+                error.reason += told("", '; numpy(partial="prefix") gives the whole rows, "fill" all of it, filled up')
+            raise
         if not copy:
             return self._mapped(own, raw)
         return self._finish(self._read_codes(0, self.size), own, raw, self.shape)
