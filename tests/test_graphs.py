@@ -145,6 +145,17 @@ def test_inputs_outputs_constants_and_nodes_are_kept_apart(graph):
     assert "right" not in graph.nodes  # a value
     assert "conv" in graph.nodes
     assert repr(graph) == "<Graph: graph of 5 nodes>"
+    assert (repr(graph.inputs), repr(graph.outputs)) == ("<2 of 7 nodes: x, seed>", "<outputs: out, right>")
+
+
+def test_reprs_name_a_few_of_the_model(samples):
+    with pparse.view(f"{samples}/saved-model") as model:
+        assert repr(model.signatures) == "<signatures: __saved_model_init_op, serving_default>"
+        inputs, many = model.graph.inputs, model.graph.unconsumed
+        assert repr(inputs).startswith("<4 of 25 nodes: asset_path_initializer, serving_default_w, ")
+        assert repr(many).endswith("words/Read/ReadVariableOp …>")
+        assert list(many._first_names()) == list(many)
+    assert repr(inputs) == "<4 of 25 nodes: closed>"
 
 
 def test_edges_lead_from_the_node_that_makes_a_value(graph):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
@@ -60,6 +62,12 @@ def shorten(text: str, width: int = 400) -> str:
 
 # A colour, or a character.
 _PIECE: Final = r"\x1b\[[0-9]*m|."
+
+
+def few(names: Iterable[str], most: int = 6) -> str:
+    """Return the first names, each shortened, for a line that people read; ``…`` says that there are more."""
+    shown = [safe(shorten(name, 60)) for name in islice(names, most + 1)]
+    return (", ".join(shown[:most]) or "none") + (" …" if len(shown) > most else "")
 
 
 def columns_of(text: str) -> int:

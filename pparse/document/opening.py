@@ -108,7 +108,7 @@ def open(
 def refuse_unknown(function: str, how: Mapping[str, object]) -> None:
     """Raise TypeError for a keyword that ``function`` would hand on to `open`, which does not know it."""
     for name in how:
-        if name not in open.__kwdefaults__:
+        if name not in (open.__kwdefaults__ or ()):
             advice = f'an option of a format is given as options={{"{name}": ...}}'
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {advice}")
 

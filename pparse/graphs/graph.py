@@ -6,11 +6,12 @@ node on first use (`pparse.graphs.index`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
 
+from pparse.display.text import few
 from pparse.errors import MissingNameError, PathError, PparseError
 from pparse.graphs.index import NOBODY, GraphIndex
 from pparse.graphs.source import MAX_NODES, Edge
@@ -356,7 +357,7 @@ class Graph(_Part):
     @property
     def outputs(self) -> Collection[str]:
         """The values that the graph returns, if it names them; else those of nodes that no other consumes."""
-        return self.results.keys() if self.source.names_values else self.unconsumed
+        return Results(self.results) if self.source.names_values else self.unconsumed
 
     @property
     def unconsumed(self) -> GraphSelection:
@@ -582,7 +583,27 @@ class GraphSelection(_Part):
         return any(self.marks[number] for number in (*index.ordinals(name), *index.named(name)))
 
     def __repr__(self) -> str:
-        return f"<{len(self)} of {self.graph.index.first_constant} nodes>"
+        try:
+            names = few(self._first_names())
+        except PparseError:  # of a document that is closed
+            names = "closed"
+        return f"<{len(self)} of {self.graph.index.first_constant} nodes: {names}>"
+
+    def _first_names(self) -> Iterator[str]:
+        """Yield the names that iterating does, without the rows between them."""
+        yield from self.arguments
+        at, count = -1, self.graph.index.count
+        while (at := self.marks.find(1, at + 1, count)) >= 0:
+            yield self.graph.source.row(at)[1]
+
+
+class Results(KeysView[str]):
+    """The names of the values that a graph returns."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<outputs: {few(self)}>"
 
 
 class Bodies(Guarded, Mapping[str, Graph]):

@@ -497,7 +497,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def __getitem__(self, name: str) -> Tensor:
         if not isinstance(name, str):
-            kind = type(name).__name__
+            kind = type(name).__name__  # type: ignore[unreachable]  # callers need not be checked
             article = "an" if kind[0] in "aeiou" else "a"
             raise TypeError(f"a tensor is asked for by its name, not by {article} {kind}")
         tensor = self._next_listed(name)

@@ -77,6 +77,10 @@ class Host(Protocol):
         """Declared size in bytes; None while unknown."""
 
     @property
+    def root(self) -> Node:
+        """Root of the node tree."""
+
+    @property
     def reader(self) -> Range:
         """A new reader of its bytes."""
 

@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Mapping
 from itertools import chain, count, islice
 
-from pparse.display.text import shape_words
+from pparse.display.text import few, shape_words
 from pparse.errors import FaultError
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.signature import Signature, TensorInfo
@@ -188,6 +188,7 @@ class NodeMapping(Mapping[str, "Any"]):
 
     def __init__(self, graphs: Iterable[Node], field: str, make: Callable[[str, Node], Any]) -> None:
         self._make = make
+        self._field = field
         self._nodes: dict[str, Node] = {}
         for graph in graphs:
             for kid in kids_of(graph.find(field)):
@@ -206,7 +207,7 @@ class NodeMapping(Mapping[str, "Any"]):
         return len(self._nodes)
 
     def __repr__(self) -> str:
-        return f"<{', '.join(self._nodes) or 'nothing'}>"
+        return f"<{_COUNTED[self._field]}: {few(self._nodes)}>"
 
 
 # -- A StructuredValue as text: arguments and results of functions, as Python programs write them ----------------------
