@@ -501,3 +501,15 @@ def test_a_large_value_that_is_not_whole_or_repeats_a_key_is_not_rewritten(monke
             else:
                 with pytest.raises(error):
                     ask(document.node("[1]"), None, ensure_ascii=True)
+
+
+def test_scalars_before_what_is_none_are_looked_through_once(monkeypatch):
+    from pparse.parsers.json import walk
+
+    searched, search = [], walk._NOT_SCALAR
+    monkeypatch.setattr(walk, "_NOT_SCALAR", lambda *place: searched.append(place[2] - place[1]) or search(*place))
+    value = ([7] * 3_000 + [{}] + ["a"] * 3_000 + ["\\"]) * 2
+    text = dump(value)
+    with read(text) as document:
+        assert document.root.to_python() == value
+    assert sum(searched) < 8 * len(text)

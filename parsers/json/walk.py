@@ -411,20 +411,23 @@ def following_scalars(walk: TextWalk) -> list[Any]:
 
     The visits go on behind them. A quick way through long arrays of numbers.
     """
-    at = walk.pos - walk.base
-    text = walk.block[at : at + _LEAF]
-    end = text.find(b"]")
-    end = text.rfind(b",") if end < 0 else end
-    if end <= 0 or walk.level is None or text[:1] != b"," or _NOT_SCALAR(text, 0, end) is not None:
+    block, at = walk.block, walk.pos - walk.base
+    if walk.pos < walk.singly or walk.level is None or block[at : at + 1] != b",":
         return []
-    if walk.pos < walk.singly:
+    stop = min(len(block), at + _LEAF)
+    end = block.find(b"]", at, stop)
+    other = _NOT_SCALAR(block, at, stop if end < 0 else end)
+    if other is not None or end < 0:
+        end = block.rfind(b",", at, stop if other is None else other.start())
+    if end <= at:
+        walk.singly = walk.base + (stop if other is None else other.start())
         return []
     try:
-        found = walk.parser.decoder.decode_plain(b"[%s]" % text[1:end], walk.pos)
+        found = walk.parser.decoder.decode_plain(b"[%s]" % block[at + 1 : end], walk.pos)
     except DataError:
-        walk.singly = walk.pos + end
+        walk.singly = walk.base + end
         return []  # the visits tell what is wrong, and where
-    walk.pos += end
+    walk.pos = walk.base + end
     walk.level.count += len(found)
     return list(found)
 

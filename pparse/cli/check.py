@@ -242,10 +242,13 @@ def _painted(out: Output, verdict: str, rules: str, words: str | None) -> str:
 
 
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
-    told = set()
+    told, zeros = set(), []
     for finding in document.check(strict=options.strict):
         told.add(finding)
-        yield finding
+        if finding.code == "zeros" and options.sha256 is not None:
+            zeros.append(finding)  # a digest that agrees says that they belong there
+        else:
+            yield finding
     if (viewer := viewer_for(document)) is not None:
         yield from (finding for finding in findings_of(viewer, viewer.extent()) if finding not in told)
     else:
@@ -261,7 +264,10 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 
         yield from findings_below(document, strict=options.strict)
     if options.sha256 is not None:
-        yield from check_digests(document, options.sha256)
+        digests = list(check_digests(document, options.sha256))
+        right = {finding.source for finding in digests if finding.severity is Severity.NOTE}
+        yield from (finding for finding in zeros if finding.source not in right)
+        yield from digests
 
 
 def _others(document: FolderExtraction) -> Iterator[Finding]:

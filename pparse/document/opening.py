@@ -402,7 +402,7 @@ def _add_absent(found: SplitSet, last: Data) -> None:
     tail = last.known(low, size - low)
     at = tail.rfind(b"PK\5\6")
     count = int.from_bytes(tail[at + 4 : at + 6], "little") if at >= 0 else 0
-    absent = [name for name in islice(following_names(found.parts[0]), count - 1) if name not in found.parts]
+    absent = [name for name in islice(following_names(found.parts[0]), max(0, count - 1)) if name not in found.parts]
     if count >= len(found.parts) and len(absent) <= MOST_ABSENT:
         found.parts[-1:-1] = absent
         found.there[-1:-1] = [False] * len(absent)
