@@ -16,6 +16,7 @@ from pparse.parsers.protobuf.check import Checker
 from pparse.protos import message_class, schema
 from pparse.riegeli import RecordWriter
 from tests import sweep
+from tests.rows import rows
 
 MANY = "tensorflow.proto_splitter_testdata.ManyFields"
 TREE = "tensorflow.proto_splitter_testdata.StringNode"
@@ -312,3 +313,38 @@ def test_messages_that_come_again_are_checked_as_the_first(monkeypatch) -> None:
     bad = graph.replace(b"\x30\x01", b"\x35\x01")
     for content in (bad, bad, graph, bad):  # what is not sound is not kept
         assert checker.sound(BytesData(content).range(0, len(content)), type) is (content is graph)
+
+
+def node_by_node(content: bytes, limits: pparse.Limits | None = None) -> list[str]:
+    with pparse.open(content, format="protobuf", limits=limits) as document:
+        return [*map(str, document.check()), str(document.status)]
+
+
+def test_small_messages_of_unknown_type_are_not_guessed(monkeypatch) -> None:
+    def no_guess(*_: object) -> None:
+        raise AssertionError("a small message was looked into")
+
+    monkeypatch.setattr("pparse.kernels.wire_guess.guess", no_guess)
+    assert node_by_node(length(1, length(1, b"n") + length(2, length(1, b"T") * 3)) * 300) == ["complete"]
+
+
+BROKEN = number_field(1, 1) * 5_000 + b"\x0f"  # a guess goes by its first fields
+
+
+@rows(
+    "content, limits, told",
+    [
+        (length(1, BROKEN) * 2, {}, "no wire type 7"),
+        (length(1, b"\x0a\x02hi" * 3) * 2 + b"\x0a\x05\x0a\x02hi", {}, "truncated [1][2]"),
+        (b"\x0b\x0a\x01a\x0c" * 2 + b"\x0b\x0a\x01a", {}, "truncated"),
+        (length(1, length(1, length(1, b"\x08\x01" * 2) * 2) * 2) * 2, {"depth": 5}, "limit depth=5"),
+        (length(1, length(1, length(1, b"\x08\x01"))) * 2, {"depth": 3}, "limit depth=3"),
+        (length(1, b"".join(number_field(number, 1) for number in range(1, 6))) * 2, {"entries": 4}, "limit entries=4"),
+    ],
+)
+def test_what_is_wrong_in_messages_of_unknown_type_is_found(monkeypatch, content, limits, told) -> None:
+    found = node_by_node(content, pparse.Limits(**limits))
+    assert told in " ".join(found)
+    with monkeypatch.context() as alone:
+        alone.setattr("pparse.parsers.protobuf.parser.TreeCheck._is_small", lambda *_: False)
+        assert node_by_node(content, pparse.Limits(**limits)) == found

@@ -24,13 +24,13 @@ from itertools import product
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range, up_to_page
-from pparse.errors import EndOfDataError, LimitError, MalformedError, OptionError, PathError, spoken
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, spoken
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.entries import ValueEntries
 from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
-from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, PartScan
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, named
@@ -635,6 +635,8 @@ class TreeCheck:
         None if the bytes alone do not decide. Bytes scanned on a level above are not scanned again.
         """
         origin: Origin = node.note
+        if origin.field is None and origin.type is None:
+            return True if self._is_small(node) else None
         if origin.type is None or origin.contributions or node.known_status not in (None, Status.COMPLETE):
             return None
         ranges = [piece for piece in origin.pieces if isinstance(piece, Range)]
@@ -657,6 +659,41 @@ class TreeCheck:
                 return False
         # With overlay entries, the bytes are not everything.
         return True if ranges and len(ranges) == len(origin.pieces) else None
+
+    def _is_small(self, node: Node) -> bool:
+        """Say whether a message or group of unknown type, or each element of such a list, is whole and small.
+
+        Then nothing in it can be wrong, and nobody has to guess what it is: it is a message only if it is one to its
+        last byte, and so are those in it (`pparse.kernels.wire_guess.guess`, which looks at so many fields); of a group
+        all tags were read to find its end.
+        """
+        from pparse.kernels.wire_guess import MAX_FIELDS
+
+        extraction = self._result.extraction
+        limits = extraction.session.limits
+        # A level of nodes takes two bytes, a child one.
+        most = min(MAX_FIELDS, 2 * (limits.depth - node.depth - 2), limits.entries)
+        if most < 0 or node.parent is None or extraction.data.flawed or self._parser.make.types:
+            return False
+        origin: Origin = node.note
+        if not origin.contributions:
+            alone = origin.pieces[0] if len(origin.pieces) == 1 else None
+            return type(alone) is Range and node.known_status is None and len(alone) <= most
+        try:
+            for contribution in origin.contributions:
+                if isinstance(contribution, OverlayField) or contribution[1].count > limits.entries:
+                    return False
+                scan, slot = contribution
+                end = min(scan.part.end, self._parser.make.data_end(scan.part))
+                for number, field in enumerate(scan.fields(origin.key, 0, scan.window(self._kept), slot)):
+                    if not number & 0xFFF:
+                        extraction.session.check_cancelled()
+                    length = field.end - field.start
+                    if field.end > end or length > most:
+                        return False
+        except (MalformedError, EndOfDataError, GapError):
+            return False
+        return True
 
 
 # -- the schema --------------------------------------------------------------------------------------------------------
