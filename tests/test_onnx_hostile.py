@@ -27,6 +27,7 @@ from tests.onnx_files import (
     STRING,
     UINT4,
     UINT8,
+    block,
     external,
     floats,
     graph_attribute,
@@ -631,3 +632,30 @@ def test_a_listing_and_the_look_ups_in_it_go_through_the_model_once(monkeypatch)
         wanted = dict(zip(viewer.keys(), range(300), strict=True))
         for name in sorted(wanted, key=hash):  # in any order
             assert viewer[name].numpy()[0] == wanted[name]
+
+
+def test_tensors_in_nodes_are_read_as_initializers_are(monkeypatch):
+    """Plain ones by the head of their message; what is not plain, or has too many dimensions, as a message."""
+    from pparse.viewers.onnx.tensors import OnnxMaker
+
+    def constant(name: str, content: bytes) -> bytes:
+        return node("Constant", outputs=[name], attributes=[tensor_attribute("value", content)])
+
+    def plain(shape: list[int]) -> bytes:
+        return tensor("t", shape, UINT8, raw=b"ab", packed=False)
+
+    others = [tensor("", [2], INT32, data=block(5, b"\x01\x02")), tensor("t", [3], UINT8, raw=b"ab", packed=False)]
+    contents = [plain([2]), plain([1, 2]), *others]
+    nodes = [constant(name, content) for name, content in zip("abcd", contents, strict=True)]
+    messages: list[str] = []
+    read = OnnxMaker.read
+    monkeypatch.setattr(OnnxMaker, "read", lambda self, name, of: messages.append(name) or read(self, name, of))
+    content = model_of(*contents[1:2], nodes=nodes)
+    with view(content) as viewer:
+        found = {each.name: each for each in viewer.values()}
+        assert messages == ["c", "d"]
+        assert [found[name].numpy().tolist() for name in "tabc"] == [[[97, 98]], [97, 98], [[97, 98]], [1, 2]]
+        assert found["d"].status is Status.DAMAGED
+        assert viewer["b"].spans == found["b"].spans
+    with pparse.view(content, format="onnx", limits=pparse.Limits(tensor_rank=1)) as viewer:
+        assert [viewer[name].status for name in "tba"] == [Status.UNSUPPORTED] * 2 + [Status.COMPLETE]

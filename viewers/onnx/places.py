@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _LISTS: Final = ("initializer", "sparse_initializer", "node", "attribute_proto")
 # Fields of a SparseTensorProto.
 _VALUES, _INDICES = 1, 2
+_TENSORS: Final = (rows.TENSOR, rows.TENSORS)
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
 _HEAD: Final = 512
 # So many tags behind an initializer show that it ends where it seems to; fewer bytes than that show nothing.
@@ -61,7 +62,8 @@ class OnnxPlace(TensorPlace):
     __slots__ = ("head",)
 
     def __init__(self, name: str, value: Value, near: Window | None = None, head: Any = None) -> None:
-        super().__init__(name, value, near, (0, 0, 0))
+        # Not by the method of the base: there may be hundreds of thousands of places.
+        self.name, self.value, self.near, self.at = name, value, near, (0, 0, 0)
         self.head = head
         """What `read_head` returned for it, if it was read."""
 
@@ -256,10 +258,10 @@ class OnnxPlaces(TensorPlaces):
         part = pieces[0] if len(pieces) == 1 else None
         if part.__class__ is Range and part.data is self._file and part.end <= self._file_end:
             return part
-        if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > self.make.data_end(part):
+        if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > (end := self.make.data_end(part)):
             return None
         if part.data is self._file:
-            self._file_end = part.end
+            self._file_end = end
         return part
 
     def _sparse(
@@ -288,7 +290,8 @@ class OnnxPlaces(TensorPlaces):
         read = rows.read_node(raw) if raw else None
         found = rows.held_by(part, raw, read[1]) if part is not None and read is not None else None
         label = ""
-        if read is None or found is None:
+        if part is None or read is None or found is None:
+            part = None
             label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
         elif found:
             label = rows.label_of(read[0])
@@ -298,31 +301,36 @@ class OnnxPlaces(TensorPlaces):
         label = label or f"[{ordinal}]"
         for item in found:
             name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
-            path = f"{elements.path}[{ordinal}].attribute[{item.at}]"
-            yield from self._of_attribute(name, path, elements, item, window)
+            head, inner = None, item.pieces[0] if item.kind in _TENSORS else None
+            if part is not None and isinstance(inner, Range):
+                head = read_head(raw, inner.start - part.start, len(inner), len(inner))
+            yield from self._of_attribute(name, f"[{ordinal}].attribute[{item.at}]", elements, item, window, head)
 
     def _of_attribute(
-        self, name: str, path: str, elements: Node, item: rows.Attribute, window: Window | None
+        self, name: str, inside: str, elements: Node, item: rows.Attribute, window: Window | None, head: Any = None
     ) -> Iterator[OnnxPlace | GraphScope]:
-        """Yield what an attribute called ``name`` holds; ``path`` is its own, ``elements`` the list that it is in."""
+        """Yield what an attribute called ``name`` holds; ``inside`` leads to it from ``elements``, a list.
+
+        ``head`` is what `read_head` returned for a tensor.
+        """
         if item.number is not None:
             name = f"{name}[{item.number}]"
-        if item.kind in (rows.TENSOR, rows.TENSORS):
-            yield OnnxPlace(name, item.pieces, window)
+        if item.kind in _TENSORS:
+            yield OnnxPlace(name, item.pieces, window, head)
         elif item.kind in (rows.SPARSE, rows.SPARSES):
             yield from self._sparse(name, item.pieces, window)
         else:
             key = "g" if item.kind == rows.BODY else f"graphs[{item.number}]"
-            yield GraphScope(f"{path}.{key}", f"{name}/", elements)
+            yield GraphScope(f"{elements.path}{inside}.{key}", f"{name}/", elements)
 
     def _of_default(
         self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece]
     ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what the default value of an attribute of a function holds."""
         attribute = Message(self.make, pieces, self.attribute_type)
-        label, path = scope.prefix.removesuffix("/"), f"{elements.path}[{ordinal}]"
+        label = scope.prefix.removesuffix("/")
         for item in self._held_by(attribute, ordinal):
-            yield from self._of_attribute(f"{label}.{item.name}", path, elements, item, attribute.near)
+            yield from self._of_attribute(f"{label}.{item.name}", f"[{ordinal}]", elements, item, attribute.near)
 
     def _held_by(self, attribute: Message, at: int) -> Iterator[rows.Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
@@ -375,7 +383,7 @@ class OnnxPlaces(TensorPlaces):
         made = self._of_head(place, place.name if name is None else name)
         if made is None:
             made = super().tensor(place, name)
-        if made.claimed_status is Status.COMPLETE and self._is_damaged and self._ends_at_break(place):
+        if self._is_damaged and made.claimed_status is Status.COMPLETE and self._ends_at_break(place):
             where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
             made.status = Status.DAMAGED
             made.finding = Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where)

@@ -54,6 +54,7 @@ class OnnxMaker(TensorMaker):
         super().__init__(extraction, make, schema.message("onnx.TensorProto"), owner)
         self.pair_type = schema.message("onnx.StringStringEntryProto")
         self.external = ExternalFiles(extraction, owner.knows_files)
+        self._most_dims = extraction.session.limits.tensor_rank
 
     def of_head(self, shown: str, head: tuple[int, tuple[int, ...], str, int, int], part: Range) -> ProtoTensor | None:
         """Return the tensor of a plain TensorProto, of which ``head`` was read; None: look closer."""
@@ -63,6 +64,8 @@ class OnnxMaker(TensorMaker):
         if known is None or dtype is None or part.data is not self.extraction.data or not self._is_sure:
             return None
         if length != dtype.stored_nbytes(prod(shape)) or (not length and has_too_many(shape)):
+            return None
+        if len(shape) > self._most_dims:
             return None
         return self.new(shown, dtype, shape, (Span(part.data, part.start + start, length, self._path),), known.name)
 
