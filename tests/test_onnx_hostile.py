@@ -657,5 +657,6 @@ def test_tensors_in_nodes_are_read_as_initializers_are(monkeypatch):
         assert [found[name].numpy().tolist() for name in "tabc"] == [[[97, 98]], [97, 98], [[97, 98]], [1, 2]]
         assert found["d"].status is Status.DAMAGED
         assert viewer["b"].spans == found["b"].spans
+        assert [place.name for place in viewer.constants.places(most=3)] == ["t", "a", "b"]
     with pparse.view(content, format="onnx", limits=pparse.Limits(tensor_rank=1)) as viewer:
         assert [viewer[name].status for name in "tba"] == [Status.UNSUPPORTED] * 2 + [Status.COMPLETE]

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import islice
 
+from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.data.reader import Range
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.parsers.protobuf.index import PartScan, Piece
     from pparse.parsers.protobuf.window import WireField
@@ -213,9 +213,11 @@ class ListIndex(IndexNote):
                 scan = segment.scan
                 window = scan.window()
                 every = numbered(segment, window) if numbered else enumerate(scan.fields(segment.key, 0, window))
+                data, end, payload = scan.part.data, scan.part.end, self.make.payload
                 for number, field in every:
                     ordinal = first + number
-                    own = self.make.payload(scan.part, field)
+                    inside = field.end <= end  # nearly always: then without a call
+                    own = Range(data, field.start, field.end) if inside else payload(scan.part, field)
                     yield ordinal, (own, *self.pieces(ordinal)) if ordinal in touched else (own,), window
             else:
                 for ordinal in range(first, first + segment.count):

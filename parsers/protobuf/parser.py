@@ -677,8 +677,8 @@ class TreeCheck:
             return False
         origin: Origin = node.note
         if not origin.contributions:
-            piece = origin.pieces[0] if len(origin.pieces) == 1 else None
-            return node.known_status is None and type(piece) is Range and len(piece) <= most
+            alone = origin.pieces[0] if len(origin.pieces) == 1 else None
+            return type(alone) is Range and node.known_status is None and len(alone) <= most
         try:
             for contribution in origin.contributions:
                 if isinstance(contribution, OverlayField) or contribution[1].count > limits.entries:

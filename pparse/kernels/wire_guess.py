@@ -178,7 +178,9 @@ def _skip_rest(data: bytes, frame: _GuessFrame) -> None:
 def _read_field(data: bytes, frame: _GuessFrame, deeper: bool) -> _GuessFrame | None:
     """Read one field of ``frame`` and pay for it; return a frame for its payload if that may be a message itself."""
     start = frame.pos
-    tag, pos = _varint(data, start, frame.end)
+    tag, pos = data[start], start + 1
+    if tag >= 0x80:
+        tag, pos = _varint(data, start, frame.end)
     number = tag >> 3
     wire = tag & 7
     if pos < 0 or wire > 5 or not 1 <= number <= _MAX_NUMBER or (pos - start > 1 and data[pos - 1] == 0):
@@ -249,7 +251,10 @@ def _pay_varint(data: bytes, frame: _GuessFrame) -> None:
 def _open_payload(data: bytes, frame: _GuessFrame, deeper: bool) -> _GuessFrame | None:
     """Read the length of a field and skip its payload, in ``frame``; return a frame for the payload."""
     start = frame.pos
-    length, pos = _varint(data, start, frame.end)
+    if start < frame.end and data[start] < 0x80:  # nearly always: then without a call
+        length, pos = data[start], start + 1
+    else:
+        length, pos = _varint(data, start, frame.end)
     left = frame.end - pos
     if pos < 0 or (length > left and not frame.cut):
         frame.cut = frame.cut and frame.end - start < 10

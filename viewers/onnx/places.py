@@ -140,25 +140,27 @@ class OnnxPlaces(TensorPlaces):
             waiting = [self._elements(root, known)]
             while waiting:
                 try:
-                    found = next(waiting[-1], None)
+                    for found in waiting[-1]:
+                        if found.__class__ is OnnxPlace:
+                            yield found
+                            if found.at[1]:  # of an initializer there is but one: no number follows it
+                                continue
+                        elif isinstance(found, GraphScope):
+                            waiting.append(self._elements(found, known))
+                            break
+                        left -= 1
+                        if not left & 0xFFF:
+                            check()
+                        if not left:
+                            return
+                    else:
+                        waiting.pop()
                 except LimitError as error:
                     self.note(error, "limit")
-                    found = None
-                if found is None:
                     waiting.pop()
-                elif isinstance(found, GraphScope):
-                    waiting.append(self._elements(found, known))
-                elif isinstance(found, OnnxPlace):
-                    yield found
-                else:
-                    left -= 1
-                    if not left & 0xFFF:
-                        check()
-                    if not left:
-                        return
 
     def _elements(self, scope: GraphScope, known: list[GraphScope]) -> Iterator[OnnxPlace | GraphScope | int]:
-        """Yield the places in a scope, the scopes below it, and after each element of its lists a number."""
+        """Yield the places in a scope, the scopes below it, and after each element of its other lists a number."""
         number = len(known)
         known.append(scope)
         node: Node | None = None
@@ -173,7 +175,6 @@ class OnnxPlaces(TensorPlaces):
                         place = self._initializer(scope.prefix, ordinal, pieces, window)
                         place.at = number, source, ordinal
                         yield place
-                        yield ordinal
                         continue
                     for found in self._of_element(scope, elements, key, ordinal, pieces, window):
                         if isinstance(found, OnnxPlace):
@@ -397,10 +398,10 @@ class OnnxPlaces(TensorPlaces):
 
     def _of_head(self, place: OnnxPlace, shown: str) -> Tensor | None:
         """Return the tensor of which the head was read, if nothing more is to be looked at."""
-        part = place.value[0] if place.head is not None and not isinstance(place.value, Problem) else None
-        if place.head is None or not isinstance(part, Range):
+        if place.head is None or self._has_holes:
             return None
-        return None if self._has_holes else self.maker.of_head(shown, place.head, part)
+        part: Any = place.value[0]  # the one stretch in which the head was read
+        return self.maker.of_head(shown, place.head, part)
 
     @cached_property
     def _has_holes(self) -> bool:
