@@ -164,7 +164,10 @@ WRONG = {
     "missing": (2, "cannot open: No such file or directory"),
     "pipe": (2, "is a pipe, which cannot be read at any offset; save it to a file first"),
     "null": (2, "is a device, which cannot be read at any offset"),
-    "several": (2, r"several models; name one of them, e\.g\. .*/it/unet\.safetensors\..* unet\.safetensors, vae\.s"),
+    "several": (
+        2,
+        r"several models: .*check -R .*; name one of them, e\.g\. .*/it/unet\.safetensors\..* unet\.safetensors, vae\.s",
+    ),
 }
 
 

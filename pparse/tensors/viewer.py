@@ -471,15 +471,20 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     _run: tuple[int, Iterator[Tensor] | None] | None = None
     """How many tensors may be asked for in the order in which `keys` gave their names, and the listing, once begun."""
 
-    _last_given: Tensor | None = None
-    """The tensor whose name was given last by who goes through all names: mostly it is asked for next."""
+    _last_given: tuple[str, Any] | None = None
+    """The name that was given last to who goes through all names, and what `_given` makes its tensor of: mostly that
+    is asked for next."""
+
+    def _given(self, name: str, what: Any) -> Tensor:
+        """Return the tensor of a name that was just given."""
+        return what  # type: ignore[no-any-return]
 
     def _next_listed(self, name: str) -> Tensor | None:
         """Return the tensor that was named last if that is meant, or the next one of a run, as by ``dict(model)``: all
         names, then each tensor."""
         named, self._last_given = self._last_given, None
-        if named is not None and named.name == name:
-            return named
+        if named is not None and named[0] == name:
+            return self._given(*named)
         run, self._run = self._run, None  # another thread searches
         if run is None:
             return None
@@ -551,7 +556,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def __iter__(self) -> Iterator[str]:
         for tensor in self.tensors():
-            self._last_given = tensor
+            self._last_given = tensor.name, tensor
             yield tensor.name
         self._last_given = None
 
