@@ -166,7 +166,7 @@ WRONG = {
     "null": (2, "is a device, which cannot be read at any offset"),
     "several": (
         2,
-        r"several models: .*check -R .*; name one of them, e\.g\. .*/it/unet\.safetensors\..* unet\.safetensors, vae\.s",
+        r"several models: .*check -R .*; name one of them, .*/it/unet\.safetensors\..* unet\.safetensors, vae\.s",
     ),
 }
 
