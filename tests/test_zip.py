@@ -367,6 +367,8 @@ class TestMatch:
         ("モデル".encode("cp932"), None, "âéâfâï", True),  # these could be letters with accents
         ("ソフト表".encode("cp932"), None, "ソフト表", True),  # with a backslash in it, code page 437 makes no name
         ("新しい\\表".encode("cp932"), None, "新しい\\表", True),
+        ("新しい資料表ｶ".encode("cp932"), None, "新しい資料表ｶ", True),
+        ("ﾊﾝｶｸ表示".encode("cp932"), None, "ﾊﾝｶｸ表示".encode("cp932").decode("cp437"), True),  # mostly half-width
         ("Éléphant Köln".encode("cp437"), None, "Éléphant Köln", True),  # kanji, too, but not in a row
         ("新增資料夾".encode("big5"), None, "╖s╝W╕Ω«╞º¿", True),
         ("елена".encode("cp1251"), None, "σδσφα", True),  # rare kanji

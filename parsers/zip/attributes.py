@@ -165,14 +165,15 @@ def decode_name(raw: bytes, flags: int, extra: bytes = b"", encoding: str = "") 
     return raw.decode("cp437"), True
 
 
-# What names in Japanese consist of, besides ASCII: kana, kanji, full-width letters, and symbols of JIS X 0208 …
-_JAPANESE: Final = lazy_pattern("[\0-\x7f\u3000-\u30ff\u4e00-\u9fff\uff01-\uff5e\u2010-\u266f×÷]*")
+# What names in Japanese consist of, besides ASCII: kana, kanji, full- and half-width letters, symbols of JIS X 0208 …
+_JAPANESE: Final = lazy_pattern("[\0-\x7f\u3000-\u30ff\u4e00-\u9fff\uff01-\uff9f\u2010-\u266f×÷]*")
 # … and no others have: two kana or kanji, one behind the other.
 _SURE: Final = lazy_pattern("[\u3041-\u30ff\u4e00-\u9fff]{2}")
 # What is no name in code page 437: its signs of currency, mathematics and frames, most of its Greek letters, and what
 # parts a path in Windows, or is no letter there, behind a letter with an accent.
 _NO_CP437: Final = lazy_pattern(rb"[\x9b-\x9f\xa9-\xac\xb0-\xe0\xe2-\xfe]|[\x80-\xff][\\|]")
-# The first byte of kanji that are so rare that they are hardly in one of five: bytes of other code pages look like it.
+# The first byte of kanji that are hardly in one of five letters, nor are half-width ones: bytes of other code pages
+# look like these.
 _RARE: Final = 0xE0
 
 
@@ -196,6 +197,7 @@ def is_japanese(names: Iterable[bytes]) -> bool:
         firsts = [letter.encode("cp932")[0] for letter in text if letter > "\u3040"]
         kanji += len(firsts)
         rare += sum(first >= _RARE for first in firsts)
+        rare += sum("\uff61" <= letter <= "\uff9f" for letter in text)  # half-width: a byte each, as elsewhere
     return sure and wrong and kanji >= 5 * rare
 
 
