@@ -83,6 +83,14 @@ def test_the_first_of_the_parts_of_a_file_stands_for_all_of_them(tmp_path_factor
         assert len(document.file_parts) == (3 if whole else 0)
 
 
+def test_a_part_that_begins_in_a_member_of_a_tar_is_no_file_of_its_own(tmp_path):
+    whole = tar_of(a=noise(3_000, 1), b=noise(3_000, 2), c=noise(3_000, 3))
+    parts = pieces(whole, *range(4_096, len(whole), 4_096))  # the second has a header, but not at its beginning
+    first = lay(tmp_path, {f"x.tar.{number}": part for number, part in enumerate(parts)})
+    with pparse.open(first) as document:
+        assert content_of(document) == whole
+
+
 def test_a_folder_is_no_part(tmp_path):
     first = lay(tmp_path, {"m.part1": MODEL})
     (tmp_path / "m.part2").mkdir()

@@ -14,7 +14,7 @@ from pparse.document.folder import MOST_ABSENT, Folder, LocalFolder, following_n
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.document.session import Session
 from pparse.equality import ByValue
-from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError, told
+from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
@@ -430,12 +430,18 @@ def _are_parts(session: Session, found: SplitSet, there: Mapping[str, Data]) -> 
 
 
 def _begins_a_file(session: Session, data: Data) -> bool:
-    """Say whether some format is recognised at the beginning of data, as it is in the next of several whole files."""
+    """Say whether some format is recognised at the beginning of data, as it is in the next of several whole files.
+
+    An archive is recognised in its middle, too: it then begins with a gap.
+    """
     try:
-        Extraction(session, "part", data).parse()
+        members = Extraction(session, "part", data).parse().listing.members()
+        first = next(iter(members), None)
     except FormatError:
         return False
-    return True
+    except PparseError:  # it is recognised, and not whole
+        return True
+    return first is None or first.kind != "gap"
 
 
 def enter_next(extraction: Extraction, names: list[str]) -> tuple[Extraction, int]:
