@@ -14,7 +14,6 @@ import sys
 from itertools import chain, islice
 
 from pparse.cli.common import DAMAGED, OK, open_file
-from pparse.cli.get_rows import give_rows
 from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
 from pparse.compressed.resumed import ResumedData
@@ -115,7 +114,10 @@ def run(options: Any, out: Output) -> int:
             code = None
             if options.path is not None:
                 code = _give_fact(document, options, out)
-                code = give_rows(document, options, out) if code is None else code
+                if code is None:
+                    from pparse.cli.get_rows import give_rows
+
+                    code = give_rows(document, options, out)
             if code is None:
                 _refuse_behind_cut(document, error)
                 raise

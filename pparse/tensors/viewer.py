@@ -12,14 +12,14 @@ from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import Finding, FindingList, Severity, Status
-from pparse.locking import Guarded
+from pparse.locking import Guarded, steps
 from pparse.tensors.extent import Extent
 from pparse.tensors.status import flawed_only_in, unwritten_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from typing import Any, Final, Self
 
     from pparse.budget import MemoryBudget
@@ -475,8 +475,13 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     """The name that was given last to who goes through all names, and what `_given` makes its tensor of: mostly that
     is asked for next."""
 
+    def _each_name(self) -> Generator[tuple[str, Any], None, None]:
+        """Yield each name, and what `_given` makes its tensor of."""
+        for tensor in self.tensors():
+            yield tensor.name, tensor
+
     def _given(self, name: str, what: Any) -> Tensor:
-        """Return the tensor of a name that was just given."""
+        """Return the tensor of a name that was just given; called under the lock."""
         return what  # type: ignore[no-any-return]
 
     def _next_listed(self, name: str) -> Tensor | None:
@@ -484,7 +489,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         names, then each tensor."""
         named, self._last_given = self._last_given, None
         if named is not None and named[0] == name:
-            return self._given(*named)
+            with self.lock:
+                return self._given(*named)
         run, self._run = self._run, None  # another thread searches
         if run is None:
             return None
@@ -555,12 +561,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return isinstance(name, str) and self.find(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        for tensor in self.tensors():
-            self._last_given = tensor.name, tensor
-            yield tensor.name
+        for named in steps(self.lock, self._each_name()):
+            self._last_given = named
+            yield named[0]
         self._last_given = None
 
-    __iter__.__guarded__ = True  # type: ignore[attr-defined]  # `tensors` is a door
+    __iter__.__guarded__ = True  # type: ignore[attr-defined]  # what was given last is that of who takes it
 
     def __len__(self) -> int:
         return sum(1 for _ in self.tensors())

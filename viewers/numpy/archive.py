@@ -10,7 +10,6 @@ from pparse.containers.member import ArchiveMember, NameCounter
 from pparse.data.base import BytesData
 from pparse.errors import PASSING, DataError, PparseError
 from pparse.findings import Finding, Severity, Status
-from pparse.locking import steps
 from pparse.parsers.numpy.npy import ArrayHeader, nameless, read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
@@ -246,14 +245,9 @@ class NpzViewer(Viewer):
                     del self._recent[next(iter(self._recent))]
                 yield tensor
 
-    def __iter__(self) -> Iterator[str]:
+    def _each_name(self) -> Generator[tuple[str, ArchiveMember], None, None]:
         with self.parser.reading_ahead():
-            for named in steps(self.lock, self._named()):
-                self._last_given = named
-                yield named[0]
-        self._last_given = None
-
-    __iter__.__guarded__ = True  # type: ignore[attr-defined]  # what was given last is that of who takes it
+            yield from self._named()
 
     def _given(self, name: str, what: Any) -> Tensor:
         return self.as_of_now(self._made(name, what))
@@ -291,7 +285,7 @@ class NpzViewer(Viewer):
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def _named(self) -> Generator[tuple[str, ArchiveMember], None, None]:
+    def _named(self) -> Iterator[tuple[str, ArchiveMember]]:
         """Yield the arrays with their names: of several equal ones, the second is ``name#2``, if no other has that."""
         names = NameCounter()
         latest: dict[str, int] = {}  # numbers of names that occurred again

@@ -8,7 +8,6 @@ from itertools import islice
 
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
-from pparse.locking import GROUP
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
@@ -19,7 +18,7 @@ from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from typing import Any, ClassVar, Final
 
     from pparse.budget import Charge
@@ -179,7 +178,6 @@ class ProtoViewer(Viewer):
         self._others: tuple[Data, list[tuple[int, int]]] | None = None
         self._extent_of = 0  # what was known of the chunks when it was made
         self._graph: Graph | None = None
-        self._listed: dict[str, Any] = {}  # the places whose names were told last
 
     @property
     def graph(self) -> Graph:
@@ -199,14 +197,12 @@ class ProtoViewer(Viewer):
         for place, name in self._numbered():
             yield self.constants.tensor(place, name)
 
-    def __iter__(self) -> Iterator[str]:
-        listed: dict[str, Any] = {}
+    def _each_name(self) -> Generator[tuple[str, Any], None, None]:
         for place, name in self._numbered():
-            if len(listed) >= 2 * GROUP:
-                listed = dict(islice(listed.items(), GROUP, None))
-            listed[name] = place
-            self._listed = listed  # they are often asked for just then
-            yield name
+            yield name, place
+
+    def _given(self, name: str, what: Any) -> Tensor:
+        return self.constants.tensor(what, name)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -247,7 +243,7 @@ class ProtoViewer(Viewer):
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name (``name#2``: the second with the name), or None."""
-        place = self._listed.get(name) or meant_by_name(name, self.constants.find)
+        place = meant_by_name(name, self.constants.find)
         return self.constants.tensor(place, name) if place is not None else None
 
     def finding_of(self, tensor: Tensor) -> Finding:
