@@ -29,6 +29,7 @@ from rows_checkpoint import CHECKPOINT_ROWS  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_convert import CONVERT_ROWS  # noqa: E402
 from rows_gguf import GGUF_ROWS  # noqa: E402
+from rows_inside import INSIDE_ROWS  # noqa: E402
 from rows_msgpack import MSGPACK_ROWS  # noqa: E402
 from rows_numpy import NUMPY_ROWS  # noqa: E402
 from rows_onnx import ONNX_ROWS  # noqa: E402
@@ -39,7 +40,7 @@ from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
 PEERS = ("safetensors", "orjson", "ijson", "msgpack", "gguf", "onnx")
 # Large ones, installed only if their rows are asked for.
-ROW_PEERS = {"ck": ("tensorflow-cpu==2.21.0",)}
+ROW_PEERS = {"ck": ("tensorflow-cpu==2.21.0",), "in": ("ztensor>=2.1",)}
 BLOCK_LIMIT = 64 * MIB  # the default budget
 
 
@@ -262,6 +263,7 @@ ROWS = {
     **GGUF_ROWS,
     **ONNX_ROWS,
     **CHECKPOINT_ROWS,
+    **INSIDE_ROWS,
 }
 
 
