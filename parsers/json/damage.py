@@ -9,10 +9,11 @@ from bisect import bisect_right
 
 from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import KEPT_PATH, UNSURE_NUMBER, Finding, Status, clipped
+from pparse.kernels.json_fold import depth_at_most
 from pparse.parsers.json.record import start_of
 from pparse.parsers.json.text import WHITESPACE, describe_child
 from pparse.paths import KeyStep, OrdinalStep, join_step
-from pparse.tree.entry import LIST, Entry
+from pparse.tree.entry import LIST, UNLOADED_VALUE, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,14 +160,18 @@ class Damage:
             return not self._is_large
         if size > extraction.session.limits.leaf_bytes:
             return True  # it must not be decoded whole; the pieces will show whether it is sound
-        repeated = self._parser.decoder.duplicates
+        decoder = self._parser.decoder
+        repeated = decoder.duplicates
         try:
-            return not self.parses(extraction.data.pread(root.start, size).rstrip(WHITESPACE))
+            text = extraction.data.pread(root.start, size).rstrip(WHITESPACE)
         except GapError:
             return True
-        finally:
-            self._parser.decoder.duplicates = repeated
-            self._parser.decoder.pairs = []
+        shallow = depth_at_most(text, extraction.session.limits.leaf_depth)
+        sound = shallow and decoder.skim(text) is not UNLOADED_VALUE
+        decoder.duplicates, decoder.pairs = repeated, []
+        if sound and self._mended is None:
+            self._mended = {}
+        return not sound
 
     def parses(self, text: bytes) -> bool:
         """Decode the whole document, and remember whether it is sound."""

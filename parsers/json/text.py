@@ -75,6 +75,12 @@ def _leaf(levels: int) -> bytes:
 
 
 SUBTREE: Final = lazy_pattern(_leaf(3), re.DOTALL)
+_SMALL: Final = rb"(?:" + _TEXT + rb"|" + _leaf(3) + rb"|[^\s,:\[\]{}\"]++)\s*+"
+# Small members after the first of an object or array, by its bracket: each with the comma before it, all of them whole.
+FOLLOWING: Final = {
+    0x7B: lazy_pattern(rb"(?:,\s*+" + _TEXT + rb"\s*+:\s*+" + _SMALL + rb"(?=[,}]))++", re.DOTALL),
+    0x5B: lazy_pattern(rb"(?:,\s*+" + _SMALL + rb"(?=[,\]]))++", re.DOTALL),
+}
 
 
 def _is_plain_string(text: bytes) -> bool:
@@ -156,6 +162,7 @@ class StrictDecoder:
                 value = UNLOADED_VALUE
             else:
                 self.duplicates += sum(map(len, objects)) - sum(map(len, map(dict, objects)))
+                self.pairs = objects[-1] if objects else []
         except (ValueError, RecursionError, PparseError):
             value = UNLOADED_VALUE
         finally:

@@ -33,6 +33,7 @@ from pparse.parsers.json.text import (
     BLANK,
     BORN_LOADED,
     CLOSER,
+    FOLLOWING,
     KINDS,
     NOT_FINITE,
     STRING,
@@ -236,10 +237,32 @@ class TextWalk:
         self.kept += _SET_COST
         if not len(level.keys) & 0x3FF:
             self._account()
-        if len(level.keys) > _KEY_SET:
+        self._keep_as_array(level)
+
+    def _keep_as_array(self, level: _OpenBracket) -> None:
+        if level.keys is not None and len(level.keys) > _KEY_SET:
             self.kept -= (_SET_COST - _ARRAY_COST) * len(level.keys)
             level.hashes = array("q", level.keys)
             level.keys = None
+
+    def add_keys(self, keys: list[str]) -> bool:
+        """Record keys of the innermost object; False, and nothing done, if any is too long or may be a repeated one."""
+        level = self.level
+        if level is None or max(map(len, keys)) > self.limits.name_bytes >> 2:
+            return False
+        hashed = set(map(hash, keys))
+        if level.hashes is not None:
+            level.hashes.extend(map(hash, keys))
+            self.kept += _ARRAY_COST * len(keys)
+        elif len(hashed) < len(keys) or not hashed.isdisjoint(level.keys or ()):
+            return False
+        else:
+            level.keys = (level.keys or set()) | hashed
+            self.kept += _SET_COST * len(keys)
+            self._keep_as_array(level)
+        level.key, level.occurrence = keys[-1], 1
+        self._account()
+        return True
 
     def _report_repeated(self, level: _OpenBracket) -> None:
         hashes = level.hashes
@@ -313,7 +336,6 @@ class TextWalk:
 
 
 _LEAF: Final = 64 << 10
-_RUN: Final = 63  # after so many elements, those that follow may be many scalars
 _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
 _NOT_SCALAR: Final = re.compile(rb"[\[{\\]").search
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
@@ -483,6 +505,8 @@ def tokens(walk: TextWalk, detail: bool, outside: int = 0) -> Iterator[Visit]:
             return
         byte = walk.block[walk.pos - walk.base]
         if expect == "after":
+            if byte == 0x2C and not detail and _skip_following(walk):
+                continue
             expect = _after(walk, byte)
             continue
         if byte in b"]}" and expect in ("first-key", "first-value"):
@@ -502,8 +526,6 @@ def tokens(walk: TextWalk, detail: bool, outside: int = 0) -> Iterator[Visit]:
         visit, expect = _value(walk, detail)
         if visit is not None:
             yield visit
-        elif walk.brackets[-1:] == b"[" and walk.level is not None and walk.level.count & _RUN == _RUN:
-            following_scalars(walk)
 
 
 def _after(walk: TextWalk, byte: int) -> str:
@@ -654,6 +676,26 @@ def _whole_leaf(walk: TextWalk, keep: bool) -> bool:
         walk.parser.decoder.duplicates = duplicates
         return False  # the same for a repeated key
     walk.pos += len(text)
+    return True
+
+
+def _skip_following(walk: TextWalk) -> bool:
+    """Skip the small members that follow the comma at the position, as far as one step finds them sound."""
+    at, level, decoder = walk.pos - walk.base, walk.level, walk.parser.decoder
+    match = FOLLOWING[walk.brackets[-1]].match(walk.block, at, at + _LEAF) if walk.pos >= walk.singly else None
+    if match is None or level is None:
+        return False
+    duplicates, text = decoder.duplicates, match[0][1:]
+    is_map = walk.brackets[-1] == 0x7B
+    text = b"{%s}" % text if is_map else b"[%s]" % text
+    found = decoder.skim(text) if depth_at_most(text, walk.limits.leaf_depth + 1) else UNLOADED_VALUE
+    sound = found is not UNLOADED_VALUE and decoder.duplicates == duplicates
+    if not sound or (is_map and not walk.add_keys([key for key, _ in decoder.pairs])):
+        decoder.duplicates = duplicates
+        walk.singly = walk.base + match.end()
+        return False
+    level.count += len(decoder.pairs if is_map else found)
+    walk.pos = walk.base + match.end()
     return True
 
 
