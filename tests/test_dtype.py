@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pparse.errors import UnsupportedError
-from pparse.parsers.safetensors.entry import STORED_DTYPES
+from pparse.parsers.safetensors.header import STORED_DTYPES
 from pparse.tensors.dtype import DTYPES, DType
 from tests import sweep
 from tests.rows import rows

@@ -8,7 +8,7 @@ from math import prod
 from pparse.document.extraction import extraction_of
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, checked
+from pparse.parsers.safetensors.header import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

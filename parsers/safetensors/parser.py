@@ -14,7 +14,7 @@ States of the root::
 The tree is ``header_size``, ``metadata`` (if any), ``tensors``; a tensor has the fields of its header entry and
 ``data``, its bytes. ``tensors`` keeps no index: its children are those of the header.
 
-A sound header is gone through once, by `pparse.parsers.safetensors.plain_text`, which makes no nodes: viewers ask for
+A sound header is gone through once, by `pparse.parsers.safetensors.header`, which makes no nodes: viewers ask for
 the entries as they stand. Any other text is one for the JSON parser, which is also asked for the nodes below the
 entries. Either way a header is judged as a whole (`SafetensorsParser.resolve_header`): the reference reader (tensor.rs,
 ``Metadata::validate``) requires the tensors one after the other, without gaps, from the start of the data to the end of
@@ -31,26 +31,26 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import format_size
-from pparse.parsers.safetensors.entry import (
+from pparse.parsers.safetensors.header import (
     FIELDS,
     MEMBER,
     METADATA,
     REFERENCE_HEADER_LIMIT,
+    SMALL,
+    PlainText,
+    State,
     TensorInfo,
     checked,
     info_of,
     is_metadata,
 )
 from pparse.parsers.safetensors.length import LengthFinder, last_end, zeroed_header
-from pparse.parsers.safetensors.plain_text import SMALL, PlainText, State
 from pparse.tensors.places import CONFLICTS, NAMESAKE, SHARED, Places, mark, sharers
 from pparse.tensors.status import status_by_place, tensor_status
-from pparse.tree.container import Container
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.listing import Listing
-from pparse.tree.parser import Confidence, Parser, signatures
-from pparse.tree.views import as_dict
+from pparse.tree.node import as_dict
+from pparse.tree.parser import Confidence, Container, Listing, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

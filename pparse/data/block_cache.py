@@ -1,4 +1,4 @@
-"""`BlockCache`: far data in blocks, so that many small reads take few requests.
+"""Far data: `BlockCache`, blocks of it, so that many small reads take few requests; `in_parallel`, several at once.
 
 A request over a network costs as much as reading megabytes. So what is read is kept in aligned blocks of 64 KiB; a gap
 between missing blocks that is smaller than a request costs is read along; and while reading goes on in order, twice as
@@ -19,12 +19,15 @@ from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Final
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Final, TypeVar
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Distance, Gap, IoStats
     from pparse.errors import PparseError
+
+    Item = TypeVar("Item")
+    Found = TypeVar("Found")
 
 BLOCK: Final = 64 * KIB
 # The most that is read ahead.
@@ -190,3 +193,41 @@ class BlockCache(DerivedData):
             self._blocks = OrderedDict()
             if self._charge is not None:
                 self._charge.release()
+
+
+# -- Several requests at once, for far data: each costs mostly waiting -------------------------------------------------
+
+THREADS: Final = 16
+
+
+def in_parallel(
+    work: Callable[[Item], Found], items: Sequence[Item], most: int = THREADS
+) -> list[tuple[Found | None, Exception | None]]:
+    """Call ``work`` with each of ``items``, up to ``most`` at a time; return what each call returned, and its error.
+
+    The caller may hold locks, and waits for all: ``work`` must take none of those.
+    """
+    from threading import Thread
+
+    found: list[tuple[Found | None, Exception | None]] = [(None, None)] * len(items)
+    waiting = iter(range(len(items)))  # one step of it is atomic
+    stopped = False
+
+    def run() -> None:
+        for number in waiting:
+            if stopped:
+                return
+            try:
+                found[number] = work(items[number]), None
+            except Exception as error:  # noqa: BLE001 -- it belongs to this item: the caller decides
+                found[number] = None, error
+
+    threads = [Thread(target=run, name=f"pparse-{number}", daemon=True) for number in range(min(most, len(items)))]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        stopped = True  # interrupted: nothing more is begun
+    return found

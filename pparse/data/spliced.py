@@ -11,8 +11,7 @@ from array import array
 from bisect import bisect_right
 from operator import attrgetter
 
-from pparse.data.base import Access, Data, Gap, GapTable
-from pparse.data.hashing import digest
+from pparse.data.base import Access, Data, Gap, GapTable, digest
 from pparse.data.stretches import Stretches, joined
 from pparse.errors import ClosedError, GapError
 

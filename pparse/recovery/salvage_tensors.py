@@ -20,7 +20,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import DataError, LimitError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
+from pparse.parsers.safetensors.header import REFERENCE_HEADER_LIMIT, word_of
 from pparse.recovery.document_verdict import BROKEN
 from pparse.recovery.reader_rules import measured, safetensors_head, safetensors_header, why_unfit
 from pparse.recovery.report import RecoveredFile, doubtful_name

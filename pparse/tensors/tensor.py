@@ -427,7 +427,7 @@ class Tensor:
         """
         own = self._known_dtype()
         if dtype is not None and ((wanted := DType.named(dtype)) != own or raw):
-            from pparse.tensors.cast import as_type
+            from pparse.tensors.dtype import as_type
 
             if raw or not copy or not (own.is_number and wanted.is_number):
                 raise ValueError(f"{self.name!r} is of {own}: only a copy of numbers can be made {wanted}")

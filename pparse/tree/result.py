@@ -8,12 +8,11 @@ from itertools import islice
 from pparse.errors import ClosedError, EngineError, LimitError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status, clipped
 from pparse.locking import guard
-from pparse.tree.container import Container
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import GROUP, run
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
-from pparse.tree.listing import Listing
 from pparse.tree.node import Node
+from pparse.tree.parser import Container, Listing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import partial
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.gguf.types import TYPES, decoder
+from pparse.parsers.gguf.parser import TYPES, decoder
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, repeated_names

@@ -30,7 +30,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.safetensors.entry import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
+from pparse.parsers.safetensors.header import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
 from pparse.tree.entry import LIST, MAP
 
 TYPE_CHECKING = False

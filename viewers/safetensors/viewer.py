@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.safetensors.entry import TensorInfo
+    from pparse.parsers.safetensors.header import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tensors.extent import Extent
     from pparse.tree.entry import Entry, Key
