@@ -212,6 +212,10 @@ class Data(ABC):
     """How often bytes served earlier turned out wrong, and others are served since."""
     place: int = 0
     """Where the last read ended."""
+    modified_ns: int = 0
+    """When the source was written to last, in ns; 0: not known."""
+    changed_ns: int = 0
+    """When the system last recorded a change of the source, in ns, whoever set its other time; 0: not known."""
     ledger: Ledger | None = None
     """What was found wrong, or confirmed, of the bytes of this very data; None: nothing yet."""
 
@@ -500,16 +504,6 @@ class Data(ABC):
         """Raise `DataChangedError` if the source changed since it was opened; do nothing if the source cannot tell."""
         if self.closed:
             raise ClosedError("the data is closed", source=self.name)
-
-    @property
-    def modified_ns(self) -> int:
-        """When the source was written to last, in ns; 0: not known."""
-        return 0
-
-    @property
-    def changed_ns(self) -> int:
-        """When the system last recorded a change of the source, in ns, whoever set its other time; 0: not known."""
-        return 0
 
     @property
     def stamp(self) -> list[int] | None:

@@ -86,8 +86,8 @@ class BlockCache(DerivedData):
             if length > min(_KEPT, self._most * BLOCK // 2):
                 self._next = offset + length
                 return self._source.pread(offset, length)
-            if not self._goes_on(offset):
-                self._ahead = BLOCK
+            if not (self._next - BLOCK <= offset <= self._next + BLOCK and self._next > 0):
+                self._ahead = BLOCK  # it does not go on about where the one before it ended
             if self._fill(offset, offset + length, self._ahead):
                 self._ahead = min(2 * self._ahead, _AHEAD, self._most * BLOCK // 2)
             self._next = offset + length
@@ -97,10 +97,6 @@ class BlockCache(DerivedData):
         if len(view) > _KEPT:
             return self._source.preadinto(offset, view)
         return super()._preadinto(offset, view)
-
-    def _goes_on(self, offset: int) -> bool:
-        """Say whether a read at ``offset`` begins about where the one before it ended."""
-        return self._next - BLOCK <= offset <= self._next + BLOCK and self._next > 0
 
     def _kept(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes ``[start, end)``, up to the first that is not there."""
@@ -133,7 +129,10 @@ class BlockCache(DerivedData):
     def _request(self, first: int, high: int) -> None:
         """Read blocks ``[first, high)``, and keep them."""
         begin = first * BLOCK
-        length = self._clip(begin, (high - first) * BLOCK) if not self._is_gap(begin) else 0
+        gap = self.next_gap(begin) if self.gaps else None
+        if gap is not None and gap.offset <= begin:
+            return
+        length = self._clip(begin, (high - first) * BLOCK)
         if not length:
             return
         content = self._source.pread(begin, length)
@@ -146,10 +145,6 @@ class BlockCache(DerivedData):
         while len(self._blocks) > self._most:
             self._blocks.popitem(last=False)
         self._account()
-
-    def _is_gap(self, offset: int) -> bool:
-        gap = self.next_gap(offset) if self.gaps else None
-        return gap is not None and gap.offset <= offset
 
     def _account(self) -> None:
         amount = len(self._blocks) * (BLOCK + 200)

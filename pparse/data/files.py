@@ -468,6 +468,7 @@ class FileData(Data):
         self._file = (pool or DescriptorPool()).register(self.path)
         self.identity: FileIdentity = self._file.identity
         """What identified the file when it was opened."""
+        self.modified_ns, self.changed_ns = self.identity.mtime_ns, self.identity.ctime_ns
         super().__init__(self.path, self.identity.size, stats)
 
     def _pread(self, offset: int, length: int) -> bytes:
@@ -514,16 +515,6 @@ class FileData(Data):
         # Lengths are clipped to the size seen at open, so a short read means that the file changed.
         self.check_unchanged()
         raise SourceError("the system served fewer bytes than the file has", source=self.name, offset=offset)
-
-    @property
-    def modified_ns(self) -> int:
-        """The modification time."""
-        return self.identity.mtime_ns
-
-    @property
-    def changed_ns(self) -> int:
-        """The time of the last change that the system recorded, which no program can set."""
-        return self.identity.ctime_ns
 
     @property
     def stamp(self) -> list[int]:

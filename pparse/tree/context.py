@@ -67,42 +67,45 @@ class NodeContext:
     that takes its bytes changes nothing but by `emit` before it has all of them.
     """
 
-    __slots__ = (
-        "_base",
-        "_block",
-        "_jump_allowed",
-        "_last",
-        "_mark",
-        "answer",
-        "at_end",
-        "closed",
-        "collect_from",
-        "collect_to",
-        "collected",
-        "data",
-        "emitted",
-        "end",
-        "entered",
-        "entries_limit",
-        "first_block",
-        "fresh",
-        "index",
-        "jumps",
-        "keeps_entries",
-        "need",
-        "node",
-        "pending",
-        "pending_known",
-        "pos",
-        "result",
-        "resumable",
-        "scratch",
-        "stack",
-        "state",
-        "wanted_count",
-        "wanted_key",
-        "wanted_occurrence",
-    )
+    entered = False
+    """Whether a state entered another part in this step."""
+    resumable = False
+    """Whether the last run ended between two steps, with an error of the source."""
+    closed = False
+    """Whether the node was closed: nothing follows."""
+    state: State | Done = DONE
+    """The state to run next."""
+    need = 1
+    """How many bytes it needs at least."""
+    at_end = False
+    """Whether the block ends where the input ends."""
+    scratch: Any = None
+    """Anything else than the ``stack``, for the parser."""
+    emitted = 0
+    """How many children were emitted so far."""
+    jumps = 0
+    """How often a state moved backwards."""
+    _jump_allowed = False
+    _block = b""  # what the engine read …
+    _base = 0  # … from here on
+    _last: Entry | None = None  # the child emitted last
+    pending: tuple[int, Entry] | None = None
+    """The child behind which to continue, once it is known where it ends."""
+    pending_known = False
+    """Whether all is known of that child that can be."""
+    fresh: list[Entry] | None = None
+    """Receives the entries of the children that are indexed; None: they are not kept."""
+    wanted_count: int | None = None
+    """Stop after this many children; None: do not stop for that."""
+    wanted_key: Key = None
+    """Stop at the child with this key …"""
+    wanted_occurrence = 0
+    """… when it occurs for the n-th time; 0: do not look for a key."""
+    answer: int | None = None
+    """Number of the child found by key."""
+    collected: list[Entry] | None = None
+    """Entries that are read again, from child ``collect_from`` to before ``collect_to``; None while indexing."""
+    collect_from = collect_to = 0
 
     def __init__(self, node: Node, index: ChildIndex | None) -> None:
         self.node = node
@@ -111,62 +114,19 @@ class NodeContext:
         """The tree that the node belongs to."""
         self.data: Data = node.extraction.data
         """What is read: the extraction's data, unless a state entered another part."""
-        self.entered = False
-        """Whether a state entered another part in this step."""
-        self.resumable = False
-        """Whether the last run ended between two steps, with an error of the source."""
         self.keeps_entries = self.result.parser.state_of_children(node.kind) is None
         """Whether entries of children are kept, not offsets."""
         self.entries_limit = self.result.extraction.session.limits.entries
         """The limit on the number of children."""
         self.index = index
         """Receives the children; None when nothing is indexed."""
-        self.pos = node.start
+        self.pos = self._mark = node.start  # a state that needs more bytes is entered again at the mark
         """Where the state begins, as an offset of ``data``."""
         around = bounded_by(node)
         self.end = around.end if around.end is not None else node.extraction.end
         """Where the node's bytes end, or those of what holds it while that is unknown; None: with the data."""
-        self.closed = False
-        """Whether the node was closed: nothing follows."""
-        self.state: State | Done = DONE
-        """The state to run next."""
-        self.need = 1
-        """How many bytes it needs at least."""
-        self.at_end = False
-        """Whether the block ends where the input ends."""
         self.stack: list[Any] = []
         """Nesting, for the parser."""
-        self.scratch: Any = None
-        """Anything else, for the parser."""
-        self.emitted = 0
-        """How many children were emitted so far."""
-        self.jumps = 0
-        """How often a state moved backwards."""
-        self._jump_allowed = False
-        self._block = b""  # what the engine read …
-        self._base = 0  # … from here on
-        self._last: Entry | None = None  # the child emitted last
-        self._mark = self.pos  # where a state that needs more bytes is entered again
-        self.pending: tuple[int, Entry] | None = None
-        """The child behind which to continue, once it is known where it ends."""
-        self.pending_known = False
-        """Whether all is known of that child that can be."""
-        self.fresh: list[Entry] | None = None
-        """Receives the entries of the children that are indexed; None: they are not kept."""
-        self.wanted_count: int | None = None
-        """Stop after this many children; None: do not stop for that."""
-        self.wanted_key: Key = None
-        """Stop at the child with this key …"""
-        self.wanted_occurrence = 0
-        """… when it occurs for the n-th time; 0: do not look for a key."""
-        self.answer: int | None = None
-        """Number of the child found by key."""
-        self.collected: list[Entry] | None = None
-        """Entries that are read again; None while indexing."""
-        self.collect_from = 0
-        """The first child to collect."""
-        self.collect_to = 0
-        """One past the last child to collect."""
 
     def enter(self, part: Range) -> int:
         """Continue in another stretch of bytes, of this or other data; return its start, the position for the step."""

@@ -74,36 +74,30 @@ class KeyTable:
                 return
             slices[-2:] = [_sorted(one + other, ordinals + behind)]
 
-    def candidates(self, key: object) -> Iterator[int]:
-        """Yield, in file order, the ordinals of keys with the hash of ``key``, nearly always equal to it."""
-        wanted = key_hash(key)
-        for hashes, ordinals in self._slices:
-            slot = bisect_left(hashes, wanted)
-            while slot < len(hashes) and hashes[slot] == wanted:
-                yield ordinals[slot]
-                slot += 1
-
-    def nth(self, key: object, occurrence: int) -> int | None:
-        """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
+    def _equal(self, key: object) -> Iterator[tuple[array[int], int, int]]:
+        """Yield, for each slice that has the hash of ``key``, its ordinals, and the first and end of those."""
         wanted = key_hash(key)
         for hashes, ordinals in self._slices:
             low = bisect_left(hashes, wanted)
             if low < len(hashes) and hashes[low] == wanted:
-                high = bisect_right(hashes, wanted, low)
-                if low + occurrence <= high:
-                    return ordinals[low + occurrence - 1]
-                occurrence -= high - low
+                yield ordinals, low, bisect_right(hashes, wanted, low)
+
+    def candidates(self, key: object) -> Iterator[int]:
+        """Yield, in file order, the ordinals of keys with the hash of ``key``, nearly always equal to it."""
+        for ordinals, low, high in self._equal(key):
+            yield from map(ordinals.__getitem__, range(low, high))
+
+    def nth(self, key: object, occurrence: int) -> int | None:
+        """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
+        for ordinals, low, high in self._equal(key):
+            if low + occurrence <= high:
+                return ordinals[low + occurrence - 1]
+            occurrence -= high - low
         return None
 
     def before(self, key: object, ordinal: int) -> int:
         """Return how many keys with the hash of ``key`` come before ``ordinal``."""
-        wanted, count = key_hash(key), 0
-        for hashes, ordinals in self._slices:
-            low = bisect_left(hashes, wanted)
-            high = bisect_right(hashes, wanted, low)
-            if high > low:
-                count += bisect_left(ordinals, ordinal, low, high) - low
-        return count
+        return sum(bisect_left(ordinals, ordinal, low, high) - low for ordinals, low, high in self._equal(key))
 
     def repeated(self) -> Iterator[list[int]]:
         """Yield groups of ordinals whose keys share a hash and so may be equal."""

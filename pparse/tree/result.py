@@ -137,39 +137,25 @@ class Result:
         before = self._reading
         self._reading = before | {id(index)}
         try:
-            return self._extend(node, index, wanted_count, wanted_key, nth, fresh)
+            ctx = self._context(node, index)
+            if ctx is None:
+                return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
+            ctx.wanted_count, ctx.wanted_key, ctx.wanted_occurrence = wanted_count, wanted_key, nth
+            ctx.fresh, ctx.answer, ctx.resumable = fresh, None, False
+            try:
+                run(ctx, self.parser)
+            except BaseException:
+                # A state may have failed half-way: the next request starts over.
+                if not ctx.resumable:
+                    node.unload()
+                raise
+            finally:
+                ctx.fresh = None
+            if index.complete:
+                self._keep_for_parent(node, index)
+            return ctx.answer
         finally:
             self._reading = before
-
-    def _extend(
-        self,
-        node: Node,
-        index: ChildIndex,
-        wanted_count: int | None,
-        wanted_key: Key,
-        nth: int,
-        fresh: list[Entry] | None,
-    ) -> int | None:
-        ctx = self._context(node, index)
-        if ctx is None:
-            return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
-        ctx.fresh = fresh
-        ctx.wanted_count = wanted_count
-        ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
-        ctx.answer = None
-        ctx.resumable = False
-        try:
-            run(ctx, self.parser)
-        except BaseException:
-            # A state may have failed half-way: the next request starts over.
-            if not ctx.resumable:
-                node.unload()
-            raise
-        finally:
-            ctx.fresh = None
-        if index.complete:
-            self._keep_for_parent(node, index)
-        return ctx.answer
 
     def _context(self, node: Node, index: ChildIndex) -> NodeContext | None:
         """Return the parse of ``node`` in progress, or begin one; None if the parser indexed it without states."""
@@ -204,7 +190,7 @@ class Result:
             ctx.pending_known = True
         if ctx.pending_known:
             return None
-        kid = ctx.node.adopt_pending(ordinal, entry)
+        kid = ctx.node._living(ordinal) or ctx.node._make(ordinal, entry)  # held by somebody, or passing
         index = kid.index
         if kid.end is None and index is None:
             index = kid.begin_index()
@@ -235,7 +221,7 @@ class Result:
                 above.keep_child(node.ordinal, index, (node.end, node.known_status, node.finding))
                 return
             above.children.pop(node.ordinal, None)
-        if node.parent is None or node.parent.is_living(node):
+        if node.parent is None or node.parent._living(node.ordinal) is node:
             self.extraction.session.indexes.add(node, index)
 
     def _learn(self, ctx: NodeContext, kid: Node, *, sure: bool) -> None:
@@ -248,9 +234,9 @@ class Result:
         self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
     ) -> None:
         """Set status, finding and end of ``node``; for parsers. ``told``: the finding is already reported elsewhere."""
-        node._status = status
-        if end is not None and node._end is None:
-            node._end = end
+        node.known_status = status
+        if end is not None and node.end is None:
+            node.end = end
         if finding is not None:
             _, parts, note = node._extra or (None, None, None)
             node._extra = (finding, parts, note)
@@ -263,16 +249,9 @@ class Result:
 
     def note_limit(self, node: Node, error: LimitError) -> None:
         """Mark ``node`` as UNSUPPORTED because it exceeds a limit."""
-        finding = Finding(
-            "limit",
-            error.reason,
-            path=self.parser.path_of(node),
-            source=self.extraction.name,
-            offset=node.start,
-            wanted=error.wanted,
-            got=error.got,
-            option=error.option,
-        )
+        told = {"wanted": error.wanted, "got": error.got, "option": error.option}
+        path = self.parser.path_of(node)
+        finding = self.parser.finding_at("limit", error.reason, path, node.start, **told)
         self.close_node(node, Status.UNSUPPORTED, finding)
 
     def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:
@@ -418,7 +397,8 @@ class Result:
         try:
             with budget.charge(making, "building a table of keys"):
                 table.extend(self.parser.key_hashes(node, table.covered, index.count))
-            index.set_table(table)
+            index.table = table
+            index.account()
         except LimitError:  # no room, and the table is optional
             index.table = None
             return None
