@@ -13,8 +13,8 @@ from operator import attrgetter
 from pparse.errors import GapError, LimitError
 from pparse.findings import Severity, plain_members
 from pparse.lazy import lazy_pattern
-from pparse.tensors.dtype import DTYPES
-from pparse.tensors.places import Places
+from pparse.tensors.dtype import DTYPES, SHORT
+from pparse.tensors.status import Places
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, SeenKeys
 
 TYPE_CHECKING = False
@@ -42,31 +42,11 @@ _U64: Final = 1 << 64
 
 # All 22 dtype words of the format (tensor.rs, enum Dtype).
 STORED_DTYPES: Final[dict[str, DType]] = {
-    word: DTYPES[name]
-    for word, name in {
-        "BOOL": "bool",
-        "F4": "float4_e2m1fn",
-        "F6_E2M3": "float6_e2m3fn",
-        "F6_E3M2": "float6_e3m2fn",
-        "U8": "uint8",
-        "I8": "int8",
-        "F8_E5M2": "float8_e5m2",
-        "F8_E4M3": "float8_e4m3fn",
-        "F8_E8M0": "float8_e8m0fnu",
-        "F8_E4M3FNUZ": "float8_e4m3fnuz",
-        "F8_E5M2FNUZ": "float8_e5m2fnuz",
-        "I16": "int16",
-        "U16": "uint16",
-        "F16": "float16",
-        "BF16": "bfloat16",
-        "I32": "int32",
-        "U32": "uint32",
-        "F32": "float32",
-        "C64": "complex64",
-        "F64": "float64",
-        "I64": "int64",
-        "U64": "uint64",
-    }.items()
+    word: DTYPES[SHORT[word]]
+    for word in (
+        *("BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ"),
+        *("F8_E5M2FNUZ", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64"),
+    )
 }
 
 _WORDS: Final = {dtype.name: word for word, dtype in STORED_DTYPES.items()}
@@ -79,25 +59,13 @@ def word_of(dtype: DType) -> str | None:
 
 
 # A member of the header: tells its level from others if brackets are damaged.
-_TEXT: Final = rb'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
-_BLANKS: Final = rb"[ \t\n\r]*+"
+_TEXT: Final = r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
+_BLANKS: Final = r"[ \t\n\r]*+"
 MEMBER: Final = lazy_pattern(
-    _BLANKS
-    + _TEXT
-    + _BLANKS
-    + b":"
-    + _BLANKS
-    + rb"\{(?:"
-    + _BLANKS
-    + rb'"(?:dtype|shape|data_offsets)"'
-    + _BLANKS
-    + b":"
-    + _BLANKS
-    + b"(?:"
-    + _TEXT
-    + rb"|\[[0-9, \t\n\r]*+\])"
-    + _BLANKS
-    + rb",?){3}\}"
+    (
+        rf'{_BLANKS}{_TEXT}{_BLANKS}:{_BLANKS}\{{(?:{_BLANKS}"(?:dtype|shape|data_offsets)"{_BLANKS}:{_BLANKS}'
+        rf"(?:{_TEXT}|\[[0-9, \t\n\r]*+\]){_BLANKS},?){{3}}\}}"
+    ).encode()
 )
 
 
@@ -140,20 +108,15 @@ class TensorInfo:
         """Return the same entry with a problem."""
         info = CheckedInfo.__new__(CheckedInfo)
         TensorInfo.__init__(info, self.kind, self.begin, self.end)
-        info.problem, info.unsupported, info.is_scalar, info.wanted, info.got = problem, False, False, None, None
+        info.problem = problem
         return info
 
 
 class CheckedInfo(TensorInfo):
     """An entry that took all checks, and may have a problem."""
 
-    __slots__ = ("got", "is_scalar", "problem", "unsupported", "wanted")
-
     def __init__(self, fields: object) -> None:
         super().__init__((None, (), "?"), 0, 0)
-        self.problem = None
-        self.unsupported = False
-        self.wanted = self.got = None
         self.is_scalar = isinstance(fields, str | int | float | None)
         if isinstance(fields, list) and len(fields) == len(FIELDS):
             fields = dict(zip(FIELDS, fields, strict=True))
@@ -297,7 +260,6 @@ _ENTRY: Final = lazy_pattern(
     rf'"(?!{METADATA}")([^"\\\x00-\x1f]*+)": ?\{{("dtype": ?"[A-Z0-9_]++", ?"shape": ?\[[0-9, ]*+\]), ?'
     rf'"data_offsets": ?\[{_NUMBER}, ?{_NUMBER}\]\}}{_NEXT}'
 )
-_TEXT: Final = r'"[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+"'
 _METADATA: Final = lazy_pattern(rf'"{METADATA}": ?(null|\{{(?:{_TEXT}: ?{_TEXT}(?:, ?)?+)*+\}}){_NEXT}')
 
 

@@ -26,7 +26,7 @@ from pparse.recovery.reader_rules import measured, safetensors_head, safetensors
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, part_words, text_of
 from pparse.tensors.npy import write_npy
-from pparse.tensors.places import in_order
+from pparse.tensors.status import in_order
 from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False

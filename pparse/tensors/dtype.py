@@ -103,13 +103,13 @@ class DType:
         library, _, name = text.rpartition(".")
         if library in _LIBRARIES:
             text = (_TORCH if library == "torch" else {}).get(name, name)
-        known = _SHORT.get(text)
+        known = SHORT.get(text)
         if known is not None:
             return DTYPES[known]
         try:
             return DType.of(text)
         except ValueError:
-            known = _SHORT.get(text.upper(), text.lower())
+            known = SHORT.get(text.upper(), text.lower())
             if known not in DTYPES:
                 raise
             return DTYPES[known]
@@ -133,7 +133,7 @@ class DType:
         if self._numpy is None:
             import numpy as np
 
-            if self.name in _ML_DTYPES:
+            if self.name in DTYPES and self.name not in _OF_NUMPY:
                 import ml_dtypes
 
                 scalar = getattr(ml_dtypes, self.name, None)
@@ -218,28 +218,11 @@ class DType:
         return self.name
 
 
-_ML_DTYPES: Final = frozenset(
+# The others among `DTYPES` are those of ml_dtypes.
+_OF_NUMPY: Final = frozenset(
     (
-        "bfloat16",
-        "float8_e3m4",
-        "float8_e4m3",
-        "float8_e4m3b11fnuz",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-        "float6_e2m3fn",
-        "float6_e3m2fn",
-        "float4_e2m1fn",
-        "int4",
-        "uint4",
-        "int2",
-        "uint2",
-        "int1",
-        "uint1",
-        "complex32",
-        "bcomplex32",
+        *("bool", "float16", "float32", "float64", "complex64", "complex128"),
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
     )
 )
 
@@ -277,10 +260,11 @@ _TORCH: Final = {
     "cdouble": "complex128",
 }
 # Short names. Formats write those in upper case; they count in lower case, too, unless numpy knows that: not i8.
-_SHORT: Final = {
+SHORT: Final = {
     **{f"{short}{bits}": f"float{bits}" for short in ("F", "FP") for bits in (16, 32, 64)},
     **{f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
     "f16": "float16",
+    "BOOL": "bool",
     "HALF": "float16",
     "SINGLE": "float32",
     "DOUBLE": "float64",

@@ -8,6 +8,7 @@ from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.data.reader import byte_view
 from pparse.display.text import shape_words, shorten
+from pparse.equality import ByValue
 from pparse.errors import (
     DamagedTensorError,
     EndOfDataError,
@@ -22,18 +23,87 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType, filler, new_array
-from pparse.tensors.span import Span
 from pparse.tensors.status import is_beyond_arrays, status_behind_gaps, status_of_spans, tensor_status, there_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Final, Literal, Self
+    from typing import Any, ClassVar, Final, Literal, Self
 
     from numpy.typing import NDArray
 
     from pparse.data.base import Data
     from pparse.data.range_status import RangeStatus
+
+
+# -- `Span`: where bytes of a tensor are -------------------------------------------------------------------------------
+
+
+class Span(ByValue, by=("path", "offset", "length")):
+    """A stretch of bytes in some data."""
+
+    __slots__ = ("data", "end", "length", "offset", "path")
+
+    is_placed: ClassVar[bool] = True
+    """Whether its offset is known without reading."""
+    is_open: ClassVar[bool] = True
+    """Whether its data is open; nothing is known against data that was not opened yet."""
+
+    def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
+        self.data = data
+        """Where the bytes are; None: their file is missing."""
+        self.offset = offset
+        """Where they begin, as an offset of ``data``."""
+        self.length = length
+        """Their number."""
+        self.path = path
+        """What messages call the data."""
+        self.end = end
+        """Where the document ends in ``data``, if other bytes follow there, as in an archive; else None."""
+
+    @property
+    def there(self) -> int:
+        """How many of the bytes exist."""
+        if self.data is None:
+            return 0
+        length = self.length if self.end is None else max(0, min(self.length, self.end - self.offset))
+        if self.data.flawed:
+            return self.data.range_status(self.offset, self.offset + length).there
+        size = self.data.size
+        return length if size is None else max(0, min(length, size - self.offset))
+
+    @property
+    def found_in(self) -> Data | None:
+        """Data in which the bytes are found: ``data``; of content that is opened when it is read, what it lies in."""
+        return self.data
+
+    @property
+    def found_at(self) -> int:
+        """Where in `found_in` what must be read for the bytes begins."""
+        return self.offset
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What only spans of the same bytes have in common, as long as their document is open."""
+        return id(self.data), self.offset, self.length
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a checksum confirmed the bytes; never reads."""
+        if not self.is_open or self.data is None or not (self.is_placed or self.data.has_proofs):
+            return False
+        return self.data.is_proved(self.offset, self.offset + self.length)
+
+    def verify(self) -> None:
+        """Compare the checksum of these bytes alone, if there is one: called if something is known against the data."""
+
+    def resolve(self) -> None:
+        """Do what `verify` does, if that costs little and was not done: called before the bytes are returned."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the span as plain data, for JSON."""
+        return {"file": self.path, "offset": self.offset, "length": self.length}
+
 
 __all__ = ["DTYPES", "UNKNOWN_SHAPE", "DType", "Span", "Tensor"]
 
@@ -276,17 +346,9 @@ class Tensor:
                 status, length = str(found.status), self.spans[0].length
                 return Finding(status, found.reason, path=self.name, length=length, **self._place())
         if self._finding is None and self._status in _CUT:
-            span = self.spans[0] if self.spans else Span(None, 0, 0, "")
             there, wanted = self.available_nbytes, self.stored_nbytes
-            return Finding(
-                str(self._status),
-                there_words(there, wanted),
-                path=self.name,
-                source=span.path,
-                offset=span.offset,
-                wanted=wanted,
-                got=there,
-            )
+            told = {"wanted": wanted, "got": there, **(self._place() or {"offset": 0, "source": ""})}
+            return Finding(str(self._status), there_words(there, wanted), path=self.name, **told)
         return self._finding
 
     # -- what is known without reading -------------------------------------------------------------------------------
@@ -525,10 +587,7 @@ class Tensor:
         size = self._source_nbytes
         if len(view) < size:
             raise ValueError(f"the buffer has {len(view)} bytes, but the tensor has {size}")
-        self._check_unchanged()
-        self._read_into(0, view[:size])
-        self._check_read()
-        return size
+        return self.readinto_from(0, view[:size])
 
     def readinto_from(self, offset: int, buffer: bytearray | memoryview | NDArray[Any]) -> int:
         """Fill ``buffer`` with the bytes as stored from byte ``offset`` of the tensor on; return how many those were.
@@ -763,14 +822,8 @@ class Tensor:
                 raise
             if not got:
                 self._check_read()
-                raise EndOfDataError(
-                    "the data ends inside the tensor",
-                    offset=base + offset + done,
-                    wanted=len(view),
-                    got=done,
-                    path=self.name,
-                    source=data.name,
-                )
+                told: Any = {"wanted": len(view), "got": done, "path": self.name, "source": data.name}
+                raise EndOfDataError("the data ends inside the tensor", offset=base + offset + done, **told)
             if follow is not None:
                 follow(offset + done, view[done : done + got])
             done += got
@@ -883,12 +936,17 @@ class Tensor:
     def _strided_blocks(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
         import numpy as np
 
-        from pparse.tensors.selection import boxes, read, select
+        from pparse.tensors.selection import boxes, read, recut, select, windows
 
         self._refuse_if_not_whole()
         self._refuse_if_short(dtype)
         if any(span.data is not None and span.data.access is not Access.FREE for span in self._sources):
-            yield from self._blocks_by_passes(start, step, dtype, raw)
+            budget = None if self._owner is None else self._owner.extraction.session.budget
+            self._check_unchanged()
+            form = dtype.raw_numpy
+            for codes in recut(windows(start, step, self.shape, self.strides, form, self._read_into, budget), step):
+                self._check_read()
+                yield self._finish(codes, dtype, raw, codes.shape)
             return
         for first in range(start, self.size, step):
             stop = min(first + step, self.size)
@@ -900,16 +958,6 @@ class Tensor:
             self._check_read()
             codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
             yield self._finish(codes, dtype, raw, (stop - first,))
-
-    def _blocks_by_passes(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
-        from pparse.tensors.selection import recut, windows
-
-        budget = None if self._owner is None else self._owner.extraction.session.budget
-        self._check_unchanged()
-        form = dtype.raw_numpy
-        for codes in recut(windows(start, step, self.shape, self.strides, form, self._read_into, budget), step):
-            self._check_read()
-            yield self._finish(codes, dtype, raw, codes.shape)
 
     def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
         import numpy as np

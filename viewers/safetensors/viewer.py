@@ -10,7 +10,7 @@ whole header, which is then read to its end. Lists of the command line print row
 
 from __future__ import annotations
 
-from itertools import chain, starmap
+from itertools import starmap
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -325,7 +325,7 @@ class SafetensorsViewer(Viewer):
         elif header is Status.COMPLETE and parser.is_at_odds:
             from pparse.viewers.safetensors.rules import layout_findings, metadata_findings
 
-            for finding in chain(layout_findings(parser), metadata_findings(self)):
+            for finding in (*layout_findings(parser), *metadata_findings(self)):
                 self.findings.add(finding)
             extent.document_status = Status.DAMAGED
         extent.at_least = header is Status.TRUNCATED
