@@ -16,7 +16,7 @@ from itertools import islice
 
 from pparse.data.base import Data
 from pparse.equality import ByValue
-from pparse.errors import ClosedError, DataChangedError, SourceError, system_error
+from pparse.errors import ClosedError, DataChangedError, SourceError, refused, system_error
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -62,10 +62,6 @@ class FileIdentity(ByValue, by=("device", "inode", "size", "mtime_ns")):
         except OSError:
             return False  # it has another name now
         return (info.st_dev, info.st_ino) == (self.device, self.inode)
-
-    def same_file(self, other: FileIdentity) -> bool:
-        """Return whether this is the same file, even if it grew or changed."""
-        return (self.device, self.inode) == (other.device, other.inode)
 
     def refuse_another(self, now: FileIdentity, path: str, *, same_host: bool) -> None:
         """Raise `DataChangedError` if ``now``, of the file at ``path``, is not this one, which was pickled.
@@ -146,11 +142,9 @@ def inherited_pipe(path: str) -> BinaryIO | None:
 
     Opening any other pipe could wait forever for somebody to write.
     """
-    try:
+    with refused("cannot open", path):
         if path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and stat.S_ISFIFO(os.stat(path).st_mode):
             return open(path, "rb")
-    except OSError as error:
-        raise system_error(error, "cannot open", path) from error
     return None
 
 
@@ -163,13 +157,10 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     # Without O_NONBLOCK, opening a pipe would wait forever for a writer.
     flags |= getattr(os, "O_NONBLOCK", 0)
     try:
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise SourceError("is a folder, not a file", errno=errno.EISDIR, source=path)
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        if isinstance(error, SourceError):
-            raise
-        raise system_error(error, "cannot open", path) from error
+        with refused("cannot open", path):
+            if stat.S_ISDIR(os.stat(path).st_mode):
+                raise SourceError("is a folder, not a file", errno=errno.EISDIR, source=path)
+            descriptor = os.open(path, flags)
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:
@@ -181,12 +172,9 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
 
 def identity_of(descriptor: int, path: str) -> FileIdentity:
     """Return what identifies an open file. Raises `SourceError` if it cannot be read at any offset."""
-    try:
+    with refused("cannot read", path):
         info = os.fstat(descriptor)
-    except OSError as error:
-        raise system_error(error, "cannot read", path) from error
-    kind = info.st_mode
-    size = info.st_size
+    kind, size = info.st_mode, info.st_size
     if stat.S_ISBLK(kind):
         size = os.lseek(descriptor, 0, os.SEEK_END)
     elif not stat.S_ISREG(kind):
@@ -291,12 +279,8 @@ class PooledFile:
         if before is _UNKNOWN or (before == now and before.ctime_ns == now.ctime_ns):
             return
         if before != now or before.may_have_been_written(now, self.path):
-            raise DataChangedError(
-                f"the file changed while it was open: {before.difference(now)}",
-                source=self.path,
-                wanted=before.size,
-                got=now.size,
-            )
+            reason = f"the file changed while it was open: {before.difference(now)}"
+            raise DataChangedError(reason, source=self.path, wanted=before.size, got=now.size)
         self.identity = now  # renamed, linked, given away
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -533,7 +517,8 @@ class FileData(Data):
         except OSError:
             return None
         now = FileData(self.path)
-        if not self.identity.same_file(now.identity):  # another file has the name now
+        was, new = self.identity, now.identity
+        if (was.device, was.inode) != (new.device, new.inode):  # another file has the name now
             now.close()
             return None
         return now

@@ -171,10 +171,8 @@ class Extent:
 
     def _add_hit(self, tensor: Tensor, status: Status) -> None:
         if status is Status.TRUNCATED or status is Status.MISSING:
-            if status is Status.TRUNCATED:
-                self.truncated += 1
-            else:
-                self.missing += 1
+            self.truncated += status is Status.TRUNCATED
+            self.missing += status is Status.MISSING
             spans = tensor.spans
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
             # The order of names may differ from the order of bytes.

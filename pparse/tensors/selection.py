@@ -207,10 +207,7 @@ def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, m
     _read_axes(selection.offset, joined, itemsize, flat, read_into)
     array = flat.reshape([selection.axes[axis][0] for axis in real])
     # Restore the order of the index and the repeated axes.
-    back = [0] * len(real)
-    for place, axis in enumerate(sorted(real)):
-        back[place] = real.index(axis)
-    array = array.transpose(back)
+    array = array.transpose([real.index(axis) for axis in sorted(real)])
     full = [count if axis in real else 1 for axis, (count, _) in enumerate(selection.axes)]
     array = array.reshape(full)
     if tuple(full) != selection.shape:
