@@ -254,8 +254,8 @@ class Tensor:
         return found
 
     def _learn(self) -> None:
-        """Let the viewer say what a tensor that is made now would be told from the beginning."""
-        if self._status not in _SETTLED:
+        """Let the viewer say what a tensor that is made now would be told from the beginning, if it has news."""
+        if self._owner is not None and self._owner._has_news and self._status not in _SETTLED:
             self._owner.renew(self)
 
     def _claims(self) -> Any:
@@ -277,8 +277,7 @@ class Tensor:
     @property
     def claimed_status(self) -> Status:
         """Status according to the format, whatever is known about the bytes."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return self._status
 
     @property
@@ -287,8 +286,7 @@ class Tensor:
 
         A stream that is known to be cut or damaged is first decoded to that place.
         """
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return tensor_status(self._status, self._known) if self._is_flawed() else self._status
 
     @status.setter
@@ -306,8 +304,7 @@ class Tensor:
     @property
     def verified(self) -> bool | None:
         """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         if self._verified is False:
             return False
         found = self._known() if self._is_flawed() else None
@@ -328,8 +325,7 @@ class Tensor:
     @property
     def finding(self) -> Finding | None:
         """What is wrong with it, if anything."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return self._found()
 
     @finding.setter

@@ -419,13 +419,9 @@ class Result:
                 if one != other:
                     break
                 shared += 1
-        steps = (
-            steps[:shared]
-            + [
-                node.result.parser.step_to(node.parent, node.ordinal, node.key)  # type: ignore[arg-type]
-                for node in chain[shared:]
-            ]
-        )
+        steps = steps[:shared]
+        for node in chain[shared:]:
+            steps.append(node.result.parser.step_to(node.parent, node.ordinal, node.key))  # type: ignore[arg-type]
         self._last_steps = revision, ordinals, steps
         return list(steps)
 
