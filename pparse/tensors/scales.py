@@ -113,7 +113,7 @@ class ComputedTensor(Tensor):
         return self._made_of
 
     def _worst(self) -> Tensor:
-        return next((tensor for tensor in self.sources if tensor.status is not Status.COMPLETE), self.sources[0])
+        return next((tensor for tensor in self.sources if not tensor.is_complete), self.sources[0])
 
     @property
     def status(self) -> Status:
@@ -152,7 +152,7 @@ class ComputedTensor(Tensor):
         if not step:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {self.dtype}")
         self.resolve()
-        if self.status is not Status.TRUNCATED or codes.status is Status.COMPLETE:
+        if self.status is not Status.TRUNCATED or codes.is_complete:
             self._refuse_if_not_whole()
         for part in self._decoded(start, step):
             yield part.view("u4") if raw else part
@@ -291,7 +291,7 @@ class TurnedTensor(ComputedTensor):
         return found.swapaxes(-1, -2).copy() if both else found
 
     def _whole_count(self, dtype: DType) -> int:
-        return self.size if self.status is Status.COMPLETE else 0
+        return self.size if self.is_complete else 0
 
     def _refuse_if_short(self, dtype: DType) -> None:
         self._of._refuse_if_short(dtype)

@@ -453,7 +453,7 @@ class Tensor:
         return True
 
     def __repr__(self) -> str:
-        status = "" if self.status is Status.COMPLETE else f", {self.status}"
+        status = "" if self.is_complete else f", {self.status}"
         shape = self.shape_text if self.is_shape_known else "of unknown shape"
         if self.unwritten_nbytes:
             status += f", {self.unwritten_nbytes} bytes never written"
@@ -525,8 +525,7 @@ class Tensor:
         dtype = self._known_dtype()
         items = normalise(index, self.shape)
         if dtype.packed:
-            if self.status is not Status.TRUNCATED:
-                self._refuse_if_not_whole()
+            self._refuse_unless_cut()
             array = self._select_packed(items, dtype)
         else:
             selection = select(items, self.shape, self.strides)
@@ -560,8 +559,7 @@ class Tensor:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {dtype}")
         if start < 0 or start % group:
             raise ValueError(f"cannot begin at element {start}: blocks of {dtype} begin at multiples of {group}")
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
+        self._refuse_unless_cut()
         self._check_unchanged()
         total, whole = self.size, self._whole_count(dtype)
         if self._strides is not None and not self._is_contiguous():
@@ -624,8 +622,7 @@ class Tensor:
         limit = parse_size(max_bytes)
         if not limit:
             raise ValueError("a block of 0 bytes cannot hold anything")
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
+        self._refuse_unless_cut()
         whole = self.available_nbytes
         self._check_unchanged()
         for first in range(0, whole, limit):
@@ -743,6 +740,11 @@ class Tensor:
             if self._is_flawed():  # around it: a checksum of its own may tell that its bytes are right nevertheless
                 for span in self._sources:
                     span.verify()
+
+    def _refuse_unless_cut(self) -> None:
+        """Raise if it is neither whole nor cut: of one that is cut, what exists is read."""
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
 
     def _refuse_if_not_whole(self) -> None:
         self.resolve()

@@ -243,7 +243,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         self._judges = True
         try:
             fresh = self.find(tensor.name)
-            if fresh is not None and fresh.status is not Status.COMPLETE:
+            if fresh is not None and not fresh.is_complete:
                 # What it claims, and where its bytes are: what is known of those may change again.
                 tensor.status, tensor.verified, tensor.finding = fresh._status, fresh._verified, fresh._finding
                 tensor._spans, tensor._content, tensor._shared = fresh._spans, fresh._content, None
@@ -389,7 +389,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Yield where in the document's data the tensors are that are not whole, with what tells of these only."""
         data = self.extraction.parsed.data
         for tensor in self.tensors():
-            if tensor.status is not Status.COMPLETE:
+            if not tensor.is_complete:
                 for span in tensor.spans:
                     if span.data is data:
                         yield span.offset, span.offset + span.length

@@ -233,7 +233,7 @@ class Node:
             return  # the value is whole, only its position is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status is Status.TRUNCATED or status is Status.MISSING:
-            numbers = {} if finding is None else {"wanted": finding.wanted, "got": finding.got}
+            numbers: Any = {} if finding is None else {"wanted": finding.wanted, "got": finding.got}
             raise EndOfDataError(reason, offset=self.start, path=self.path, source=self.extraction.name, **numbers)
         if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
             raise UnsupportedError(reason, path=self.path, offset=self.start)
