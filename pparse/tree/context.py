@@ -127,6 +127,10 @@ class NodeContext:
         """Where the node's bytes end, or those of what holds it while that is unknown; None: with the data."""
         self.stack: list[Any] = []
         """Nesting, for the parser."""
+        # What is asked for at each step is found faster in the object than in its class.
+        self.entered = self._jump_allowed = False
+        self.emitted = self.wanted_occurrence = 0
+        self.pending = self.fresh = self.wanted_count = self.answer = self.collected = None
 
     def enter(self, part: Range) -> int:
         """Continue in another stretch of bytes, of this or other data; return its start, the position for the step."""

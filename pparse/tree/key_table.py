@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 from pparse.errors import LimitError
 
@@ -101,16 +102,10 @@ class KeyTable:
 
     def repeated(self) -> Iterator[list[int]]:
         """Yield groups of ordinals whose keys share a hash and so may be equal."""
-        group: list[int] = []
-        last: int | None = None
-        for wanted, ordinal in self._in_order():
-            if wanted != last:
-                if len(group) > 1:
-                    yield group
-                group, last = [], wanted
-            group.append(ordinal)
-        if len(group) > 1:
-            yield group
+        for _, equal in groupby(self._in_order(), itemgetter(0)):
+            group = [ordinal for _, ordinal in equal]
+            if len(group) > 1:
+                yield group
 
     def _in_order(self) -> Iterator[tuple[int, int]]:
         pairs = [zip(*one, strict=True) for one in self._slices]
