@@ -188,7 +188,10 @@ def identity_of(descriptor: int, path: str) -> FileIdentity:
 
 
 class PooledFile:
-    """One file of a `DescriptorPool`. The pool may close its descriptor; the next use reopens it."""
+    """One file of a `DescriptorPool`, which may close its descriptor; the next use reopens it.
+
+    ``with file as descriptor`` keeps it open meanwhile.
+    """
 
     def __init__(self, pool: DescriptorPool, path: str) -> None:
         self._pool = pool
@@ -200,7 +203,7 @@ class PooledFile:
         self.identity = _UNKNOWN  # until the first open
         """What identified the file when it was first opened."""
 
-    def _acquire(self) -> int:
+    def __enter__(self) -> int:
         with self._pool.lock:
             if self._closed:
                 raise ClosedError("the file is closed", source=self.path)
@@ -219,7 +222,7 @@ class PooledFile:
             self._users += 1
             return self._descriptor
 
-    def _release(self) -> None:
+    def __exit__(self, *exc: object) -> None:
         with self._pool.lock:
             self._users -= 1
             if self._closed and not self._users:
@@ -233,17 +236,15 @@ class PooledFile:
 
     def pread(self, offset: int, length: int) -> bytes:
         """Read with one system call; may be short."""
-        descriptor = self._acquire()
-        try:
-            if _HAS_PREAD:
-                return os.pread(descriptor, length, offset)
-            with self._pool.lock:  # pragma: no cover (Windows)
-                os.lseek(descriptor, offset, os.SEEK_SET)
-                return os.read(descriptor, length)
-        except (OSError, OverflowError) as error:
-            raise self._refused(error, offset) from error
-        finally:
-            self._release()
+        with self as descriptor:
+            try:
+                if _HAS_PREAD:
+                    return os.pread(descriptor, length, offset)
+                with self._pool.lock:  # pragma: no cover (Windows)
+                    os.lseek(descriptor, offset, os.SEEK_SET)
+                    return os.read(descriptor, length)
+            except (OSError, OverflowError) as error:
+                raise self._refused(error, offset) from error
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
         """Read into ``views``, one after the other (at most 1,000), with one system call; may be short."""
@@ -251,13 +252,11 @@ class PooledFile:
             chunk = self.pread(offset, min(len(views[0]), 1 << 22))
             views[0][: len(chunk)] = chunk
             return len(chunk)
-        descriptor = self._acquire()
-        try:
-            return os.preadv(descriptor, views, offset)
-        except (OSError, OverflowError) as error:
-            raise self._refused(error, offset) from error
-        finally:
-            self._release()
+        with self as descriptor:
+            try:
+                return os.preadv(descriptor, views, offset)
+            except (OSError, OverflowError) as error:
+                raise self._refused(error, offset) from error
 
     def _refused(self, error: OSError | OverflowError, offset: int) -> SourceError:
         """Return what to raise where the system refuses to read."""
@@ -267,12 +266,9 @@ class PooledFile:
 
     def check_unchanged(self) -> None:
         """Compare the open file (``fstat``) with what it was at first. Raises `DataChangedError`."""
-        descriptor = self._acquire()
-        try:
+        with self as descriptor:
             if not self.identity.is_shown_by(descriptor):
                 self._compare(identity_of(descriptor, self.path))
-        finally:
-            self._release()
 
     def _compare(self, now: FileIdentity) -> None:
         before = self.identity
@@ -288,21 +284,19 @@ class PooledFile:
         if not hasattr(os, "SEEK_HOLE"):
             return
         while start < end:
-            descriptor = self._acquire()
-            try:
-                hole = os.lseek(descriptor, start, os.SEEK_HOLE)
-                if hole >= end:
-                    return
+            with self as descriptor:
                 try:
-                    data = os.lseek(descriptor, hole, os.SEEK_DATA)
-                except OSError as error:
-                    if error.errno != errno.ENXIO:
-                        raise
-                    data = end  # a hole to the end of the file
-            except OSError:
-                return  # the file system does not report holes
-            finally:
-                self._release()
+                    hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+                    if hole >= end:
+                        return
+                    try:
+                        data = os.lseek(descriptor, hole, os.SEEK_DATA)
+                    except OSError as error:
+                        if error.errno != errno.ENXIO:
+                            raise
+                        data = end  # a hole to the end of the file
+                except OSError:
+                    return  # the file system does not report holes
             yield hole, min(data, end)
             start = data
 
@@ -313,13 +307,11 @@ class PooledFile:
         if not length:
             return memoryview(b"")
         aligned = offset - offset % mmap.ALLOCATIONGRANULARITY
-        descriptor = self._acquire()
-        try:
-            whole = mmap.mmap(descriptor, offset - aligned + length, access=mmap.ACCESS_READ, offset=aligned)
-        except (OSError, ValueError):
-            return None
-        finally:
-            self._release()
+        with self as descriptor:
+            try:
+                whole = mmap.mmap(descriptor, offset - aligned + length, access=mmap.ACCESS_READ, offset=aligned)
+            except (OSError, ValueError):
+                return None
         return memoryview(whole)[offset - aligned :]
 
     def __del__(self) -> None:
@@ -371,8 +363,8 @@ class DescriptorPool:
     def register(self, path: str) -> PooledFile:
         """Open ``path`` and return it. Raises `SourceError`, and `DataChangedError` if it is not what is expected."""
         file = PooledFile(self, path)
-        file._acquire()
-        file._release()
+        with file:
+            pass
         if (expected := self.expected.get(path)) is not None:
             expected[0].refuse_another(file.identity, path, same_host=expected[1])
         return file

@@ -867,7 +867,7 @@ class Tensor:
             else:
                 width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
                 codes = flat.view(f"u{width}").byteswap().view(dtype.raw_numpy)
-        array = codes if raw else dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
+        array = codes if raw else codes.view(dtype.numpy)
         try:
             return array.reshape(shape)
         except ValueError as error:  # of numpy 1, arrays have 32 dimensions at most
@@ -928,7 +928,7 @@ class Tensor:
         group = 8 // gcd(8, dtype.bits)  # elements that fill whole bytes
         before = start % group
         codes = self._read_codes(start - before, before + count)[before:]
-        rows = dtype.from_codes(codes).reshape((*block, *self.shape[len(block) :]))
+        rows = codes.view(dtype.numpy).reshape((*block, *self.shape[len(block) :]))
         return np.array(rows[(*inner, *items[len(block) :])], order="C")
 
     def _strided_blocks(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
