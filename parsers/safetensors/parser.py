@@ -137,9 +137,8 @@ class SafetensorsParser(Parser, Listing, Container):
         extraction = self.result.extraction
         head = extraction.data.pread(extraction.start, min(8, max(0, extraction.find_end() - extraction.start)))
         if len(head) < 8:
-            raise MalformedError(
-                "the file ends inside the header's length", offset=extraction.start, wanted=8, got=len(head)
-            )
+            reason = "the file ends inside the header's length"
+            raise MalformedError(reason, offset=extraction.start, wanted=8, got=len(head))
         length = int.from_bytes(head, "little")
         there = max(0, extraction.find_end() - extraction.start - 8)
         if 2 <= length <= min(there, SMALL, extraction.session.limits.header_bytes):
@@ -158,13 +157,9 @@ class SafetensorsParser(Parser, Listing, Container):
         if length <= there:
             extraction.session.limits.check("header_bytes", length, "the header's length", offset=extraction.start)
         elif length > extraction.session.limits.header_bytes:
-            raise MalformedError(
-                f"the header's length is beyond the file, and above the largest header "
-                f"({format_size(extraction.session.limits.header_bytes)})",
-                offset=extraction.start,
-                wanted=length,
-                got=there,
-            )
+            most = format_size(extraction.session.limits.header_bytes)
+            reason = f"the header's length is beyond the file, and above the largest header ({most})"
+            raise MalformedError(reason, offset=extraction.start, wanted=length, got=there)
         return length
 
     @property

@@ -59,11 +59,10 @@ def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
     dots = [number for number, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    missing = len(shape) - (len(items) - len(dots))
+    given = len(items) - len(dots)
+    missing = len(shape) - given
     if missing < 0:
-        raise IndexError(
-            f"too many indices: the tensor has {len(shape)} dimensions, the index has {len(items) - len(dots)}"
-        )
+        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index has {given}")
     at = dots[0] if dots else len(items)
     items[at : at + len(dots)] = [slice(None)] * missing
     result: list[int | slice] = []
