@@ -52,12 +52,10 @@ class Scratch:
         with self._lock:
             if count > self.limit - self.used:
                 wanted = self.used + count
-                raise LimitError(
-                    f"the scratch files would take {format_size(wanted)}, above the limit scratch_bytes={self.limit}",
-                    option=f"--limit scratch_bytes={max(wanted, 2 * self.limit)}",
-                    wanted=wanted,
-                    got=self.limit,
-                )
+                size, cap = format_size(wanted), self.limit
+                reason = f"the scratch files would take {size}, above the limit scratch_bytes={cap}"
+                option = f"--limit scratch_bytes={max(wanted, 2 * cap)}"
+                raise LimitError(reason, option=option, wanted=wanted, got=cap)
             self.used += count
 
     def _give_back(self, count: int) -> None:

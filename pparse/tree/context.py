@@ -299,13 +299,10 @@ class NodeContext:
         if got < count:
             if self._goes_on_behind():
                 begin = start if at is None else at
-                raise MalformedError(
-                    f"the {kind} node leaves the {self.node.kind} around it", offset=begin, wanted=count, got=got
-                )
-            entry.status = cut_status(got)
-            entry.finding = Finding(
-                "truncated", f"the file ends inside the {kind}", offset=start, wanted=count, got=got
-            )
+                reason = f"the {kind} node leaves the {self.node.kind} around it"
+                raise MalformedError(reason, offset=begin, wanted=count, got=got)
+            reason, entry.status = f"the file ends inside the {kind}", cut_status(got)
+            entry.finding = Finding("truncated", reason, offset=start, wanted=count, got=got)
         self.emit(entry)
         self._move(count, got)
         self._mark = self.pos

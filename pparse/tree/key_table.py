@@ -59,11 +59,8 @@ class KeyTable:
         """Cover the next children, given the hashes of their keys."""
         rest = iter(hashes)
         while chunk := array("q", islice(rest, SLICE)):
-            ascending, ordinals = ranked(chunk)
-            if self.covered:
-                ordinals = _shifted(ordinals, self.covered)
-            self._slices.append((ascending, ordinals))
-            self.covered += len(chunk)
+            first, self.covered = self.covered, self.covered + len(chunk)
+            self._slices.append(_sorted(chunk, array("I", range(first, self.covered))))
             self._merge()
 
     def _merge(self) -> None:
@@ -228,14 +225,6 @@ def _sorted(numbers: array[int], beside: array[int]) -> tuple[array[int], array[
         )
     ranks = sorted(range(len(numbers)), key=numbers.__getitem__)
     return array("q", map(numbers.__getitem__, ranks)), array("I", map(beside.__getitem__, ranks))
-
-
-def _shifted(ordinals: array[int], by: int) -> array[int]:
-    if len(ordinals) > _MANY:
-        import numpy as np
-
-        return array("I", (np.frombuffer(ordinals, np.uint32) + np.uint32(by)).tobytes())
-    return array("I", (ordinal + by for ordinal in ordinals))
 
 
 # -- Names of things of which several have one key: the second of two keys ``a`` is called ``a#2`` ---------------------

@@ -472,13 +472,9 @@ class Node:
         """Raise `LimitError` if the node covers more than ``max_bytes``."""
         size = self.result.parser.python_size(self)
         if max_bytes is not None and size > max_bytes:
-            raise LimitError(
-                f"the node covers {size} bytes",
-                option=told("--limit scalar_bytes=N", "max_bytes=None, or limits=Limits(scalar_bytes=N)"),
-                wanted=size,
-                got=max_bytes,
-                path=self.path,
-            )
+            option = told("--limit scalar_bytes=N", "max_bytes=None, or limits=Limits(scalar_bytes=N)")
+            reason = f"the node covers {size} bytes"
+            raise LimitError(reason, option=option, wanted=size, got=max_bytes, path=self.path)
 
     def at(self, path: str | Iterable[Step]) -> Node:
         """Return the node at ``path`` below this one. Raises `PathError` naming the step that leads nowhere."""

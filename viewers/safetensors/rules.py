@@ -83,9 +83,8 @@ def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
     if findings.omitted:
         errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
         reason = f"{findings.omitted} more findings were counted, but not kept; {errors} of them are errors"
-        yield Finding(
-            "findings-omitted", reason, severity=Severity.ERROR if errors else Severity.WARNING, source=source
-        )
+        severity = Severity.ERROR if errors else Severity.WARNING
+        yield Finding("findings-omitted", reason, severity=severity, source=source)
 
 
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
