@@ -19,10 +19,9 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
 )
-from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP, Entry
-from pparse.tree.parser import Confidence, Parser, bare_name
+from pparse.tree.parser import Confidence, Container, Parser, bare_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.fits import is_text
 from pparse.parsers.protobuf.parser import HEAD, MessageParser, ProtobufParser
 from pparse.parsers.tensorflow_text import TensorflowTextParser
-from pparse.tree.container import Container
-from pparse.tree.parser import Confidence, signatures
+from pparse.tree.parser import Confidence, Container, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

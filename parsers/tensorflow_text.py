@@ -19,10 +19,9 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
-from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
-from pparse.tree.parser import Confidence, Parser
+from pparse.tree.parser import Confidence, Container, Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

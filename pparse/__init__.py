@@ -58,13 +58,10 @@ if TYPE_CHECKING:
     from pparse.tensors.node_viewer import NodeViewer
     from pparse.tensors.tensor import DType, Tensor
     from pparse.tensors.viewer import Viewer, view
-    from pparse.tree.container import Container
-    from pparse.tree.context import DONE, NodeContext
+    from pparse.tree.context import DONE, Field, NodeContext, Record
     from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-    from pparse.tree.listing import Listing
     from pparse.tree.node import Node
-    from pparse.tree.parser import Confidence, Excerpt, Parser, Signature
-    from pparse.tree.record import Field, Record
+    from pparse.tree.parser import Confidence, Container, Excerpt, Listing, Parser, Signature
     from pparse.tree.visit import Member
     from pparse.writers.indexing import index
 
@@ -86,7 +83,7 @@ _find_packages()
 _WHERE = {
     "BytesData": "data.base",
     "Confidence": "tree.parser",
-    "Container": "tree.container",
+    "Container": "tree.parser",
     "Cursor": "data.reader",
     "DONE": "tree.context",
     "DType": "tensors.tensor",
@@ -94,7 +91,7 @@ _WHERE = {
     "Entry": "tree.entry",
     "Excerpt": "tree.parser",
     "Extraction": "document.extraction",
-    "Field": "tree.record",
+    "Field": "tree.context",
     "FileData": "data.files",
     "Finding": "findings",
     "Folder": "document.folder",
@@ -102,7 +99,7 @@ _WHERE = {
     "InflatedData": "compressed.inflated",
     "LIST": "tree.entry",
     "Limits": "limits",
-    "Listing": "tree.listing",
+    "Listing": "tree.parser",
     "MAP": "tree.entry",
     "Member": "tree.visit",
     "MemoryBudget": "budget",
@@ -112,7 +109,7 @@ _WHERE = {
     "Parser": "tree.parser",
     "Range": "data.reader",
     "Reader": "data.reader",
-    "Record": "tree.record",
+    "Record": "tree.context",
     "Registry": "document.registry",
     "SCALAR": "tree.entry",
     "Severity": "findings",

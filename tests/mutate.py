@@ -91,7 +91,7 @@ MODULES = (
     "parsers/protobuf/values.py",
     "parsers/riegeli/parser.py",
     "parsers/safetensors/parser.py",
-    "parsers/safetensors/entry.py",
+    "parsers/safetensors/header.py",
     "parsers/streams.py",
     "parsers/tar/parser.py",
     "parsers/tar/headers.py",

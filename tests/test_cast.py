@@ -13,7 +13,7 @@ import pparse
 from pparse.conversion.forms import CASTS, cast_target
 from pparse.errors import OptionError
 from pparse.tensors import DTYPES
-from pparse.tensors.cast import cast
+from pparse.tensors.dtype import cast
 from tests.rows import rows
 from tests.test_convert import bytes_of
 

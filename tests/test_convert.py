@@ -18,7 +18,7 @@ from pparse import Registry, Status, Tensor, Viewer
 from pparse.conversion import Options, convert_view
 from pparse.data.base import IoStats
 from pparse.errors import LimitError, NotWholeError, OptionError, SourceError, UnsupportedError
-from pparse.parsers.safetensors.entry import STORED_DTYPES
+from pparse.parsers.safetensors.header import STORED_DTYPES
 from pparse.tensors import DTYPES, Span
 from tests import zstd
 from tests.conftest import safetensors

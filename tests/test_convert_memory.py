@@ -46,8 +46,8 @@ WAYS = [
 def test_large_tensors_are_written_within_the_budget(tmp_path, large, target, options, budget):
     result = run(
         """
-        import pparse.conversion.converting, pparse.conversion.forms, pparse.tensors.cast, threading
-        small = np.ones(1000); pparse.tensors.cast.cast(small, pparse.tensors.DTYPES["bfloat16"])
+        import pparse.conversion.converting, pparse.conversion.forms, pparse.tensors.dtype, threading
+        small = np.ones(1000); pparse.tensors.dtype.cast(small, pparse.tensors.DTYPES["bfloat16"])
         before = memory("VmRSS")
         report = pparse.convert(sys.argv[1], sys.argv[2], budget=sys.argv[3], **eval(sys.argv[4]))
         finish(bytes=report.tensor_bytes, size=report.bytes)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pparse
 import pparse.tree.context
 import pparse.tree.index
-import pparse.tree.views
+import pparse.tree.node
 from pparse import DONE, LIST, MAP, UNLOADED_VALUE, Entry, Limits, Parser, Status
 from pparse.budget import MemoryBudget
 from pparse.errors import CancelledError, EndOfDataError, EngineError, LimitError, MalformedError, SourceError
@@ -733,7 +733,7 @@ def test_keys_that_occur_again_are_numbered():
 
 def test_made_up_names_do_not_replace_others():
     pairs = [(1, "a"), (1, "b"), ("1", "c"), ("1", "d"), ("1#3", "e"), (b"1", "f"), (b"1", "g")]
-    found = pparse.tree.views.as_dict(pairs)
+    found = pparse.tree.node.as_dict(pairs)
     assert found == {1: "a", "1#2": "b", "1": "c", "1#4": "d", "1#3": "e", b"1": "f", "b'1'#2": "g"}
     assert list(found.values()) == list("abcdefg")
 

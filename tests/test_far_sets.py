@@ -11,8 +11,7 @@ import pytest
 
 import pparse
 from pparse.data.base import Distance
-from pparse.data.block_cache import BLOCK
-from pparse.data.parallel import THREADS, in_parallel
+from pparse.data.block_cache import BLOCK, THREADS, in_parallel
 from pparse.errors import SourceError
 from tests.test_block_cache import FarData
 

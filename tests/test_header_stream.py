@@ -12,9 +12,9 @@ import pparse
 from pparse import Limits, Status
 from pparse.budget import MemoryBudget
 from pparse.parsers.json import damage, document, members, parser
+from pparse.parsers.safetensors import header as plain_text
 from pparse.parsers.safetensors import parser as safetensors_parser
-from pparse.parsers.safetensors import plain_text
-from pparse.parsers.safetensors.plain_text import PlainText
+from pparse.parsers.safetensors.header import PlainText
 from pparse.testing import GappyData
 from pparse.tree import key_table
 from pparse.tree.key_table import SeenKeys

@@ -27,7 +27,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.testing import FailingData, GappyData, UnknownSizeData
-from pparse.tree.views import NodeList, NodeMap
+from pparse.tree.node import NodeList, NodeMap
 from tests import sweep
 from tests.rows import rows
 

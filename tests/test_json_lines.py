@@ -403,7 +403,7 @@ def test_blank_lines_and_documents_on_one_line_are_passed_over_at_once(monkeypat
 
 def test_rows_are_listed_many_at_a_time_as_one_by_one(monkeypatch):
     from pparse.parsers.json.lines import JsonLinesParser
-    from pparse.tree.listing import Listing
+    from pparse.tree.parser import Listing
 
     def told(members):
         return [

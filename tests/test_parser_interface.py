@@ -11,8 +11,8 @@ import pparse
 from pparse import DONE, LIST, MAP, Container, Entry, Listing, MalformedError, Parser, Status
 from pparse.errors import EngineError, LimitError
 from pparse.testing import FakeData, UnknownSizeData
+from pparse.tree.context import Field, Record
 from pparse.tree.engine import LAST_BLOCK
-from pparse.tree.record import Field, Record
 from tests import sweep
 from tests.small_files import ARRAY, TEXT, UINT32, SmallParser, SmallViewer, array, small_file, text, texts
 

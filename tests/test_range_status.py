@@ -15,7 +15,7 @@ import pytest
 
 import pparse
 from pparse.data.base import BytesData, GapTable
-from pparse.data.ledger import Ledger
+from pparse.data.range_status import Ledger
 from pparse.data.spliced import HiddenData
 from pparse.data.stretches import Stretches
 from pparse.data.zero_runs import zero_runs

@@ -14,7 +14,7 @@ import pparse
 from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.errors import CancelledError, LimitError, MalformedError
 from pparse.findings import Status
-from pparse.parsers.safetensors.entry import STORED_DTYPES
+from pparse.parsers.safetensors.header import STORED_DTYPES
 from pparse.recovery.salvage import salvage
 from pparse.recovery.target import Target
 from pparse.riegeli import RecordReader

@@ -27,7 +27,7 @@ from pparse.errors import (
     TruncatedTensorError,
 )
 from pparse.limits import Limits
-from pparse.tensors.places import Places
+from pparse.tensors.status import Places
 from pparse.testing.fakes import FailingData
 from tests import sweep
 from tests.rows import rows

@@ -20,7 +20,7 @@ import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import InflatedData
 from pparse.data.base import BytesData, IoStats
-from pparse.data.ledger import Ledger
+from pparse.data.range_status import Ledger
 from pparse.data.stretches import Stretches
 from pparse.errors import PparseError
 from pparse.findings import Finding, FindingList

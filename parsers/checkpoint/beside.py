@@ -22,10 +22,9 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, FormatError, PathError, SourceError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.tree.container import Container
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.parser import UNFINISHED_SUFFIXES, Confidence, Parser, signatures
+from pparse.tree.parser import UNFINISHED_SUFFIXES, Confidence, Container, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -49,8 +49,7 @@ from pparse.parsers.json.row_text import (
 from pparse.parsers.json.text import BOM, KINDS, NOT_FINITE, WHITESPACE, ChildText
 from pparse.parsers.json.walk import TextWalk, row_visits, tokens
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.listing import Listing
-from pparse.tree.parser import Confidence, signatures
+from pparse.tree.parser import Confidence, Listing, signatures
 from pparse.tree.row_index import RowIndex
 from pparse.tree.visit import Member, Visit
 

@@ -18,7 +18,7 @@ from pparse.findings import Finding, Status
 from pparse.kernels.json_fold import depth_at_most
 from pparse.lazy import lazy_pattern
 from pparse.tree.entry import UNLOADED_VALUE, Entry
-from pparse.tree.views import as_dict
+from pparse.tree.node import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from pparse.parsers.json.text import (
 )
 from pparse.paths import KeyStep, format_path, join_step
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
-from pparse.tree.views import as_dict
+from pparse.tree.node import as_dict
 from pparse.tree.visit import Trail, Visit
 
 TYPE_CHECKING = False

@@ -28,14 +28,11 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
-from pparse.tensors.descr import ObjectsError, described, retyped
 from pparse.tensors.dtype import DTYPES, in_bytes
-from pparse.tensors.npy import MAGIC
-from pparse.tree.container import Container
+from pparse.tensors.npy import MAGIC, ObjectsError, described, retyped
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.listing import Listing, global_lines
-from pparse.tree.parser import Parser, Signature
+from pparse.tree.parser import Container, Listing, Parser, Signature, global_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +45,8 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.host import Session
-    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
+    from pparse.tree.parser import GlobalUse
     from pparse.tree.result import Result
 
 # What is read at once: the header of most arrays.

@@ -15,8 +15,7 @@ from pparse.parsers.numpy.npy import OPTIONS, named_type, read_header
 from pparse.parsers.zip.members import ZipNote, first_content
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tensors.npy import MAGIC
-from pparse.tree.listing import global_lines
-from pparse.tree.parser import Confidence
+from pparse.tree.parser import Confidence, global_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
-    from pparse.tree.parser import Excerpt
+    from pparse.tree.parser import Excerpt, GlobalUse
     from pparse.tree.result import Result
 
 EXTENSION: Final = ".npy"

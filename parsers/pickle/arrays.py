@@ -8,7 +8,7 @@ from pparse.display.text import shorten
 from pparse.limits import count_words
 from pparse.parsers.pickle.joblib import WATCHED, order_of, wrapper_name
 from pparse.parsers.pickle.values import Call, Global, as_latin1, as_text
-from pparse.tensors.descr import ObjectsError, described
+from pparse.tensors.npy import ObjectsError, described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

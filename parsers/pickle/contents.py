@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from pparse.data.utf8 import find_not_utf8
+from pparse.data.base import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.kernels.pickle_scan import MARK, Scan, ends_of
 from pparse.parsers.pickle.reading import Parts, Stop

@@ -42,8 +42,7 @@ from pparse.parsers.pickle.reading import Parts
 from pparse.parsers.pickle.values import check_key
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.listing import GlobalUse, Listing, global_lines
-from pparse.tree.parser import Confidence, Parser, signatures
+from pparse.tree.parser import Confidence, GlobalUse, Listing, Parser, global_lines, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.utf8 import find_not_utf8
+from pparse.data.base import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     END_GROUP,

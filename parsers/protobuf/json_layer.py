@@ -11,7 +11,7 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import PathError
 from pparse.findings import Status
 from pparse.parsers.json.parser import JsonParser
-from pparse.tree.container import Container
+from pparse.tree.parser import Container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

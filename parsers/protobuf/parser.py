@@ -38,8 +38,7 @@ from pparse.paths import KeyStep
 from pparse.protobuf.schema import TYPE_NAMES, Schema
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, Entry
-from pparse.tree.listing import Listing
-from pparse.tree.parser import Confidence, Parser
+from pparse.tree.parser import Confidence, Listing, Parser
 from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StoredTensor
-    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
+    from pparse.tree.parser import GlobalUse
 
     Place = tuple[Data, int, int]
 

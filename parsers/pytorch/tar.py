@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
-    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
-    from pparse.tree.parser import Excerpt
+    from pparse.tree.parser import Excerpt, GlobalUse
     from pparse.tree.result import Result
 
     Found = TypeVar("Found")

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from pparse.parsers.zip.directory import CentralEntry
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.entry import Entry
-    from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
-    from pparse.tree.parser import Excerpt
+    from pparse.tree.parser import Excerpt, GlobalUse
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 

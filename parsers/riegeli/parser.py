@@ -53,8 +53,7 @@ from pparse.riegeli.source import Source
 from pparse.riegeli.verdicts import TOUCHED, Verdicts, verify_of
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.listing import Listing
-from pparse.tree.parser import Confidence, Parser, Signature
+from pparse.tree.parser import Confidence, Listing, Parser, Signature
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False

@@ -6,8 +6,7 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.parsers.safetensors.folder import SafetensorsFolderParser
-    from pparse.parsers.safetensors.index import SafetensorsIndexParser
+    from pparse.parsers.safetensors.index import SafetensorsFolderParser, SafetensorsIndexParser
     from pparse.parsers.safetensors.parser import SafetensorsParser
 __getattr__ = lazy_names(
     __name__, {"SafetensorsParser": "parser", "SafetensorsFolderParser": "folder", "SafetensorsIndexParser": "index"}

@@ -1,4 +1,4 @@
-"""Index of a sharded safetensors model: ``*.safetensors.index.json``.
+"""A sharded safetensors model: by its index, ``*.safetensors.index.json``, or the folder that holds it.
 
 A convention of Hugging Face's libraries (`pparse.parsers.shards.shard_set`, which has the states), not part of the
 safetensors specification.
@@ -6,7 +6,7 @@ safetensors specification.
 
 from __future__ import annotations
 
-from pparse.parsers.shards.shard_set import ShardIndexParser
+from pparse.parsers.shards.shard_set import ShardFolderParser, ShardIndexParser
 from pparse.tree.entry import MAP
 from pparse.tree.parser import Confidence
 
@@ -31,3 +31,17 @@ class SafetensorsIndexParser(ShardIndexParser):
 def header_end(first: bytes) -> int:
     """Return where the header of a safetensors file ends that begins with ``first``."""
     return 8 + int.from_bytes(first[:8], "little")
+
+
+class SafetensorsFolderParser(ShardFolderParser):
+    """A folder with the safetensors files of one model."""
+
+    index_parser = SafetensorsIndexParser
+    name = "safetensors-folder"
+    description = "folder with a safetensors model (index and shards, shards alone, or one file)"
+    viewer = "pparse.viewers.safetensors.sharded:SafetensorsSetViewer"
+    shapes = {**ShardFolderParser.shapes, "safetensors-folder": MAP}
+
+    def head_size(self, first: bytes) -> int:
+        """Return where the header of a shard ends."""
+        return header_end(first)

@@ -8,7 +8,7 @@ from math import prod
 from pparse.document.extraction import extraction_of
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, checked
+from pparse.parsers.safetensors.header import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class LengthFinder:
         odd = self.oddity(length, there)
         if not odd:
             return length
-        extraction = self.result.extraction
+        extraction, told = self.result.extraction, self.result.parser.finding_at
         found = self.find(there)
         if found is not None and found != length and odd == SPACE_FOLLOWS:
             self.adrift = "bytes were inserted in the header or after the data: it is unknown where tensors begin"
@@ -61,25 +61,13 @@ class LengthFinder:
             if found is None and odd == ODD_TAIL:
                 self.adrift = "the header's text does not end where its length says: it is unknown where tensors begin"
             if found == length:
-                self.wrong = Finding(
-                    "malformed",
-                    "the header's text does not end properly",
-                    source=extraction.name,
-                    offset=max(extraction.start, extraction.start + 8 + length - TAIL),
-                    length=TAIL,
-                )
+                at = max(extraction.start, extraction.start + 8 + length - TAIL)
+                self.wrong = told("malformed", "the header's text does not end properly", "", at, length=TAIL)
         self.unproved = found is None and odd == SPACE_FOLLOWS
         if found is None or found == length:
             return length
-        self.wrong = Finding(
-            "malformed",
-            "the header's length is wrong: the tensors fit the file if it ends where its text does",
-            source=extraction.name,
-            offset=extraction.start,
-            length=8,
-            wanted=found,
-            got=length,
-        )
+        reason = "the header's length is wrong: the tensors fit the file if it ends where its text does"
+        self.wrong = told("malformed", reason, "", extraction.start, length=8, wanted=found, got=length)
         return found
 
     def oddity(self, length: int, there: int) -> int:
@@ -212,12 +200,7 @@ def zeroed_header(extraction: Host) -> Finding | None:
         if rest or zeros - extraction.start > 16 << 20:
             break
         step = 256 << 10
-    more = " or more" if zeros < end and zeros - extraction.start > 16 << 20 else ""
-    return Finding(
-        "zeroed-header",
-        f"the file begins with {zeros - extraction.start}{more} zero bytes in place of its header: that part "
-        "was never written",
-        source=extraction.name,
-        offset=extraction.start,
-        length=zeros - extraction.start,
-    )
+    count = zeros - extraction.start
+    more = " or more" if zeros < end and count > 16 << 20 else ""
+    reason = f"the file begins with {count}{more} zero bytes in place of its header: that part was never written"
+    return Finding("zeroed-header", reason, source=extraction.name, offset=extraction.start, length=count)

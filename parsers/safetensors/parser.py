@@ -14,7 +14,7 @@ States of the root::
 The tree is ``header_size``, ``metadata`` (if any), ``tensors``; a tensor has the fields of its header entry and
 ``data``, its bytes. ``tensors`` keeps no index: its children are those of the header.
 
-A sound header is gone through once, by `pparse.parsers.safetensors.plain_text`, which makes no nodes: viewers ask for
+A sound header is gone through once, by `pparse.parsers.safetensors.header`, which makes no nodes: viewers ask for
 the entries as they stand. Any other text is one for the JSON parser, which is also asked for the nodes below the
 entries. Either way a header is judged as a whole (`SafetensorsParser.resolve_header`): the reference reader (tensor.rs,
 ``Metadata::validate``) requires the tensors one after the other, without gaps, from the start of the data to the end of
@@ -31,26 +31,24 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import format_size
-from pparse.parsers.safetensors.entry import (
+from pparse.parsers.safetensors.header import (
     FIELDS,
     MEMBER,
     METADATA,
     REFERENCE_HEADER_LIMIT,
+    SMALL,
+    PlainText,
+    State,
     TensorInfo,
     checked,
     info_of,
     is_metadata,
 )
-from pparse.parsers.safetensors.length import LengthFinder, last_end, zeroed_header
-from pparse.parsers.safetensors.plain_text import SMALL, PlainText, State
-from pparse.tensors.places import CONFLICTS, NAMESAKE, SHARED, Places, mark, sharers
-from pparse.tensors.status import status_by_place, tensor_status
-from pparse.tree.container import Container
+from pparse.tensors.status import CONFLICTS, NAMESAKE, SHARED, Places, mark, sharers, status_by_place, tensor_status
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.listing import Listing
-from pparse.tree.parser import Confidence, Parser, signatures
-from pparse.tree.views import as_dict
+from pparse.tree.node import as_dict
+from pparse.tree.parser import Confidence, Container, Listing, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,9 +137,8 @@ class SafetensorsParser(Parser, Listing, Container):
         extraction = self.result.extraction
         head = extraction.data.pread(extraction.start, min(8, max(0, extraction.find_end() - extraction.start)))
         if len(head) < 8:
-            raise MalformedError(
-                "the file ends inside the header's length", offset=extraction.start, wanted=8, got=len(head)
-            )
+            reason = "the file ends inside the header's length"
+            raise MalformedError(reason, offset=extraction.start, wanted=8, got=len(head))
         length = int.from_bytes(head, "little")
         there = max(0, extraction.find_end() - extraction.start - 8)
         if 2 <= length <= min(there, SMALL, extraction.session.limits.header_bytes):
@@ -149,6 +146,8 @@ class SafetensorsParser(Parser, Listing, Container):
             if plain.read_all() and plain.behind != b" ":  # else the header may go on behind its end
                 self._plain = plain
                 return length
+        from pparse.parsers.safetensors.length import LengthFinder
+
         finder = LengthFinder(self.result)
         length = finder.determine(length, there)
         self.adrift, self._unproved = finder.adrift or self.adrift, finder.unproved
@@ -158,13 +157,9 @@ class SafetensorsParser(Parser, Listing, Container):
         if length <= there:
             extraction.session.limits.check("header_bytes", length, "the header's length", offset=extraction.start)
         elif length > extraction.session.limits.header_bytes:
-            raise MalformedError(
-                f"the header's length is beyond the file, and above the largest header "
-                f"({format_size(extraction.session.limits.header_bytes)})",
-                offset=extraction.start,
-                wanted=length,
-                got=there,
-            )
+            most = format_size(extraction.session.limits.header_bytes)
+            reason = f"the header's length is beyond the file, and above the largest header ({most})"
+            raise MalformedError(reason, offset=extraction.start, wanted=length, got=there)
         return length
 
     @property
@@ -210,8 +205,11 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def zeroed_header(self) -> Finding | None:
         """Return a finding if the file begins with zeros in place of its header."""
-        is_right = self.is_plain and self.wrong_length is None
-        return None if is_right else zeroed_header(self.result.extraction)
+        if self.is_plain and self.wrong_length is None:
+            return None
+        from pparse.parsers.safetensors.length import zeroed_header
+
+        return zeroed_header(self.result.extraction)
 
     # -- the entries -------------------------------------------------------------------------------------------------
 
@@ -278,11 +276,8 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def _go_through(self) -> None:
         """Read all entries by the JSON parser, and find out where tensors lie and whether a name occurs twice."""
-        places, metadata = Places(self.result.extraction.session.budget), list[int]()
-        for _, _, info, entry in self._each_info(metadata):
-            place(places, info, entry)
-        places.close()
-        self.places, self._metadata_ordinals = places, metadata
+        metadata = list[int]()
+        self.places, self._metadata_ordinals = self._places_of(self._each_info(metadata)), metadata
         self.bad_metadata |= len(metadata) > 1
         root = self.header.root
         if root.index_to(None).count > 1 and self.header.repeated_keys(root):
@@ -290,9 +285,15 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def all_places(self) -> Places:
         """Return the places of the tensors, of which all are held meanwhile."""
-        places = Places(self.result.extraction.session.budget, keep=True)
-        for _, _, info, entry in self._rows():
-            place(places, info, entry)
+        return self._places_of(self._rows(), keep=True)
+
+    def _places_of(self, rows: Iterable[Row], *, keep: bool = False) -> Places:
+        places = Places(self.result.extraction.session.budget, keep=keep)
+        for _, _, info, entry in rows:
+            if entry is not None or not info.is_placed:
+                places.known = False
+            else:
+                places.add(info.begin, info.end)
         places.close()
         return places
 
@@ -397,16 +398,8 @@ class SafetensorsParser(Parser, Listing, Container):
                     raise
                 kids = ((name, node.find(name)) for name in FIELDS)
                 info = info_of(header, ordinal, {name: kid.to_python() for name, kid in kids if kid is not None})
-                header.findings.add(
-                    Finding(
-                        "limit",
-                        f"a field that is not needed was skipped: {error.reason}",
-                        severity=Severity.WARNING,
-                        path=node.path,
-                        source=header.extraction.name,
-                        offset=error.offset,
-                    )
-                )
+                reason = f"a field that is not needed was skipped: {error.reason}"
+                header.parser.note("limit", reason, error.offset, path=node.path, severity=Severity.WARNING)
                 return info, None
         except (EndOfDataError, MalformedError, LimitError, UnsupportedError) as error:
             refused = isinstance(error, LimitError | UnsupportedError)
@@ -528,6 +521,8 @@ class SafetensorsParser(Parser, Listing, Container):
         there = self.result.extraction.find_end() - self.data_start
         if there <= 0:
             return True
+        from pparse.parsers.safetensors.length import last_end
+
         end = last_end(self.result, self.header_size)
         return end is not None and end >= there
 
@@ -556,19 +551,13 @@ class SafetensorsParser(Parser, Listing, Container):
             key = FIELDS[kid.ordinal] if as_row else kid.key
             ctx.emit(Entry(key, kid.kind, kid.start, kid.end, value, kid.known_status, kid.finding))
         if node.kind == "tensor":
-            info = self._info_at(node.ordinal)
+            info, _ = self.info(self.header_ordinal(node.ordinal))
             start, end = self.data_start + info.begin, self.data_start + info.end
             status, finding = self.status_of(info), None
             if status in (Status.TRUNCATED, Status.MISSING):
-                finding = Finding(
-                    "truncated",
-                    "the tensor extends beyond the end of the file",
-                    path=node.path,
-                    source=self.result.extraction.name,
-                    offset=start,
-                    wanted=end - start,
-                    got=max(0, self.result.extraction.find_end() - start),
-                )
+                told = {"wanted": end - start, "got": max(0, self.result.extraction.find_end() - start)}
+                reason = "the tensor extends beyond the end of the file"
+                finding = self.finding_at("truncated", reason, node.path, start, **told)
             ctx.emit(Entry("data", "bytes", start, end, status=status, finding=finding))
         return node.start, DONE, 0
 
@@ -616,9 +605,8 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def cut(self, ctx: NodeContext) -> None:
         """Close the root: the file ends inside the header's length."""
-        reason, source = "the file ends inside the header's length", self.result.extraction.name
-        end = self.result.extraction.find_end()
-        finding = Finding("truncated", reason, source=source, offset=end, wanted=8, got=end - ctx.pos)
+        reason, end = "the file ends inside the header's length", self.result.extraction.find_end()
+        finding = self.finding_at("truncated", reason, "", end, wanted=8, got=end - ctx.pos)
         self.result.close_node(ctx.node, Status.TRUNCATED, finding)
 
     # -- children ----------------------------------------------------------------------------------------------------
@@ -627,33 +615,20 @@ class SafetensorsParser(Parser, Listing, Container):
         """Describe tensors by the header's entries."""
         if node.kind != "tensors":
             return super().entries(node, index, first, count)
-        found: list[Entry] = []
-        for _, key, info, entry in islice(self.infos(self.header_ordinal(first)), count):
-            if entry is not None:
-                kind = "tensor" if entry.kind == "object" else "invalid"
-                found.append(Entry(key, kind, entry.start, entry.end, status=entry.status, finding=entry.finding))
-            else:
-                found.append(self._tensor_entry(key, info))
-        return found
+        return [self._tensor_entry(*row) for row in islice(self.infos(self.header_ordinal(first)), count)]
 
-    def _tensor_entry(self, name: str | None, info: TensorInfo) -> Entry:
-        status = self.status_of(info)
-        start, end = self.data_start + info.begin, self.data_start + info.end
-        finding = None
+    def _tensor_entry(self, _: int, name: str | None, info: TensorInfo, entry: Entry | None) -> Entry:
+        if entry is not None:
+            kind = "tensor" if entry.kind == "object" else "invalid"
+            return Entry(name, kind, entry.start, entry.end, status=entry.status, finding=entry.finding)
+        start, end, finding = self.data_start + info.begin, self.data_start + info.end, None
         if info.problem is not None:
-            finding = Finding(
-                "bad-entry",
-                info.problem,
-                severity=info.severity,
-                path=name or "",
-                source=self.result.extraction.name,
-                offset=start,
-                wanted=info.wanted,
-                got=info.got,
-            )
+            told: Any = {"severity": info.severity, "wanted": info.wanted, "got": info.got}
+            finding = self.finding_at("bad-entry", info.problem, name or "", start, **told)
         elif self.shifted and info.begin < info.end:
-            finding = Finding("shifted", SHIFTED, path=name or "", source=self.result.extraction.name, offset=start)
-        return Entry(name, "invalid" if info.is_scalar else "tensor", start, end, status=status, finding=finding)
+            finding = self.finding_at("shifted", SHIFTED, name or "", start)
+        kind = "invalid" if info.is_scalar else "tensor"
+        return Entry(name, kind, start, end, status=self.status_of(info), finding=finding)
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
         """Yield the hashes of the keys; the names of tensors come from the header, whose entries need not be made."""
@@ -669,9 +644,6 @@ class SafetensorsParser(Parser, Listing, Container):
             if skipped <= ordinal:
                 ordinal += 1
         return ordinal
-
-    def _info_at(self, ordinal: int) -> TensorInfo:
-        return self.info(self.header_ordinal(ordinal))[0]
 
     def _mirrored(self, node: Node) -> Node:
         """Return the node of the header that ``node`` mirrors; an index holds the one that its own node mirrors."""
@@ -710,11 +682,3 @@ class SafetensorsParser(Parser, Listing, Container):
         if node.kind in ("tensors", "safetensors"):
             return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)
-
-
-def place(places: Places, info: TensorInfo, entry: Entry | None) -> None:
-    """Add a tensor to ``places`` if its place is known."""
-    if entry is not None or not info.is_placed:
-        places.known = False
-    else:
-        places.add(info.begin, info.end)

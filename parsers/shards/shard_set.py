@@ -11,10 +11,9 @@ from pparse.document.folder import several_models
 from pparse.errors import DataError, MalformedError, PparseError, SourceError
 from pparse.findings import Status
 from pparse.lazy import lazy_pattern
-from pparse.tree.container import Container
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Confidence, Parser, signatures
+from pparse.tree.parser import Confidence, Container, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class ShardSet(Parser, Container):
             before = home.children.get(names[number - 1]) if number else None
             if not _is_far(before) and (folder is None or folder.distance is Distance.NEAR):
                 return fetched
-        from pparse.data.parallel import in_parallel
+        from pparse.data.block_cache import in_parallel
 
         budget = home.session.budget
         last = number + max(1, min(_AT_ONCE, budget.limit // 8 // _FIRST))

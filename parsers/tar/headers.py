@@ -28,7 +28,7 @@ from array import array
 from zlib import adler32
 
 from pparse.lazy import lazy_pattern
-from pparse.tree.record import Record
+from pparse.tree.context import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

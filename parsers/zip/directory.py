@@ -23,7 +23,7 @@ from struct import Struct
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip.attributes import FULL, FULL16, METHODS, RESERVED, is_name, with_zip64
-from pparse.tree.record import Record
+from pparse.tree.context import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.data.window import Window
-    from pparse.tree.record import Values
+    from pparse.tree.context import Values
 
     Bytes = Data | Window
 

@@ -28,8 +28,7 @@ from pparse.findings import UNSURE_NUMBER, Status
 from pparse.limits import LITTLE, MIB
 from pparse.paths import split_slice
 from pparse.tensors.block_tensor import BlockTensor
-from pparse.tensors.layouts import whole_of
-from pparse.tensors.scales import quantisation_of
+from pparse.tensors.scales import quantisation_of, whole_of
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE
 from pparse.tree.node import ChildIndexError, ChildKeyError, Node

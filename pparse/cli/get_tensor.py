@@ -201,7 +201,7 @@ def _elements(tensor: Tensor, index: Index, partial: str | None) -> Any:
 
 def _converted(array: Any, options: Any) -> Any:
     """Return an array converted to the type of ``--dtype``."""
-    from pparse.tensors.cast import as_type
+    from pparse.tensors.dtype import as_type
 
     if options.dtype is None:
         return array

@@ -13,7 +13,7 @@ from pparse.document.registry import viewer_for
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status, findings_of
-from pparse.tree.listing import in_order
+from pparse.tree.parser import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

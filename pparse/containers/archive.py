@@ -32,10 +32,8 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
-from pparse.tree.container import Container
 from pparse.tree.entry import MAP, Entry
-from pparse.tree.listing import Listing
-from pparse.tree.parser import Parser
+from pparse.tree.parser import Container, Listing, Parser
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False

@@ -16,10 +16,8 @@ from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, Fault, LimitError, PathError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
-from pparse.tree.container import Container
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.listing import Listing
-from pparse.tree.parser import Parser, signatures
+from pparse.tree.parser import Container, Listing, Parser, signatures
 from pparse.tree.visit import Member, Visit
 
 TYPE_CHECKING = False

@@ -12,12 +12,11 @@ from pparse.errors import OptionError, PparseError, told
 from pparse.kernels.ggml_blocks import q8_0_of
 from pparse.kernels.joined_crc import joined_crc
 from pparse.limits import MIB, are, count_words, format_size
-from pparse.parsers.gguf.types import ARRAY, LAYOUTS, TEXT, TYPES
-from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
+from pparse.parsers.gguf.parser import ARRAY, LAYOUTS, TEXT, TYPES
+from pparse.parsers.safetensors.header import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
 from pparse.recovery.reader_rules import NPY, measured, safetensors_head, safetensors_header, why_no_name, why_unfit
 from pparse.tensors.block_tensor import BlockTensor
-from pparse.tensors.cast import as_type
-from pparse.tensors.dtype import DType
+from pparse.tensors.dtype import DType, as_type
 from pparse.tensors.npy import npy_header
 
 TYPE_CHECKING = False

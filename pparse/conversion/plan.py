@@ -11,7 +11,7 @@ from zlib import crc32
 
 from pparse.conversion import forms
 from pparse.conversion.report import LeftOut, Report, Written, refuse_damage
-from pparse.data.hashing import digest
+from pparse.data.base import digest
 from pparse.display.text import shorten
 from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError, spoken, told
 from pparse.findings import Severity, Status, clipped

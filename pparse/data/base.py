@@ -12,11 +12,11 @@ import enum
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from operator import attrgetter
 
-from pparse.data.ledger import Ledger
-from pparse.data.range_status import SuspectRange, range_status
+from pparse.data.range_status import Ledger, SuspectRange, range_status
 from pparse.data.reader import Cursor, Range, byte_view
 from pparse.data.stretches import joined
 from pparse.equality import ByValue
@@ -108,8 +108,6 @@ class GapTable(Sequence[Gap]):
 
     def digest(self) -> bytes:
         """Return a hash that is the same for equal tables."""
-        from pparse.data.hashing import digest
-
         return digest((self._offsets.tobytes(), self._lengths.tobytes(), self._exact))
 
     def __len__(self) -> int:
@@ -214,6 +212,10 @@ class Data(ABC):
     """How often bytes served earlier turned out wrong, and others are served since."""
     place: int = 0
     """Where the last read ended."""
+    modified_ns: int = 0
+    """When the source was written to last, in ns; 0: not known."""
+    changed_ns: int = 0
+    """When the system last recorded a change of the source, in ns, whoever set its other time; 0: not known."""
     ledger: Ledger | None = None
     """What was found wrong, or confirmed, of the bytes of this very data; None: nothing yet."""
 
@@ -504,16 +506,6 @@ class Data(ABC):
             raise ClosedError("the data is closed", source=self.name)
 
     @property
-    def modified_ns(self) -> int:
-        """When the source was written to last, in ns; 0: not known."""
-        return 0
-
-    @property
-    def changed_ns(self) -> int:
-        """When the system last recorded a change of the source, in ns, whoever set its other time; 0: not known."""
-        return 0
-
-    @property
     def stamp(self) -> list[int] | None:
         """Numbers by which a later run, perhaps after a move, knows that this is the same; None if there are none."""
         return None
@@ -564,8 +556,6 @@ class BytesData(Data):
     def identity(self) -> object:  # type: ignore[override]
         """Size and hash of the bytes. Raises `ClosedError` if they were dropped before this was first asked."""
         if self._identity is None:
-            from pparse.data.hashing import digest
-
             view = self._view
             self._clip(0, 0)  # raises if it is closed; the view was taken before
             self._identity = ("bytes", len(view), digest((view,)))
@@ -600,3 +590,39 @@ def copy_into(data: Data, offset: int, length: int, write: Callable[[bytes], obj
         write(chunk)
         offset += len(chunk)
         length -= len(chunk)
+
+
+# -- Texts that are too long to be decoded at once ---------------------------------------------------------------------
+
+_BLOCK: Final = 128 << 10
+
+
+def find_not_utf8(data: Data, start: int, end: int, errors: str = "strict") -> int | None:
+    """Return where the text ``data[start:end]`` stops being UTF-8; None: it is UTF-8. Reads it piece by piece.
+
+    ``errors`` is as in `bytes.decode`. Raises `EndOfDataError`, `GapError`.
+    """
+    decoder = getincrementaldecoder("utf-8")(errors)
+    at = start
+    while at < end:
+        piece = data.read_exact(at, min(_BLOCK, end - at))
+        kept = len(decoder.getstate()[0])
+        try:
+            decoder.decode(piece, at + len(piece) == end)
+        except UnicodeDecodeError as error:
+            return at - kept + error.start
+        at += len(piece)
+    return None
+
+
+# -- Hashes of content, to tell it from other content ------------------------------------------------------------------
+
+
+def digest(content: Iterable[bytes | bytearray | memoryview]) -> bytes:
+    """Return the BLAKE2b of all of ``content``, 16 bytes."""
+    from hashlib import blake2b
+
+    found = blake2b(digest_size=16)
+    for piece in content:
+        found.update(piece)
+    return found.digest()

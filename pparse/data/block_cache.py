@@ -1,4 +1,4 @@
-"""`BlockCache`: far data in blocks, so that many small reads take few requests.
+"""Far data: `BlockCache`, blocks of it, so that many small reads take few requests; `in_parallel`, several at once.
 
 A request over a network costs as much as reading megabytes. So what is read is kept in aligned blocks of 64 KiB; a gap
 between missing blocks that is smaller than a request costs is read along; and while reading goes on in order, twice as
@@ -19,12 +19,15 @@ from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Final
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Final, TypeVar
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Distance, Gap, IoStats
     from pparse.errors import PparseError
+
+    Item = TypeVar("Item")
+    Found = TypeVar("Found")
 
 BLOCK: Final = 64 * KIB
 # The most that is read ahead.
@@ -83,8 +86,8 @@ class BlockCache(DerivedData):
             if length > min(_KEPT, self._most * BLOCK // 2):
                 self._next = offset + length
                 return self._source.pread(offset, length)
-            if not self._goes_on(offset):
-                self._ahead = BLOCK
+            if not (self._next - BLOCK <= offset <= self._next + BLOCK and self._next > 0):
+                self._ahead = BLOCK  # it does not go on about where the one before it ended
             if self._fill(offset, offset + length, self._ahead):
                 self._ahead = min(2 * self._ahead, _AHEAD, self._most * BLOCK // 2)
             self._next = offset + length
@@ -94,10 +97,6 @@ class BlockCache(DerivedData):
         if len(view) > _KEPT:
             return self._source.preadinto(offset, view)
         return super()._preadinto(offset, view)
-
-    def _goes_on(self, offset: int) -> bool:
-        """Say whether a read at ``offset`` begins about where the one before it ended."""
-        return self._next - BLOCK <= offset <= self._next + BLOCK and self._next > 0
 
     def _kept(self, start: int, end: int) -> Iterator[bytes]:
         """Yield the bytes ``[start, end)``, up to the first that is not there."""
@@ -124,29 +123,21 @@ class BlockCache(DerivedData):
         high = missing[-1] + 1
         if high == last:  # read on only where something is read anyway
             high = max(high, -(-(missing[0] * BLOCK + ahead) // BLOCK))
-        self._request(missing[0], high)
-        return True
-
-    def _request(self, first: int, high: int) -> None:
-        """Read blocks ``[first, high)``, and keep them."""
-        begin = first * BLOCK
-        length = self._clip(begin, (high - first) * BLOCK) if not self._is_gap(begin) else 0
-        if not length:
-            return
-        content = self._source.pread(begin, length)
-        for number in range(first, first + -(-len(content) // BLOCK)):
-            at = (number - first) * BLOCK
+        begin = missing[0] * BLOCK
+        gap = self.next_gap(begin) if self.gaps else None
+        length = 0 if gap is not None and gap.offset <= begin else self._clip(begin, high * BLOCK - begin)
+        content = self._source.pread(begin, length) if length else b""
+        for at in range(0, len(content), BLOCK):
+            number = missing[0] + at // BLOCK
             block = content[at : at + BLOCK]
             if len(block) == BLOCK or begin + len(content) == self.size:
                 self._blocks[number] = block
                 self._blocks.move_to_end(number)
         while len(self._blocks) > self._most:
             self._blocks.popitem(last=False)
-        self._account()
-
-    def _is_gap(self, offset: int) -> bool:
-        gap = self.next_gap(offset) if self.gaps else None
-        return gap is not None and gap.offset <= offset
+        if content:
+            self._account()
+        return True
 
     def _account(self) -> None:
         amount = len(self._blocks) * (BLOCK + 200)
@@ -190,3 +181,41 @@ class BlockCache(DerivedData):
             self._blocks = OrderedDict()
             if self._charge is not None:
                 self._charge.release()
+
+
+# -- Several requests at once, for far data: each costs mostly waiting -------------------------------------------------
+
+THREADS: Final = 16
+
+
+def in_parallel(
+    work: Callable[[Item], Found], items: Sequence[Item], most: int = THREADS
+) -> list[tuple[Found | None, Exception | None]]:
+    """Call ``work`` with each of ``items``, up to ``most`` at a time; return what each call returned, and its error.
+
+    The caller may hold locks, and waits for all: ``work`` must take none of those.
+    """
+    from threading import Thread
+
+    found: list[tuple[Found | None, Exception | None]] = [(None, None)] * len(items)
+    waiting = iter(range(len(items)))  # one step of it is atomic
+    stopped = False
+
+    def run() -> None:
+        for number in waiting:
+            if stopped:
+                return
+            try:
+                found[number] = work(items[number]), None
+            except Exception as error:  # noqa: BLE001 -- it belongs to this item: the caller decides
+                found[number] = None, error
+
+    threads = [Thread(target=run, name=f"pparse-{number}", daemon=True) for number in range(min(most, len(items)))]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        stopped = True  # interrupted: nothing more is begun
+    return found

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from pparse.document.folder import Folder
     from pparse.document.session import Session
     from pparse.findings import FindingList
-    from pparse.tree.container import Container
     from pparse.tree.node import Node
-    from pparse.tree.parser import Parser
+    from pparse.tree.parser import Container, Parser
     from pparse.tree.visit import Visit
 
 # Where a download cache of Hugging Face says which of its snapshots is meant, and what a snapshot is called.
@@ -196,7 +195,7 @@ class Extraction:
         folder = self.folder
         if folder is None or not folder.fetches_at_once:
             return []
-        from pparse.data.parallel import in_parallel
+        from pparse.data.block_cache import in_parallel
 
         failed = self._failed = {}
         wanted = [name for name in names if name not in self.children]

@@ -182,13 +182,12 @@ def scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, in
     try:
         return _scan(buf, i, stop, base, state)
     except _StopAtError as error:
-        return error.at - base, error.why
+        at, why = error.args
+        return at - base, why
 
 
 class _StopAtError(Exception):
-    def __init__(self, at: int, why: int) -> None:
-        self.at = at
-        self.why = why
+    """Ends the run at an offset, and says why."""
 
 
 def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, int]:  # noqa: C901 -- one loop, for speed
@@ -243,7 +242,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             numbered += 1
             i += 2 if op == 0x71 else 5
         elif action == 16:
-            _make_small(state, op, base + i)
+            _combine(state, len(slots) - (op - 0x84), op, base + i)
             i += 1
             if slots[-1] < floor:
                 state.note_big(slots[-1], base + i, is_new=True)
@@ -261,7 +260,8 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
                     raise _StopAtError(at, UNDERFLOW)
                 if action == 17:
                     if not below:
-                        _remake_of_items(state, op, at)
+                        _replace(state, [], at)  # by a tuple, list, dict or frozenset of what lies above the mark
+                        state.take(slots[1:], at, as_pairs=op == 0x64)
                     del slots[first:]
                     slots[below] = slots[below] ^ 0x28 | op
                     i += 1
@@ -284,7 +284,10 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             if slot < floor:
                 state.note_big(slot, base + i, is_new=False)
         elif action == 20:
-            _call(state, op, base + i)
+            if op == 0x62:
+                _build(state, base + i)
+            else:
+                _combine(state, len(slots) - (3 if op == 0x92 else 2), op, base + i)
             i += 1
             if slots[-1] < floor:
                 state.note_big(slots[-1], base + i, is_new=op != 0x62)
@@ -311,48 +314,32 @@ def _replace(state: Scan, parts: list[Part], at: int) -> None:
     state.remake(parts)
 
 
-def _make_small(state: Scan, op: int, at: int) -> None:
-    """Make a tuple of one to three values."""
+def _combine(state: Scan, first: int, op: int, at: int) -> None:
+    """Make one value of all from slot ``first`` on, which is a value or a mark."""
     slots = state.slots
-    first = len(slots) - (op - 0x84)
     if first <= 0:
         if first < 0:
             raise _StopAtError(at, UNDERFLOW)
-        _replace(state, ends_of(slots, at), at)
-    slot = slots[first] >> 8 << 8 | op
-    del slots[first:]
-    slots.append(slot)
+        _replace(state, ends_of(slots[1:] if slots[0] & 0xFF == MARK else slots, at), at)
+    slots[first:] = (slots[first] >> 8 << 8 | op,)
 
 
-def _remake_of_items(state: Scan, op: int, at: int) -> None:
-    """The lowest value becomes a tuple, list, dict or frozenset of what lies above its mark."""
-    _replace(state, [], at)
-    state.take(state.slots[1:], at, as_pairs=op == 0x64)
-
-
-def _call(state: Scan, op: int, at: int) -> None:
-    """REDUCE, NEWOBJ, NEWOBJ_EX: make an object of two values, or three. BUILD: give a value its state."""
+def _build(state: Scan, at: int) -> None:
+    """BUILD: give a value its state."""
     slots = state.slots
-    first = len(slots) - (3 if op == 0x92 else 2)
-    if first < 0:
+    if len(slots) < 2:
         raise _StopAtError(at, UNDERFLOW)
-    if op == 0x62:
-        slot = slots[first]
-        if state.asks:
-            state.built = slot, slots[first + 1]
-        if not first:
-            state.states.append((slots[1], at))
-        if state.memo is not None:
-            state.fills.append(slot >> 8)
-            state.filled.append(at + 1)
-        if slot & 0xFF in GETS:
-            state.late.append((slot, at))
-    else:
-        if not first:
-            _replace(state, ends_of(slots, at), at)
-        slot = slots[first] >> 8 << 8 | op
-    del slots[first:]
-    slots.append(slot)
+    given = slots.pop()
+    slot = slots[-1]
+    if state.asks:
+        state.built = slot, given
+    if len(slots) == 1:
+        state.states.append((given, at))
+    if state.memo is not None:
+        state.fills.append(slot >> 8)
+        state.filled.append(at + 1)
+    if slot & 0xFF in GETS:
+        state.late.append((slot, at))
 
 
 def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> tuple[int, int]:
@@ -384,19 +371,30 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
     return i + 1, 0
 
 
+def _drop_or_double(state: Scan, op: int, at: int) -> None:
+    """Run DUP, POP or POP_MARK."""
+    slots = state.slots
+    if op == DUP:
+        slots.append(at << 8 | op)
+    elif op == 0x30:
+        if state.marks and state.marks[-1] == len(slots) - 1:
+            state.marks.pop()
+        slots.pop()
+    elif op == 0x31:
+        del slots[_above_mark(state, at) :]
+
+
 def _rename(state: Scan, action: int, op: int, at: int) -> bool:
     """Make a persistent id of a value, or a global of its two names; False: there are too few."""
     slots = state.slots
     first = len(slots) - (1 if action == RENAME else 2)
     if first < 0:
         return False
-    if not first:
-        _replace(state, ends_of(slots, at), at)
+    before = slots[first]
+    _combine(state, first, op, at)
     if state.ids is not None and action == RENAME:
-        state.ids.append((slots[first], at))
-    slot = slots[first] >> 8 << 8 | op
-    del slots[first:]
-    slots.append(slot)
+        state.ids.append((before, at))
+    slot = slots[-1]
     if slot < state.floor:
         state.note_big(slot, at + 1, is_new=True)
     if state.globals is not None and action == NAME:
@@ -413,19 +411,6 @@ def _may_be_watched(buf: bytes, base: int, state: Scan) -> bool:
     return buf.startswith(state.watched or b"", at + _TEXTS[slot & 0xFF])
 
 
-def _drop_or_double(state: Scan, op: int, at: int) -> None:
-    """Run DUP, POP or POP_MARK."""
-    slots = state.slots
-    if op == 0x32:
-        slots.append(at << 8 | op)
-    elif op == 0x30:
-        if state.marks and state.marks[-1] == len(slots) - 1:
-            state.marks.pop()
-        slots.pop()
-    elif op == 0x31:
-        del slots[_above_mark(state, at) :]
-
-
 def _above_mark(state: Scan, at: int) -> int:
     """Return the slot of the topmost mark, which is taken away."""
     below = state.marks.pop() if state.marks else -1
@@ -436,14 +421,9 @@ def _above_mark(state: Scan, at: int) -> int:
 
 def _close(state: Scan, below: int, op: int, at: int, end: int) -> None:
     """Make an object of what lies above a mark; its opcode is ``[at, end)``."""
-    slots = state.slots
-    if not below:
-        _replace(state, ends_of(slots[1:], at), at)
-    slot = slots[below] ^ MARK | op
-    del slots[below:]
-    slots.append(slot)
-    if slot < state.floor:
-        state.note_big(slot, end, is_new=True)
+    _combine(state, below, op, at)
+    if state.slots[-1] < state.floor:
+        state.note_big(state.slots[-1], end, is_new=True)
 
 
 def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> tuple[int, int]:

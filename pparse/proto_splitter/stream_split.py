@@ -20,10 +20,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-from pparse.data.base import BytesData, copy_into
+from pparse.data.base import BytesData, copy_into, find_not_utf8
 from pparse.data.reader import Range
 from pparse.data.spliced import SplicedData
-from pparse.data.utf8 import find_not_utf8
 from pparse.errors import MalformedError, OptionError, SplitError, refused, spoken
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from pparse.parsers.safetensors.entry import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
+from pparse.parsers.safetensors.header import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from pparse.document.registry import viewer_for
 from pparse.errors import DataError, LimitError
 from pparse.findings import Status
 from pparse.limits import count_words
-from pparse.parsers.safetensors.entry import REFERENCE_HEADER_LIMIT, word_of
+from pparse.parsers.safetensors.header import REFERENCE_HEADER_LIMIT, word_of
 from pparse.recovery.document_verdict import BROKEN
 from pparse.recovery.reader_rules import measured, safetensors_head, safetensors_header, why_unfit
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, part_words, text_of
 from pparse.tensors.npy import write_npy
-from pparse.tensors.places import in_order
+from pparse.tensors.status import in_order
 from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False

@@ -1,4 +1,4 @@
-"""Element types: every fixed-width type of numpy and ml_dtypes, including those below 8 bits.
+"""Element types: every fixed-width type of numpy and ml_dtypes, including those below 8 bits; numbers cast to others.
 
 numpy and ml_dtypes are imported only when an array is needed.
 """
@@ -6,7 +6,7 @@ numpy and ml_dtypes are imported only when an array is needed.
 from __future__ import annotations
 
 from pparse.display.text import shorten
-from pparse.errors import LimitError, UnsupportedError
+from pparse.errors import LimitError, OptionError, UnsupportedError
 from pparse.limits import format_size
 
 TYPE_CHECKING = False
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
 
 # Bytes of a character of text, of bytes, of plain bytes.
 _WIDTHS: Final = {"S": 1, "U": 4, "V": 1}
@@ -55,7 +56,7 @@ class DType:
         if known is not None:
             return known
         if name.startswith("["):
-            from pparse.tensors.descr import type_of_text
+            from pparse.tensors.npy import type_of_text
 
             try:
                 return type_of_text(name)
@@ -102,13 +103,13 @@ class DType:
         library, _, name = text.rpartition(".")
         if library in _LIBRARIES:
             text = (_TORCH if library == "torch" else {}).get(name, name)
-        known = _SHORT.get(text)
+        known = SHORT.get(text)
         if known is not None:
             return DTYPES[known]
         try:
             return DType.of(text)
         except ValueError:
-            known = _SHORT.get(text.upper(), text.lower())
+            known = SHORT.get(text.upper(), text.lower())
             if known not in DTYPES:
                 raise
             return DTYPES[known]
@@ -132,7 +133,7 @@ class DType:
         if self._numpy is None:
             import numpy as np
 
-            if self.name in _ML_DTYPES:
+            if self.name in DTYPES and self.name not in _OF_NUMPY:
                 import ml_dtypes
 
                 scalar = getattr(ml_dtypes, self.name, None)
@@ -148,7 +149,7 @@ class DType:
 
         try:
             if self.name.startswith("["):
-                from pparse.tensors.descr import numpy_structure
+                from pparse.tensors.npy import numpy_structure
 
                 return numpy_structure(self.name)  # type: ignore[no-any-return]
             return np.dtype(self.name)
@@ -181,7 +182,10 @@ class DType:
         return -(-count * self.bits // 8)
 
     def unpack(self, packed: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-        """Return the codes of ``count`` elements, one per byte; the first element is in the lowest bits."""
+        """Return the codes of ``count`` elements, one per byte; the first element is in the lowest bits.
+
+        A view of them as `numpy` are these elements: ml_dtypes uses only the low bits of each byte.
+        """
         import numpy as np
 
         bits = self.bits
@@ -200,10 +204,6 @@ class DType:
         flat: NDArray[np.uint8] = sixes.astype(np.uint8).reshape(-1)[:count]
         return flat
 
-    def from_codes(self, codes: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return unpacked codes as an array of this type; ml_dtypes uses only the low bits of each byte."""
-        return codes.view(self.numpy)
-
     def __eq__(self, other: object) -> bool:
         return self.name == (other.name if isinstance(other, DType) else other)
 
@@ -217,28 +217,11 @@ class DType:
         return self.name
 
 
-_ML_DTYPES: Final = frozenset(
+# The others among `DTYPES` are those of ml_dtypes.
+_OF_NUMPY: Final = frozenset(
     (
-        "bfloat16",
-        "float8_e3m4",
-        "float8_e4m3",
-        "float8_e4m3b11fnuz",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-        "float6_e2m3fn",
-        "float6_e3m2fn",
-        "float4_e2m1fn",
-        "int4",
-        "uint4",
-        "int2",
-        "uint2",
-        "int1",
-        "uint1",
-        "complex32",
-        "bcomplex32",
+        *("bool", "float16", "float32", "float64", "complex64", "complex128"),
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
     )
 )
 
@@ -276,10 +259,11 @@ _TORCH: Final = {
     "cdouble": "complex128",
 }
 # Short names. Formats write those in upper case; they count in lower case, too, unless numpy knows that: not i8.
-_SHORT: Final = {
+SHORT: Final = {
     **{f"{short}{bits}": f"float{bits}" for short in ("F", "FP") for bits in (16, 32, 64)},
     **{f"{kind[0].upper()}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
     "f16": "float16",
+    "BOOL": "bool",
     "HALF": "float16",
     "SINGLE": "float32",
     "DOUBLE": "float64",
@@ -349,3 +333,67 @@ def new_array(count: int, form: np.dtype[Any], name: str) -> NDArray[Any]:
 def new_floats(count: int, name: str) -> NDArray[Any]:
     """Return an array of ``count`` float32 to fill, as `new_array` does."""
     return new_array(count, DTYPES["float32"].numpy, name)
+
+
+# -- Numbers from one type to another; floating ones rounded to the nearest, ties to even ------------------------------
+
+_BY_NUMPY: Final = ("float64", "float32", "float16")
+
+
+def as_type(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:
+    """Return ``values`` as ``target``, and how many of the numbers that cannot hold, not even rounded.
+
+    Raises `OptionError` for complex numbers as real ones.
+    """
+    import numpy as np
+
+    if target.kind == "float" and (values.dtype.kind == "f" or values.dtype.isbuiltin == 2):
+        return cast(values, target)
+    if values.dtype.kind == "c" and target.kind != "complex":
+        raise OptionError(f"complex numbers would lose their imaginary parts as {target}; use complex64")
+    with np.errstate(all="ignore"):
+        made = values.astype(target.numpy)
+        if made.dtype.kind in "biu":
+            lost = np.count_nonzero(made != np.trunc(values))
+        else:
+            lost = np.count_nonzero(np.isfinite(values)) - np.count_nonzero(np.isfinite(made))
+    return made, max(0, int(lost))
+
+
+def cast(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:
+    """Return floating ``values`` as ``target``, and how many finite ones are too large for it.
+
+    Those become infinite, or NaN in a type without infinity. A NaN stays a NaN.
+    """
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        if values.dtype.isbuiltin != 1:  # types of ml_dtypes: float32 holds each of their numbers
+            values = values.astype(np.float32)
+        if target.name in _BY_NUMPY:
+            found = values.astype(target.numpy)
+        else:
+            found = _rounded_to_odd(values).astype(target.numpy)
+        lost = np.count_nonzero(np.isfinite(values)) - np.count_nonzero(np.isfinite(found))
+    return found, int(lost)
+
+
+def _rounded_to_odd(values: NDArray[Any]) -> NDArray[Any]:
+    """Return ``values`` as float32, of which rounding once more gives what rounding ``values`` once would.
+
+    A value between two float32 becomes the one with an odd last bit, so it stays off the ties of any narrower type.
+    Rounded to the nearest twice, it could come to lie on a tie by the first, and go the wrong way by the second.
+    """
+    import numpy as np
+
+    if values.dtype != np.float64:
+        return values.astype(np.float32, copy=False)
+    near = values.astype(np.float32)
+    back = near.astype(np.float64)
+    bits = near.view(np.uint32)
+    even = (bits & 1 == 0) & (back != values) & ~np.isnan(values)
+    # The other neighbour: nearer to zero if the nearest is too large, else farther from it (of zero: with its sign).
+    inward = np.abs(back) > np.abs(values)
+    step = np.where(inward, np.uint32(0xFFFFFFFF), np.uint32(1))
+    bits = np.where(even, bits + step, bits)
+    return bits.view(np.float32)

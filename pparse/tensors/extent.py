@@ -22,40 +22,44 @@ _REASONS: Final = 10
 _HOLES: Final = 3
 # How many kinds of tensors are counted apart: models have few.
 _MOST_KINDS: Final = 1000
+# What is added up over the parts of a document.
+_SUMS: Final = (
+    *("whole", "truncated", "missing", "damaged", "unsupported", "unread_faults"),
+    *("unwritten", "verified", "tensor_bytes", "listed_bytes"),
+)
 
 
 class Extent:
     """How large a document is, and should be; and counts of its tensors."""
 
-    __slots__ = (
-        "_hit",
-        "_kinds",
-        "_parameters",
-        "_reasons",
-        "actual",
-        "at_least",
-        "cut_files",
-        "damaged",
-        "document_status",
-        "expected",
-        "first_hit",
-        "known",
-        "last_byte",
-        "listed_bytes",
-        "missing",
-        "missing_files",
-        "resume",
-        "resume_at",
-        "resume_file",
-        "tensor_bytes",
-        "truncated",
-        "unlisted",
-        "unread_faults",
-        "unsupported",
-        "unwritten",
-        "verified",
-        "whole",
-    )
+    document_status = Status.COMPLETE
+    """What the tensors do not show: whether the header is cut or damaged."""
+    at_least = False
+    """Whether the header is cut, and may name more than ``expected`` counts."""
+    first_hit: str | None = None
+    """The first tensor that is not whole."""
+    _hit = ("", 0)
+    resume_at: int | None = None
+    """The byte to resume the first download at."""
+    resume_file: str | None = None
+    """The name of that file."""
+    cut_files = 0  #: number of shards that are cut
+    missing_files = 0  #: number of shards that are missing
+    unlisted = 0
+    """Number of tensors of the model that no file names that is there, as far as one says how many there are."""
+    whole = truncated = missing = damaged = unsupported = 0
+    unread_faults = 0
+    """Number of the unsupported ones of which that is a fault of the file, or of a newer version of its format."""
+    verified = 0
+    """Number of whole tensors whose bytes a checksum confirmed."""
+    unwritten = 0
+    """Number of tensors that lie, wholly or in part, in holes of the file."""
+    tensor_bytes = 0
+    """Bytes of all tensors, as stored."""
+    listed_bytes = 0
+    """The sum of their sizes as lists show them (`Tensor.listed_nbytes`)."""
+    last_byte = 0
+    """Where the last tensor of a file ends, as an offset of its data."""
 
     def __init__(self, actual: int | None = None, expected: int | None = None, known: int = 0) -> None:
         self.known = known
@@ -64,37 +68,9 @@ class Extent:
         """Size in bytes; None: unknown."""
         self.expected = expected
         """Bytes that it should have; None: unknown."""
-        self.document_status = Status.COMPLETE
-        """What the tensors do not show: whether the header is cut or damaged."""
-        self.at_least = False
-        """Whether the header is cut, and may name more than ``expected`` counts."""
-        self.first_hit: str | None = None
-        """The first tensor that is not whole."""
-        self._hit = ("", 0)
         self.resume: list[Resume] = []
         """Every file whose download should be resumed, and at which byte."""
-        self.resume_at: int | None = None
-        """The byte to resume the first of them at."""
-        self.resume_file: str | None = None
-        """The name of that file."""
-        self.cut_files = 0  #: number of shards that are cut
-        self.missing_files = 0  #: number of shards that are missing
-        self.unlisted = 0
-        """Number of tensors of the model that no file names that is there, as far as one says how many there are."""
-        self.whole = self.truncated = self.missing = self.damaged = self.unsupported = 0
-        self.unread_faults = 0
-        """Number of the unsupported ones of which that is a fault of the file, or of a newer version of its format."""
-        self.verified = 0
-        """Number of whole tensors whose bytes a checksum confirmed."""
-        self.unwritten = 0
-        """Number of tensors that lie, wholly or in part, in holes of the file."""
         self._reasons: dict[Status | None, list[Finding]] = {}  # None: of tensors that were never written
-        self.tensor_bytes = 0
-        """Bytes of all tensors, as stored."""
-        self.listed_bytes = 0
-        """The sum of their sizes as lists show them (`Tensor.listed_nbytes`)."""
-        self.last_byte = 0
-        """Where the last tensor of a file ends, as an offset of its data."""
         self._parameters: dict[str, int] = {}
         self._kinds: dict[object, list[Any]] = {}  # type, number of elements and count of alike tensors
 
@@ -130,14 +106,9 @@ class Extent:
         if self.damaged or self.document_status is Status.DAMAGED:
             return Status.DAMAGED
         unread = self.document_status is Status.UNSUPPORTED
-        if (
-            self.truncated
-            or self.missing
-            or self.missing_bytes
-            or not (unread or self.document_status is Status.COMPLETE)
-        ):
-            return Status.TRUNCATED
-        if self.unwritten:  # an unfinished download: the size is right, but bytes are missing
+        # Of an unfinished download the size may be right, but bytes were never written.
+        lacks = self.truncated or self.missing or self.missing_bytes or self.unwritten
+        if lacks or not (unread or self.document_status is Status.COMPLETE):
             return Status.TRUNCATED
         return Status.UNSUPPORTED if self.unsupported or unread else Status.COMPLETE
 
@@ -195,10 +166,8 @@ class Extent:
 
     def _add_hit(self, tensor: Tensor, status: Status) -> None:
         if status is Status.TRUNCATED or status is Status.MISSING:
-            if status is Status.TRUNCATED:
-                self.truncated += 1
-            else:
-                self.missing += 1
+            self.truncated += status is Status.TRUNCATED
+            self.missing += status is Status.MISSING
             spans = tensor.spans
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
             # The order of names may differ from the order of bytes.
@@ -229,19 +198,11 @@ class Extent:
         self.at_least |= part.at_least
         if part.document_status is not Status.COMPLETE and self.document_status is not Status.DAMAGED:
             self.document_status = part.document_status
-        self.whole += part.whole
-        self.truncated += part.truncated
-        self.missing += part.missing
-        self.damaged += part.damaged
-        self.unsupported += part.unsupported
-        self.unread_faults += part.unread_faults
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(part, name))
         for status, reasons in part._reasons.items():
             kept = self._reasons.setdefault(status, [])
             kept += reasons[: _REASONS - len(kept)]
-        self.unwritten += part.unwritten
-        self.verified += part.verified
-        self.tensor_bytes += part.tensor_bytes
-        self.listed_bytes += part.listed_bytes
         if self.first_hit is None:
             self.first_hit, self._hit = part.first_hit, part._hit
         for dtype, count in part.parameters.items():

@@ -28,31 +28,18 @@ _SHOWN: Final = 5
 _NUMBER: Final = lazy_pattern(r"(?:^|(?<=[./]))[0-9]+(?=[./]|$)")
 
 
-class _Row:
-    """Tensors whose names differ in their numbers only, and that are of one type, shape and status."""
-
-    __slots__ = ("count", "nbytes", "tensor")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.count = 0
-        self.nbytes = 0
-
-
 def folded(tensors: Iterable[Tensor]) -> Iterator[tuple[str, ...]]:
     """Yield a row for all tensors that differ in the numbers in their names only; in the order of the first ones."""
-    rows: dict[tuple[object, ...], _Row] = {}
+    rows: dict[tuple[object, ...], list[Any]] = {}  # the first of the tensors, their number and their bytes
     for tensor in tensors:
-        row = rows.setdefault((_NUMBER.sub("*", tensor.name), tensor.dtype, tensor.shape, tensor.status), _Row(tensor))
-        row.count += 1
-        row.nbytes += tensor.listed_nbytes
-    for row in rows.values():
-        tensor = row.tensor
-        shown = _NUMBER.sub("*", tensor.name) if row.count > 1 else tensor.name
-        kind = tensor.type_name
-        shape = tensor.shape_text
+        alike = _NUMBER.sub("*", tensor.name), tensor.dtype, tensor.shape, tensor.status
+        row = rows.setdefault(alike, [tensor, 0, 0])
+        row[1] += 1
+        row[2] += tensor.listed_nbytes
+    for (name, *_), (tensor, count, nbytes) in rows.items():
+        shown, times = (str(name), f"{count:,}") if count > 1 else (tensor.name, "")
         status = status_words(tensor.status, tensor.verified)
-        yield shown, f"{row.count:,}" if row.count > 1 else "", kind, shape, format_size(row.nbytes), status
+        yield shown, times, tensor.type_name, tensor.shape_text, format_size(nbytes), status
 
 
 def viewer_html(viewer: Any) -> str:

@@ -102,14 +102,6 @@ def _viewer_text(viewer: Any) -> str:
     return f"<{kind} of {shorten(safe(source))!r}, not opened yet>"
 
 
-def _tensor_html(tensor: Any) -> str:
-    return table(_tensor_text(tensor), (), ())
-
-
-def _viewer_html(viewer: Any) -> str:
-    return table(_viewer_text(viewer), (), ())
-
-
 def _leave(thing: Any, *error: object) -> None:
     """End a ``with`` block that began before `thing` was opened; it may have been opened in it."""
     if not isinstance(thing, Unopened):
@@ -120,8 +112,12 @@ def _close(viewer: Any) -> None:
     """Close what is not open."""
 
 
-_TENSOR: Final = {"__repr__": _tensor_text, "_repr_html_": _tensor_html, "__exit__": _leave}
-_VIEWER: Final = {"__repr__": _viewer_text, "_repr_html_": _viewer_html, "__exit__": _leave, "close": _close}
+def _html(thing: Any) -> str:
+    return table(repr(thing), (), ())
+
+
+_TENSOR: Final = {"__repr__": _tensor_text, "_repr_html_": _html, "__exit__": _leave}
+_VIEWER: Final = {"__repr__": _viewer_text, "_repr_html_": _html, "__exit__": _leave, "close": _close}
 _viewer_text.__guarded__ = True  # type: ignore[attr-defined]  # needs no lock, see `pparse.locking.guard`
 _classes: Final[dict[type, type[Any]]] = {}
 

@@ -8,6 +8,7 @@ from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.data.reader import byte_view
 from pparse.display.text import shape_words, shorten
+from pparse.equality import ByValue
 from pparse.errors import (
     DamagedTensorError,
     EndOfDataError,
@@ -22,18 +23,87 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType, filler, new_array
-from pparse.tensors.span import Span
 from pparse.tensors.status import is_beyond_arrays, status_behind_gaps, status_of_spans, tensor_status, there_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Final, Literal, Self
+    from typing import Any, ClassVar, Final, Literal, Self
 
     from numpy.typing import NDArray
 
     from pparse.data.base import Data
     from pparse.data.range_status import RangeStatus
+
+
+# -- `Span`: where bytes of a tensor are -------------------------------------------------------------------------------
+
+
+class Span(ByValue, by=("path", "offset", "length")):
+    """A stretch of bytes in some data."""
+
+    __slots__ = ("data", "end", "length", "offset", "path")
+
+    is_placed: ClassVar[bool] = True
+    """Whether its offset is known without reading."""
+    is_open: ClassVar[bool] = True
+    """Whether its data is open; nothing is known against data that was not opened yet."""
+
+    def __init__(self, data: Data | None, offset: int, length: int, path: str, end: int | None = None) -> None:
+        self.data = data
+        """Where the bytes are; None: their file is missing."""
+        self.offset = offset
+        """Where they begin, as an offset of ``data``."""
+        self.length = length
+        """Their number."""
+        self.path = path
+        """What messages call the data."""
+        self.end = end
+        """Where the document ends in ``data``, if other bytes follow there, as in an archive; else None."""
+
+    @property
+    def there(self) -> int:
+        """How many of the bytes exist."""
+        if self.data is None:
+            return 0
+        length = self.length if self.end is None else max(0, min(self.length, self.end - self.offset))
+        if self.data.flawed:
+            return self.data.range_status(self.offset, self.offset + length).there
+        size = self.data.size
+        return length if size is None else max(0, min(length, size - self.offset))
+
+    @property
+    def found_in(self) -> Data | None:
+        """Data in which the bytes are found: ``data``; of content that is opened when it is read, what it lies in."""
+        return self.data
+
+    @property
+    def found_at(self) -> int:
+        """Where in `found_in` what must be read for the bytes begins."""
+        return self.offset
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What only spans of the same bytes have in common, as long as their document is open."""
+        return id(self.data), self.offset, self.length
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a checksum confirmed the bytes; never reads."""
+        if not self.is_open or self.data is None or not (self.is_placed or self.data.has_proofs):
+            return False
+        return self.data.is_proved(self.offset, self.offset + self.length)
+
+    def verify(self) -> None:
+        """Compare the checksum of these bytes alone, if there is one: called if something is known against the data."""
+
+    def resolve(self) -> None:
+        """Do what `verify` does, if that costs little and was not done: called before the bytes are returned."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the span as plain data, for JSON."""
+        return {"file": self.path, "offset": self.offset, "length": self.length}
+
 
 __all__ = ["DTYPES", "UNKNOWN_SHAPE", "DType", "Span", "Tensor"]
 
@@ -184,8 +254,8 @@ class Tensor:
         return found
 
     def _learn(self) -> None:
-        """Let the viewer say what a tensor that is made now would be told from the beginning."""
-        if self._status not in _SETTLED:
+        """Let the viewer say what a tensor that is made now would be told from the beginning, if it has news."""
+        if self._owner is not None and self._owner._has_news and self._status not in _SETTLED:
             self._owner.renew(self)
 
     def _claims(self) -> Any:
@@ -207,8 +277,7 @@ class Tensor:
     @property
     def claimed_status(self) -> Status:
         """Status according to the format, whatever is known about the bytes."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return self._status
 
     @property
@@ -217,8 +286,7 @@ class Tensor:
 
         A stream that is known to be cut or damaged is first decoded to that place.
         """
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return tensor_status(self._status, self._known) if self._is_flawed() else self._status
 
     @status.setter
@@ -236,8 +304,7 @@ class Tensor:
     @property
     def verified(self) -> bool | None:
         """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         if self._verified is False:
             return False
         found = self._known() if self._is_flawed() else None
@@ -258,8 +325,7 @@ class Tensor:
     @property
     def finding(self) -> Finding | None:
         """What is wrong with it, if anything."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return self._found()
 
     @finding.setter
@@ -276,17 +342,9 @@ class Tensor:
                 status, length = str(found.status), self.spans[0].length
                 return Finding(status, found.reason, path=self.name, length=length, **self._place())
         if self._finding is None and self._status in _CUT:
-            span = self.spans[0] if self.spans else Span(None, 0, 0, "")
             there, wanted = self.available_nbytes, self.stored_nbytes
-            return Finding(
-                str(self._status),
-                there_words(there, wanted),
-                path=self.name,
-                source=span.path,
-                offset=span.offset,
-                wanted=wanted,
-                got=there,
-            )
+            told = {"wanted": wanted, "got": there, **(self._place() or {"offset": 0, "source": ""})}
+            return Finding(str(self._status), there_words(there, wanted), path=self.name, **told)
         return self._finding
 
     # -- what is known without reading -------------------------------------------------------------------------------
@@ -395,7 +453,7 @@ class Tensor:
         return True
 
     def __repr__(self) -> str:
-        status = "" if self.status is Status.COMPLETE else f", {self.status}"
+        status = "" if self.is_complete else f", {self.status}"
         shape = self.shape_text if self.is_shape_known else "of unknown shape"
         if self.unwritten_nbytes:
             status += f", {self.unwritten_nbytes} bytes never written"
@@ -427,7 +485,7 @@ class Tensor:
         """
         own = self._known_dtype()
         if dtype is not None and ((wanted := DType.named(dtype)) != own or raw):
-            from pparse.tensors.cast import as_type
+            from pparse.tensors.dtype import as_type
 
             if raw or not copy or not (own.is_number and wanted.is_number):
                 raise ValueError(f"{self.name!r} is of {own}: only a copy of numbers can be made {wanted}")
@@ -467,8 +525,7 @@ class Tensor:
         dtype = self._known_dtype()
         items = normalise(index, self.shape)
         if dtype.packed:
-            if self.status is not Status.TRUNCATED:
-                self._refuse_if_not_whole()
+            self._refuse_unless_cut()
             array = self._select_packed(items, dtype)
         else:
             selection = select(items, self.shape, self.strides)
@@ -502,8 +559,7 @@ class Tensor:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {dtype}")
         if start < 0 or start % group:
             raise ValueError(f"cannot begin at element {start}: blocks of {dtype} begin at multiples of {group}")
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
+        self._refuse_unless_cut()
         self._check_unchanged()
         total, whole = self.size, self._whole_count(dtype)
         if self._strides is not None and not self._is_contiguous():
@@ -525,10 +581,7 @@ class Tensor:
         size = self._source_nbytes
         if len(view) < size:
             raise ValueError(f"the buffer has {len(view)} bytes, but the tensor has {size}")
-        self._check_unchanged()
-        self._read_into(0, view[:size])
-        self._check_read()
-        return size
+        return self.readinto_from(0, view[:size])
 
     def readinto_from(self, offset: int, buffer: bytearray | memoryview | NDArray[Any]) -> int:
         """Fill ``buffer`` with the bytes as stored from byte ``offset`` of the tensor on; return how many those were.
@@ -569,8 +622,7 @@ class Tensor:
         limit = parse_size(max_bytes)
         if not limit:
             raise ValueError("a block of 0 bytes cannot hold anything")
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
+        self._refuse_unless_cut()
         whole = self.available_nbytes
         self._check_unchanged()
         for first in range(0, whole, limit):
@@ -689,6 +741,11 @@ class Tensor:
                 for span in self._sources:
                     span.verify()
 
+    def _refuse_unless_cut(self) -> None:
+        """Raise if it is neither whole nor cut: of one that is cut, what exists is read."""
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
+
     def _refuse_if_not_whole(self) -> None:
         self.resolve()
         status = self.status
@@ -763,14 +820,8 @@ class Tensor:
                 raise
             if not got:
                 self._check_read()
-                raise EndOfDataError(
-                    "the data ends inside the tensor",
-                    offset=base + offset + done,
-                    wanted=len(view),
-                    got=done,
-                    path=self.name,
-                    source=data.name,
-                )
+                told: Any = {"wanted": len(view), "got": done, "path": self.name, "source": data.name}
+                raise EndOfDataError("the data ends inside the tensor", offset=base + offset + done, **told)
             if follow is not None:
                 follow(offset + done, view[done : done + got])
             done += got
@@ -816,7 +867,7 @@ class Tensor:
             else:
                 width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
                 codes = flat.view(f"u{width}").byteswap().view(dtype.raw_numpy)
-        array = codes if raw else dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
+        array = codes if raw else codes.view(dtype.numpy)
         try:
             return array.reshape(shape)
         except ValueError as error:  # of numpy 1, arrays have 32 dimensions at most
@@ -877,18 +928,23 @@ class Tensor:
         group = 8 // gcd(8, dtype.bits)  # elements that fill whole bytes
         before = start % group
         codes = self._read_codes(start - before, before + count)[before:]
-        rows = dtype.from_codes(codes).reshape((*block, *self.shape[len(block) :]))
+        rows = codes.view(dtype.numpy).reshape((*block, *self.shape[len(block) :]))
         return np.array(rows[(*inner, *items[len(block) :])], order="C")
 
     def _strided_blocks(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
         import numpy as np
 
-        from pparse.tensors.selection import boxes, read, select
+        from pparse.tensors.selection import boxes, read, recut, select, windows
 
         self._refuse_if_not_whole()
         self._refuse_if_short(dtype)
         if any(span.data is not None and span.data.access is not Access.FREE for span in self._sources):
-            yield from self._blocks_by_passes(start, step, dtype, raw)
+            budget = None if self._owner is None else self._owner.extraction.session.budget
+            self._check_unchanged()
+            form = dtype.raw_numpy
+            for codes in recut(windows(start, step, self.shape, self.strides, form, self._read_into, budget), step):
+                self._check_read()
+                yield self._finish(codes, dtype, raw, codes.shape)
             return
         for first in range(start, self.size, step):
             stop = min(first + step, self.size)
@@ -900,16 +956,6 @@ class Tensor:
             self._check_read()
             codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
             yield self._finish(codes, dtype, raw, (stop - first,))
-
-    def _blocks_by_passes(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:
-        from pparse.tensors.selection import recut, windows
-
-        budget = None if self._owner is None else self._owner.extraction.session.budget
-        self._check_unchanged()
-        form = dtype.raw_numpy
-        for codes in recut(windows(start, step, self.shape, self.strides, form, self._read_into, budget), step):
-            self._check_read()
-            yield self._finish(codes, dtype, raw, codes.shape)
 
     def _partial(self, dtype: DType, raw: bool, partial: str, fill_value: Any) -> NDArray[Any]:
         import numpy as np

@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from pparse.document.session import Progress
     from pparse.graphs.graph import Graph
     from pparse.limits import Limits
-    from pparse.tensors.signature import Signature
+    from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Span, Tensor
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
-
 
 MOST_HOLES: Final = 10_000
 # Of more tensors than this, those that damage hits are not told apart from what is damaged beside them.
@@ -190,14 +189,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Return the finding on a document that lacks bytes."""
         least = "at least " if extent.at_least else ""
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-        return Finding(
-            "truncated",
-            f"the file lacks {least}{extent.missing_bytes} bytes{hit}",
-            source=self.extraction.name,
-            offset=self.extraction.find_end(),
-            wanted=extent.expected,
-            got=extent.actual,
-        )
+        reason = f"the file lacks {least}{extent.missing_bytes} bytes{hit}"
+        told: Any = {"offset": self.extraction.find_end(), "wanted": extent.expected, "got": extent.actual}
+        return Finding("truncated", reason, source=self.extraction.name, **told)
 
     def size_hint(self) -> int | None:
         """Return the approximate number of tensors if that is cheap to find out; else None."""
@@ -249,7 +243,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         self._judges = True
         try:
             fresh = self.find(tensor.name)
-            if fresh is not None and fresh.status is not Status.COMPLETE:
+            if fresh is not None and not fresh.is_complete:
                 # What it claims, and where its bytes are: what is known of those may change again.
                 tensor.status, tensor.verified, tensor.finding = fresh._status, fresh._verified, fresh._finding
                 tensor._spans, tensor._content, tensor._shared = fresh._spans, fresh._content, None
@@ -395,7 +389,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Yield where in the document's data the tensors are that are not whole, with what tells of these only."""
         data = self.extraction.parsed.data
         for tensor in self.tensors():
-            if tensor.status is not Status.COMPLETE:
+            if not tensor.is_complete:
                 for span in tensor.spans:
                     if span.data is data:
                         yield span.offset, span.offset + span.length
@@ -721,3 +715,69 @@ def view(
     except BaseException:
         extraction.close()
         raise
+
+
+# -- How a model is called: its signatures, with the type and shape of each argument and result ------------------------
+
+
+class TensorInfo:
+    """One argument or result of a signature."""
+
+    __slots__ = ("dtype", "parts", "shape", "stored_dtype", "tensor")
+
+    def __init__(
+        self, tensor: str, dtype: DType | None, stored_dtype: str, shape: tuple[int, ...] | None, parts: dict[str, str]
+    ) -> None:
+        self.tensor = tensor
+        """Name of the tensor (``node:output``)."""
+        self.dtype = dtype
+        """Element type; None if it is not a number."""
+        self.stored_dtype = stored_dtype
+        """The format's word for the type, such as DT_STRING."""
+        self.shape = shape
+        """Shape, with -1 for unknown dimensions; None if the rank is unknown."""
+        self.parts = parts
+        """Names of the tensors of a sparse or composite one."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the attributes as plain data, for JSON."""
+        found: dict[str, object] = {
+            "tensor": self.tensor,
+            "dtype": self.dtype.name if self.dtype is not None else None,
+            "stored_dtype": self.stored_dtype,
+            "shape": list(self.shape) if self.shape is not None else None,
+        }
+        return {**found, "parts": self.parts} if self.parts else found
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.shape)) or "scalar" if self.shape is not None else "of unknown rank"
+        return f"<TensorInfo {self.tensor!r} {self.dtype or self.stored_dtype} {shape}>"
+
+
+class Signature:
+    """How a model is called."""
+
+    __slots__ = ("inputs", "method_name", "name", "outputs")
+
+    def __init__(
+        self, name: str, inputs: dict[str, TensorInfo], outputs: dict[str, TensorInfo], method_name: str
+    ) -> None:
+        self.name = name
+        """Name of the signature."""
+        self.inputs = inputs
+        """Arguments by name."""
+        self.outputs = outputs
+        """Results by name."""
+        self.method_name = method_name
+        """The method that it describes."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the attributes as plain data, for JSON."""
+        return {
+            "inputs": {name: info.to_dict() for name, info in self.inputs.items()},
+            "outputs": {name: info.to_dict() for name, info in self.outputs.items()},
+            "method_name": self.method_name,
+        }
+
+    def __repr__(self) -> str:
+        return f"<Signature {self.name!r}: {', '.join(self.inputs) or 'nothing'} -> {', '.join(self.outputs)}>"

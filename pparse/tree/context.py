@@ -1,20 +1,19 @@
-"""`NodeContext`: the state of a parse in progress, and what states take their bytes from; the types of steps."""
+"""`NodeContext`: the state of a parse in progress, of which states take their bytes; `Record`s; the types of steps."""
 
 from __future__ import annotations
 
 import enum
+from struct import Struct, unpack_from
 
 from pparse.data.range_status import cut_status
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
-from pparse.tree.record import NumberArray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable
-    from struct import Struct
+    from collections.abc import Callable, Iterator
     from typing import Any, Final, overload
 
     from pparse.data.base import Data
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pparse.tree.host import Services
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
-    from pparse.tree.record import Record, Values
 
     State = Callable[["NodeContext", bytes, int], "Step"]
     Step = tuple[int, State | "Done", int]
@@ -69,42 +67,45 @@ class NodeContext:
     that takes its bytes changes nothing but by `emit` before it has all of them.
     """
 
-    __slots__ = (
-        "_base",
-        "_block",
-        "_jump_allowed",
-        "_last",
-        "_mark",
-        "answer",
-        "at_end",
-        "closed",
-        "collect_from",
-        "collect_to",
-        "collected",
-        "data",
-        "emitted",
-        "end",
-        "entered",
-        "entries_limit",
-        "first_block",
-        "fresh",
-        "index",
-        "jumps",
-        "keeps_entries",
-        "need",
-        "node",
-        "pending",
-        "pending_known",
-        "pos",
-        "result",
-        "resumable",
-        "scratch",
-        "stack",
-        "state",
-        "wanted_count",
-        "wanted_key",
-        "wanted_occurrence",
-    )
+    entered = False
+    """Whether a state entered another part in this step."""
+    resumable = False
+    """Whether the last run ended between two steps, with an error of the source."""
+    closed = False
+    """Whether the node was closed: nothing follows."""
+    state: State | Done = DONE
+    """The state to run next."""
+    need = 1
+    """How many bytes it needs at least."""
+    at_end = False
+    """Whether the block ends where the input ends."""
+    scratch: Any = None
+    """Anything else than the ``stack``, for the parser."""
+    emitted = 0
+    """How many children were emitted so far."""
+    jumps = 0
+    """How often a state moved backwards."""
+    _jump_allowed = False
+    _block = b""  # what the engine read …
+    _base = 0  # … from here on
+    _last: Entry | None = None  # the child emitted last
+    pending: tuple[int, Entry] | None = None
+    """The child behind which to continue, once it is known where it ends."""
+    pending_known = False
+    """Whether all is known of that child that can be."""
+    fresh: list[Entry] | None = None
+    """Receives the entries of the children that are indexed; None: they are not kept."""
+    wanted_count: int | None = None
+    """Stop after this many children; None: do not stop for that."""
+    wanted_key: Key = None
+    """Stop at the child with this key …"""
+    wanted_occurrence = 0
+    """… when it occurs for the n-th time; 0: do not look for a key."""
+    answer: int | None = None
+    """Number of the child found by key."""
+    collected: list[Entry] | None = None
+    """Entries that are read again, from child ``collect_from`` to before ``collect_to``; None while indexing."""
+    collect_from = collect_to = 0
 
     def __init__(self, node: Node, index: ChildIndex | None) -> None:
         self.node = node
@@ -113,62 +114,23 @@ class NodeContext:
         """The tree that the node belongs to."""
         self.data: Data = node.extraction.data
         """What is read: the extraction's data, unless a state entered another part."""
-        self.entered = False
-        """Whether a state entered another part in this step."""
-        self.resumable = False
-        """Whether the last run ended between two steps, with an error of the source."""
         self.keeps_entries = self.result.parser.state_of_children(node.kind) is None
         """Whether entries of children are kept, not offsets."""
         self.entries_limit = self.result.extraction.session.limits.entries
         """The limit on the number of children."""
         self.index = index
         """Receives the children; None when nothing is indexed."""
-        self.pos = node.start
+        self.pos = self._mark = node.start  # a state that needs more bytes is entered again at the mark
         """Where the state begins, as an offset of ``data``."""
         around = bounded_by(node)
         self.end = around.end if around.end is not None else node.extraction.end
         """Where the node's bytes end, or those of what holds it while that is unknown; None: with the data."""
-        self.closed = False
-        """Whether the node was closed: nothing follows."""
-        self.state: State | Done = DONE
-        """The state to run next."""
-        self.need = 1
-        """How many bytes it needs at least."""
-        self.at_end = False
-        """Whether the block ends where the input ends."""
         self.stack: list[Any] = []
         """Nesting, for the parser."""
-        self.scratch: Any = None
-        """Anything else, for the parser."""
-        self.emitted = 0
-        """How many children were emitted so far."""
-        self.jumps = 0
-        """How often a state moved backwards."""
-        self._jump_allowed = False
-        self._block = b""  # what the engine read …
-        self._base = 0  # … from here on
-        self._last: Entry | None = None  # the child emitted last
-        self._mark = self.pos  # where a state that needs more bytes is entered again
-        self.pending: tuple[int, Entry] | None = None
-        """The child behind which to continue, once it is known where it ends."""
-        self.pending_known = False
-        """Whether all is known of that child that can be."""
-        self.fresh: list[Entry] | None = None
-        """Receives the entries of the children that are indexed; None: they are not kept."""
-        self.wanted_count: int | None = None
-        """Stop after this many children; None: do not stop for that."""
-        self.wanted_key: Key = None
-        """Stop at the child with this key …"""
-        self.wanted_occurrence = 0
-        """… when it occurs for the n-th time; 0: do not look for a key."""
-        self.answer: int | None = None
-        """Number of the child found by key."""
-        self.collected: list[Entry] | None = None
-        """Entries that are read again; None while indexing."""
-        self.collect_from = 0
-        """The first child to collect."""
-        self.collect_to = 0
-        """One past the last child to collect."""
+        # What is asked for at each step is found faster in the object than in its class.
+        self.entered = self._jump_allowed = False
+        self.emitted = self.wanted_occurrence = 0
+        self.pending = self.fresh = self.wanted_count = self.answer = self.collected = None
 
     def enter(self, part: Range) -> int:
         """Continue in another stretch of bytes, of this or other data; return its start, the position for the step."""
@@ -249,8 +211,6 @@ class NodeContext:
             if not isinstance(layout, str):
                 at = self._here(layout.size)
                 return layout.read(self._block, at, self.pos - layout.size)
-            from struct import Struct
-
             struct = _structs[layout] = Struct(layout)
         # `_here`, written out: a tenth of the time of a short state.
         at, size = self.pos - self._base, struct.size
@@ -339,13 +299,10 @@ class NodeContext:
         if got < count:
             if self._goes_on_behind():
                 begin = start if at is None else at
-                raise MalformedError(
-                    f"the {kind} node leaves the {self.node.kind} around it", offset=begin, wanted=count, got=got
-                )
-            entry.status = cut_status(got)
-            entry.finding = Finding(
-                "truncated", f"the file ends inside the {kind}", offset=start, wanted=count, got=got
-            )
+                reason = f"the {kind} node leaves the {self.node.kind} around it"
+                raise MalformedError(reason, offset=begin, wanted=count, got=got)
+            reason, entry.status = f"the file ends inside the {kind}", cut_status(got)
+            entry.finding = Finding("truncated", reason, offset=start, wanted=count, got=got)
         self.emit(entry)
         self._move(count, got)
         self._mark = self.pos
@@ -443,3 +400,145 @@ def bounded_by(node: Node) -> Node:
     while node.end is None and node.parent is not None:
         node = node.parent
     return node
+
+
+# -- `Record`: fixed fields, one behind the other, declared once: taken with `NodeContext.take`, shown as entries ------
+
+# What nodes of a field are called, by the character of `struct`.
+_KINDS: Final = {
+    "b": "int8",
+    "B": "uint8",
+    "h": "int16",
+    "H": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "q": "int64",
+    "Q": "uint64",
+    "e": "float16",
+    "f": "float32",
+    "d": "float64",
+    "?": "bool",
+    "s": "bytes",
+}
+_ORDERS: Final = "<>=!@"
+
+
+class Field:
+    """One field: its name, its layout as `struct` writes it (``"<Q"``, ``"4s"``), and the kind of its node."""
+
+    __slots__ = ("kind", "layout", "name", "size")
+
+    def __init__(self, name: str, layout: str, kind: str = "") -> None:
+        self.name = name
+        """Its name, and the key of its node."""
+        self.layout = layout
+        """Its layout, one value of `struct`."""
+        self.kind = kind or _KINDS[layout[-1]]
+        """The kind of its node."""
+        self.size = Struct("<" + layout.lstrip(_ORDERS)).size
+        """Bytes that it takes."""
+
+    def __repr__(self) -> str:
+        return f"Field({self.name!r}, {self.layout!r})"
+
+
+class Record:
+    """Fields that always follow each other in this order, without padding, in one byte order."""
+
+    __slots__ = ("_struct", "fields", "numbers", "size", "unpack")
+
+    def __init__(self, *fields: Field) -> None:
+        orders = {field.layout[0] if field.layout[0] in _ORDERS else "" for field in fields}
+        if len(orders - {""}) > 1:
+            raise ValueError(f"fields of one record have one byte order, not {' and '.join(sorted(orders - {''}))}")
+        order = next(iter(orders - {""}), "<")
+        self.fields = fields
+        """The fields, in order."""
+        self.numbers = {field.name: number for number, field in enumerate(fields)}
+        """Number of each field by its name."""
+        self._struct = Struct(order + "".join(field.layout.lstrip(_ORDERS) for field in fields))
+        self.size = self._struct.size
+        """Bytes of the whole record."""
+        self.unpack = self._struct.unpack_from
+        """Returns the bare values of a record in a block, at an offset: for what is read by the million."""
+
+    @classmethod
+    def of(cls, fields: str) -> Record:
+        """Return a record of ``"name:layout name:layout …"``, little-endian."""
+        return cls(*(Field(*field.split(":")) for field in fields.split()))
+
+    def read(self, block: bytes, at: int, start: int) -> Values:
+        """Return the values of a record at ``block[at:]``, which begins at offset ``start`` of the document."""
+        return Values(self, start, self._struct.unpack_from(block, at))
+
+
+class Values:
+    """The values of one record: by number, by name, and as attributes where no method is in the way."""
+
+    __slots__ = ("_values", "record", "start")
+
+    def __init__(self, record: Record, start: int, values: tuple[Any, ...]) -> None:
+        self.record = record
+        """What the values are of."""
+        self.start = start
+        """Offset of the first byte."""
+        self._values = values
+
+    def __getitem__(self, field: int | str) -> Any:
+        return self._values[self.record.numbers[field] if isinstance(field, str) else field]
+
+    def __getattr__(self, name: str) -> Any:
+        number = self.record.numbers.get(name)
+        if number is None:
+            raise AttributeError(f"the record has no field {name!r}")
+        return self._values[number]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield an entry for each field, with its key, kind, place and value."""
+        at = self.start
+        for field, value in zip(self.record.fields, self._values, strict=True):
+            yield Entry(field.name, field.kind, at, at + field.size, value)
+            at += field.size
+
+
+# -- `NumberArray`: a list of numbers in one layout: each is found by arithmetic, so nothing is indexed ----------------
+
+
+class NumberArray:
+    """What a node keeps as its ``note`` whose children are numbers; `NodeContext.emit_numbers` makes such nodes."""
+
+    __slots__ = ("count", "field")
+
+    def __init__(self, layout: str, count: int) -> None:
+
+        self.field = Field("", layout)
+        """The layout of a number, as `struct` writes it, its size, and the kind of its node."""
+        self.count = count
+        """How many there should be."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take."""
+        return self.count * self.field.size
+
+    def index(self, node: Node, index: ChildIndex) -> None:
+        """Count the numbers of ``node`` that exist."""
+        end = node.start if node.end is None else node.end
+        there = min(end, node.result.extraction.find_end(node)) - node.start
+        index.keep(self, min(self.count, max(0, there) // self.field.size))
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return the entries ``[first, first + count)``, made from their bytes."""
+        size, layout = self.field.size, self.field.layout
+        order, code = (layout[0], layout[1:]) if len(layout) > 1 else ("<", layout)
+        count, start = max(0, min(count, index.count - first)), node.start + first * size
+        raw = node.extraction.data.read_exact(start, count * size)
+        places = range(start, start + count * size, size)
+        values = unpack_from(f"{order}{count}{code}", raw)
+        return [Entry(None, self.field.kind, at, at + size, value) for at, value in zip(places, values, strict=True)]

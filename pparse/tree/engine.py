@@ -31,7 +31,7 @@ What a state may rely on when it is entered: ``begin`` ran for this context; ``c
 when entries are read again (then ``begin`` ran, but the states before the checkpoint did not: what they would have left
 in ``ctx.scratch`` must be found anew); what `Parser.cut` emitted is there once, behind all others, and kept.
 
-States must not recurse on input, read ahead by themselves, or keep blocks.
+Parser must not recurse on input, read ahead by themselves, or keep blocks.
 """
 
 from __future__ import annotations
@@ -43,30 +43,12 @@ from pparse.tree.context import DONE, NeedMoreError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final, Protocol
+    from typing import Final
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
-    from pparse.tree.context import NodeContext, State
-    from pparse.tree.node import Node
-
-    class States(Protocol):
-        """What the engine requires of a parser."""
-
-        block_factor: int
-
-        def finish(self, ctx: NodeContext) -> None:
-            """Close the node: the states are done."""
-
-        def cut(self, ctx: NodeContext) -> tuple[int, State, int] | None:
-            """Input ended: close the node, or return the step with which to continue in another part."""
-
-        def note_damage(self, node: Node, error: MalformedError) -> None:
-            """Mark the node as damaged."""
-
-        def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, State, int] | None:
-            """Return the step with which to continue behind damage; None: stop."""
+    from pparse.tree.context import NodeContext
+    from pparse.tree.parser import Parser
 
 
 FIRST_BLOCK: Final = 4 << 10
@@ -86,11 +68,11 @@ def largest_block(budget: MemoryBudget, factor: int) -> int:
     return size
 
 
-def run(ctx: NodeContext, parser: States) -> None:
+def run(ctx: NodeContext, parser: Parser) -> None:
     """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
     session = ctx.result.extraction.session
     size = session.block_size or FIRST_BLOCK
-    still = _Still()
+    still: set[tuple[object, ...]] = set()
     outermost = ctx
     above: list[NodeContext] = []  # the contexts that wait for the end of a child
     with session.budget.charge(size * parser.block_factor, "a scan block") as charge:
@@ -108,7 +90,7 @@ def run(ctx: NodeContext, parser: States) -> None:
                         _go_on_behind(ctx, parser)
                     feed.is_judged = False
                 elif ctx.state is DONE:
-                    _close(ctx, parser.finish)
+                    _close(ctx, parser)
                     ctx.result.learn_child(above[-1], ctx)
                     ctx = above.pop()
                 else:
@@ -122,11 +104,11 @@ def run(ctx: NodeContext, parser: States) -> None:
             ctx.resumable = ctx.resumable and ctx is outermost
             raise
         if ctx.state is DONE and ctx.pending is None:
-            _close(ctx, parser.finish)
+            _close(ctx, parser)
         feed.keep(ctx.data)
 
 
-def _go_on_behind(ctx: NodeContext, parser: States) -> None:
+def _go_on_behind(ctx: NodeContext, parser: Parser) -> None:
     """Go on behind the child for which ``ctx`` waited, and of which all is known that can be."""
     _, child = ctx.pending  # type: ignore[misc]
     ctx.pending = None
@@ -139,8 +121,8 @@ def _go_on_behind(ctx: NodeContext, parser: States) -> None:
         ctx.pos = max(ctx.pos, child.end)
 
 
-def _step(ctx: NodeContext, parser: States, feed: _Feed, still: _Still) -> None:
-    """Run one state."""
+def _step(ctx: NodeContext, parser: Parser, feed: _Feed, still: set[tuple[object, ...]]) -> None:
+    """Run one state; ``still`` is what was tried since the last move or output."""
     if ctx.entered or ctx.data is not feed.data:
         ctx.entered = False
         feed.start(ctx)
@@ -174,30 +156,13 @@ def _step(ctx: NodeContext, parser: States, feed: _Feed, still: _Still) -> None:
         raise EngineError(f"moved back to {pos} without declaring it", offset=start, state=_name(state))
     ctx._jump_allowed = False
     if pos != start or ctx.entered or output != _output(ctx):
-        still.moved()
+        still.clear()
     else:
-        still.add(ctx, (start, state, need, depth), (pos, following, wanted, len(ctx.stack)), fed=have >= wanted)
+        still.add((ctx.node, start, state, need, depth))
+        again = (ctx.node, pos, following, wanted, len(ctx.stack)) in still and have >= wanted
+        if (again or len(still) > MAX_STILL) and not ctx.satisfied:
+            raise EngineError("the parser stands still", offset=ctx.pos, state=_name(state))
     ctx.pos, ctx.state, ctx.need = pos, following, wanted
-
-
-class _Still:
-    """What was tried since the last move or output: the same again is a parser that stands still."""
-
-    __slots__ = ("_tried",)
-
-    def __init__(self) -> None:
-        self._tried: set[tuple[object, ...]] = set()
-
-    def moved(self) -> None:
-        """Forget what was tried: there was a move, or output."""
-        if self._tried:
-            self._tried.clear()
-
-    def add(self, ctx: NodeContext, tried: tuple[object, ...], asked: tuple[object, ...], *, fed: bool) -> None:
-        """Raise `EngineError` if a state that was ``fed`` what it needs asks for a step that was tried already."""
-        self._tried.add((ctx.node, *tried))
-        if (((ctx.node, *asked) in self._tried and fed) or len(self._tried) > MAX_STILL) and not ctx.satisfied:
-            raise EngineError("the parser stands still", offset=ctx.pos, state=_name(tried[1]))
 
 
 class _Feed:
@@ -206,26 +171,20 @@ class _Feed:
 
     def __init__(self, ctx: NodeContext, charge: Charge, factor: int) -> None:
         session = ctx.result.extraction.session
-        self.data = ctx.data
-        self.block = b""
-        self.base = ctx.pos
-        self.is_judged = True  # whether `at_end` of the context is that of this block
-        self._first = session.block_size or FIRST_BLOCK
-        self._size = self._first
-        self._grow = not session.block_size
+        self._kept = None if session.block_size else session.kept_block  # blocks grow, and the last one is kept
+        self._first = self._size = session.block_size or FIRST_BLOCK
         self._largest = largest_block(session.budget, factor)
         self._charge = charge
         self._factor = factor
-        self._kept = session.kept_block
-        if self._grow:
-            self._take_kept(ctx)
+        self.start(ctx)
 
-    def _take_kept(self, ctx: NodeContext) -> None:
-        """Begin with the block that the last run ended with, if it has what follows."""
-        found = self._kept.take(ctx.data, ctx.pos)
+    def start(self, ctx: NodeContext) -> None:
+        """Begin in the data of ``ctx``, with the block that the last run ended with, if it has what follows."""
+        self.data, self.block, self.base = ctx.data, b"", ctx.pos
+        found = None if self._kept is None else self._kept.take(ctx.data, ctx.pos)
+        self.is_judged = found is None  # whether `at_end` of the context is that of this block
         if found is not None:
             self.base, self.block = found
-            self.is_judged = False
             self._size = max(len(self.block), self._first)
             self._charge.resize(max(self._charge.amount, len(self.block) * self._factor))
 
@@ -238,21 +197,15 @@ class _Feed:
 
     def keep(self, data: Data) -> None:
         """Keep the block for the next run."""
-        if self._grow and data is self.data:
+        if self._kept is not None and data is self.data:
             self._kept.keep(data, self.base, self.block)
-
-    def start(self, ctx: NodeContext) -> None:
-        """Begin anew in other data, or elsewhere."""
-        self.data, self.block, self.base, self.is_judged = ctx.data, b"", ctx.pos, True
-        if self._grow:
-            self._take_kept(ctx)
 
     def refill(self, ctx: NodeContext) -> MalformedError | EndOfDataError | None:
         """Read what the state of ``ctx`` needs; return why there is not so much: a gap, or the end. None: it is there.
 
         Other errors of the source propagate.
         """
-        if self._grow:
+        if self._kept is not None:
             self._resize(ctx)
         wanted = max(self._size, ctx.need)
         limit = ctx.end if ctx.end is not None else ctx.data.size
@@ -322,18 +275,19 @@ def _name(state: object) -> str:
     return getattr(state, "__name__", str(state))
 
 
-def _close(ctx: NodeContext, how: Callable[[NodeContext], None]) -> None:
-    if ctx.closed:
-        return
-    ctx.closed = True
-    if ctx.collected is None:
-        how(ctx)
-    if ctx.index is not None and ctx.collected is None:
-        ctx.index.finish()
-    ctx.state = DONE
+def _close(ctx: NodeContext, parser: Parser | None = None) -> None:
+    """End the states of a node, which is closed by ``parser``; None: it is closed already."""
+    if not ctx.closed:
+        ctx.closed = True
+        if ctx.collected is None:
+            if parser is not None:
+                parser.finish(ctx)
+            if ctx.index is not None:
+                ctx.index.finish()
+        ctx.state = DONE
 
 
-def _cut(ctx: NodeContext, parser: States) -> None:
+def _cut(ctx: NodeContext, parser: Parser) -> None:
     """Handle the end of input: the parser continues in another part, or the node is closed."""
     index = ctx.index
     if ctx.collected is not None:
@@ -348,19 +302,19 @@ def _cut(ctx: NodeContext, parser: States) -> None:
         index.tail = index.tail or None
     if again is not None and ctx.entered:
         ctx.pos, ctx.state, ctx.need = again
-        return
-    _close(ctx, lambda _ctx: None)
+    else:
+        _close(ctx)
 
 
-def _damaged(ctx: NodeContext, parser: States, error: MalformedError) -> None:
+def _damaged(ctx: NodeContext, parser: Parser, error: MalformedError) -> None:
     """Handle a contradiction in the format: the parser knows where to continue, or the node is closed."""
     if ctx.collected is None:
         parser.note_damage(ctx.node, error)
     again = parser.resync(ctx, error)
     if again is None:
-        _close(ctx, lambda _ctx: None)
-        return
+        return _close(ctx)
     pos, state, need = again
     if pos <= ctx.pos and not ctx.entered:
         raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
     ctx.pos, ctx.state, ctx.need = pos, state, need
+    return None

@@ -20,49 +20,17 @@ from pparse.limits import parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Final, Protocol
+    from collections.abc import Callable, Sequence
+    from typing import Any, Final
 
     from pparse.budget import Charge, MemoryBudget
+    from pparse.data.base import Data
     from pparse.findings import Finding, Status
     from pparse.tree.entry import Entry
     from pparse.tree.key_table import KeyTable
+    from pparse.tree.node import Node
 
     Facts = tuple[int | None, Status | None, Finding | None]  # end, status and finding of a node
-
-    class Indexed(Protocol):
-        """A node with an index."""
-
-        @property
-        def index(self) -> ChildIndex | None:
-            """The index, if there is one now."""
-
-        def evict(self) -> None:
-            """Drop it."""
-
-    from collections.abc import Sequence
-    from typing import Protocol
-
-    from pparse.data.base import Data
-
-    class Retained(Protocol):
-        """A node that is kept."""
-
-        @property
-        def path(self) -> str:
-            """Its path."""
-
-        @property
-        def index(self) -> ChildIndex | None:
-            """The index of its children, if there is one now."""
-
-        @property
-        def loaded(self) -> bool:
-            """Whether its value is in memory."""
-
-        @property
-        def value(self) -> object:
-            """What is in memory."""
 
 
 DENSE_LIMIT: Final = 100_000
@@ -90,64 +58,45 @@ class IndexNote:
 class ChildIndex:
     """Offsets, checkpoints or entries of a node's children; grows while the node is parsed."""
 
-    __slots__ = (
-        "__weakref__",
-        "_budget",
-        "_charge",
-        "_evict",
-        "_kept",
-        "children",
-        "complete",
-        "context",
-        "count",
-        "end",
-        "entries",
-        "group",
-        "learns",
-        "lookups",
-        "note",
-        "offsets",
-        "repeated",
-        "stride",
-        "table",
-        "tail",
-    )
+    entries: list[Entry] | None = None
+    """All entries, if these are kept instead of offsets."""
+    stride = 1
+    """Children per offset: 1, or 64."""
+    count = 0
+    """Children indexed so far."""
+    complete = False
+    """Whether all children are indexed."""
+    end = 0
+    """Where the children end, for formats in which the last child does not tell."""
+    context: Any = None
+    """The parse in progress (a `pparse.tree.context.NodeContext`); None once it ended."""
+    group: tuple[int, list[Entry]] | None = None
+    """Number of the first entry, and the entries, of the group read last, while the session keeps it."""
+    tail: list[Entry] | None = None
+    """Entries of the last children where the input ended, which no state would produce again."""
+    table: KeyTable | None = None
+    """Finds children by key; made when needed."""
+    repeated: frozenset[int] | None = None
+    """Hashes of the keys that occur more than once; None while unknown."""
+    lookups = 0
+    """How often a child was looked up by key."""
+    learns = False
+    """Whether children are read to find their ends, and what is learned is kept here."""
+    _kept = 0  # bytes of their indexes
+    note: Any = None
+    """Anything the parser keeps with the index; charged with it if it has a ``memory``."""
+    _charge: Charge | None = None
 
     def __init__(self, budget: MemoryBudget, evict: Callable[[], None]) -> None:
         self.offsets = array("q")
         """Where children begin: each of them, or every ``stride``-th."""
-        self.entries: list[Entry] | None = None
-        """All entries, if these are kept instead of offsets."""
-        self.stride = 1
-        """Children per offset: 1, or 64."""
-        self.count = 0
-        """Children indexed so far."""
-        self.complete = False
-        """Whether all children are indexed."""
-        self.end = 0
-        """Where the children end, for formats in which the last child does not tell."""
-        self.context: Any = None
-        """The parse in progress (a `pparse.tree.context.NodeContext`); None once it ended."""
-        self.group: tuple[int, list[Entry]] | None = None
-        """Number of the first entry, and the entries, of the group read last, while the session keeps it."""
-        self.tail: list[Entry] | None = None
-        """Entries of the last children where the input ended, which no state would produce again."""
-        self.table: KeyTable | None = None
-        """Finds children by key; made when needed."""
-        self.repeated: frozenset[int] | None = None
-        """Hashes of the keys that occur more than once; None while unknown."""
-        self.lookups = 0
-        """How often a child was looked up by key."""
-        self.learns = False
-        """Whether children are read to find their ends, and what is learned is kept here."""
         self.children: dict[int, tuple[ChildIndex, Facts | None]] = {}
         """By number, the index of a child that is being read, or was and is large; and facts once they are known."""
-        self._kept = 0  # bytes of their indexes
-        self.note: Any = None
-        """Anything the parser keeps with the index; charged with it if it has a ``memory``."""
         self._budget = budget
         self._evict = evict
-        self._charge: Charge | None = None
+        # What is asked for with each child is found faster in the object than in its class.
+        self.stride, self.count, self.complete, self.learns = 1, 0, False, False
+        self.entries = self.group = self.tail = self.note = self._charge = None
 
     def add(self, offset: int) -> None:
         """Append a child that begins at ``offset``."""
@@ -199,8 +148,7 @@ class ChildIndex:
         self.account()
 
     def _thin_out(self) -> None:
-        self.offsets = self.offsets[::STRIDE]
-        self.stride = STRIDE
+        self.offsets, self.stride = self.offsets[::STRIDE], STRIDE
 
     @property
     def memory(self) -> int:
@@ -222,7 +170,9 @@ class ChildIndex:
         """Keep the complete index of a child, whoever holds the child, if there is room: it need not be made again."""
         if self.children.get(ordinal, (None, None))[1] is not None:
             return
-        index._disown()
+        if index._charge is not None:
+            index._charge.release()
+            index._charge = None
         self.children[ordinal] = (index, facts)
         self._kept += index.memory + _INDEX
         try:
@@ -231,14 +181,9 @@ class ChildIndex:
             self.children, self._kept = {}, 0
             self.account()
 
-    def belong_to(self, node: Indexed) -> None:
+    def belong_to(self, node: Node) -> None:
         """Be the index of ``node`` from now on."""
         self._evict = evictor(node, type(node).evict)
-
-    def _disown(self) -> None:
-        charge, self._charge = self._charge, None
-        if charge is not None:
-            charge.release()
 
     def account(self) -> None:
         """Charge what the index holds to the budget. Raises `LimitError`."""
@@ -247,11 +192,6 @@ class ChildIndex:
             self._charge.resize(size)
         elif size >= _CHARGE_FROM:
             self._charge = self._budget.charge(size, "the index of a node's children", self._evict)
-
-    @property
-    def is_charged(self) -> bool:
-        """Whether the index has a charge of its own."""
-        return self._charge is not None
 
     def touch(self) -> None:
         """Record a use just now, so that other indexes are evicted first."""
@@ -275,11 +215,6 @@ class ChildIndex:
         self.repeated = hashes
         self.account()
 
-    def set_table(self, table: KeyTable) -> None:
-        """Keep ``table`` as long as the index lives."""
-        self.table = table
-        self.account()
-
 
 class IndexLedger:
     """Charges what all indexes of a session hold besides charges of their own.
@@ -293,7 +228,7 @@ class IndexLedger:
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._groups: deque[tuple[weakref.ref[ChildIndex], int]] = deque()  # which index, and the id of its group
-        self._nodes: list[weakref.ref[Indexed]] = []  # those with a small index; one reference serves all that hold one
+        self._nodes: list[weakref.ref[Node]] = []  # those with a small index; one reference serves all that hold one
         self.held = 0
         """Upper estimate of the bytes held."""
         self._step = min(_STEP, budget.limit // 16)
@@ -309,9 +244,9 @@ class IndexLedger:
             if owner is not None and id(owner.group) == old:
                 owner.group = None
 
-    def add(self, node: Indexed, index: ChildIndex) -> None:
+    def add(self, node: Node, index: ChildIndex) -> None:
         """Record that the index of ``node`` is complete."""
-        if index.is_charged:
+        if index._charge is not None:
             return
         self._nodes.append(weakref.ref(node))
         self.held += _INDEX + index.memory
@@ -324,7 +259,7 @@ class IndexLedger:
         for ref in self._nodes:
             node = ref()
             index = None if node is None else node.index
-            if index is not None and not index.is_charged:
+            if index is not None and index._charge is None:
                 nodes.append(ref)
                 held += _INDEX + index.memory
         self._nodes, self.held = nodes, held
@@ -409,10 +344,10 @@ class _Ages:
     __slots__ = ("nodes", "size")
 
     def __init__(self) -> None:
-        self.nodes: dict[int, tuple[Retained, int]] = {}
+        self.nodes: dict[int, tuple[Node, int]] = {}
         self.size = 0
 
-    def add(self, node: Retained, cost: int) -> None:
+    def add(self, node: Node, cost: int) -> None:
         self.nodes[id(node)] = (node, cost)
         self.size += cost
 
@@ -455,7 +390,7 @@ class Retention:
         """Approximate number of bytes kept."""
         return self._kept.size
 
-    def touch(self, node: Retained) -> None:
+    def touch(self, node: Node) -> None:
         """Record that ``node`` was just made or loaded."""
         if not self.limit or not self._wanted(node):
             return
@@ -469,13 +404,13 @@ class Retention:
             kept.drop_oldest()
         self._account(kept)
 
-    def forget(self, node: Retained) -> None:
+    def forget(self, node: Node) -> None:
         """Drop ``node``."""
         while self._gone:
             self._kept.drop(self._gone.popleft())
         self._kept.drop(id(node))
 
-    def note_evicted(self, node: Retained) -> None:
+    def note_evicted(self, node: Node) -> None:
         """Drop ``node`` on the next use. The budget calls this from any thread, with its own lock held."""
         if self.limit:
             self._gone.append(id(node))
@@ -505,7 +440,7 @@ class Retention:
         self._charge = None
         self._kept = _Ages()
 
-    def _wanted(self, node: Retained) -> bool:
+    def _wanted(self, node: Node) -> bool:
         if not self.include and not self.exclude:
             return True
         from fnmatch import fnmatchcase
@@ -516,7 +451,7 @@ class Retention:
         return not self.include or any(fnmatchcase(path, pattern) for pattern in self.include)
 
     @staticmethod
-    def _cost(node: Retained) -> int:
+    def _cost(node: Node) -> int:
         index = node.index
         if index is not None:
             return _NODE_COST + index.memory

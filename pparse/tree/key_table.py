@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 from pparse.errors import LimitError
 
@@ -58,11 +59,8 @@ class KeyTable:
         """Cover the next children, given the hashes of their keys."""
         rest = iter(hashes)
         while chunk := array("q", islice(rest, SLICE)):
-            ascending, ordinals = ranked(chunk)
-            if self.covered:
-                ordinals = _shifted(ordinals, self.covered)
-            self._slices.append((ascending, ordinals))
-            self.covered += len(chunk)
+            first, self.covered = self.covered, self.covered + len(chunk)
+            self._slices.append(_sorted(chunk, array("I", range(first, self.covered))))
             self._merge()
 
     def _merge(self) -> None:
@@ -74,49 +72,37 @@ class KeyTable:
                 return
             slices[-2:] = [_sorted(one + other, ordinals + behind)]
 
-    def candidates(self, key: object) -> Iterator[int]:
-        """Yield, in file order, the ordinals of keys with the hash of ``key``, nearly always equal to it."""
-        wanted = key_hash(key)
-        for hashes, ordinals in self._slices:
-            slot = bisect_left(hashes, wanted)
-            while slot < len(hashes) and hashes[slot] == wanted:
-                yield ordinals[slot]
-                slot += 1
-
-    def nth(self, key: object, occurrence: int) -> int | None:
-        """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
+    def _equal(self, key: object) -> Iterator[tuple[array[int], int, int]]:
+        """Yield, for each slice that has the hash of ``key``, its ordinals, and the first and end of those."""
         wanted = key_hash(key)
         for hashes, ordinals in self._slices:
             low = bisect_left(hashes, wanted)
             if low < len(hashes) and hashes[low] == wanted:
-                high = bisect_right(hashes, wanted, low)
-                if low + occurrence <= high:
-                    return ordinals[low + occurrence - 1]
-                occurrence -= high - low
+                yield ordinals, low, bisect_right(hashes, wanted, low)
+
+    def candidates(self, key: object) -> Iterator[int]:
+        """Yield, in file order, the ordinals of keys with the hash of ``key``, nearly always equal to it."""
+        for ordinals, low, high in self._equal(key):
+            yield from map(ordinals.__getitem__, range(low, high))
+
+    def nth(self, key: object, occurrence: int) -> int | None:
+        """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
+        for ordinals, low, high in self._equal(key):
+            if low + occurrence <= high:
+                return ordinals[low + occurrence - 1]
+            occurrence -= high - low
         return None
 
     def before(self, key: object, ordinal: int) -> int:
         """Return how many keys with the hash of ``key`` come before ``ordinal``."""
-        wanted, count = key_hash(key), 0
-        for hashes, ordinals in self._slices:
-            low = bisect_left(hashes, wanted)
-            high = bisect_right(hashes, wanted, low)
-            if high > low:
-                count += bisect_left(ordinals, ordinal, low, high) - low
-        return count
+        return sum(bisect_left(ordinals, ordinal, low, high) - low for ordinals, low, high in self._equal(key))
 
     def repeated(self) -> Iterator[list[int]]:
         """Yield groups of ordinals whose keys share a hash and so may be equal."""
-        group: list[int] = []
-        last: int | None = None
-        for wanted, ordinal in self._in_order():
-            if wanted != last:
-                if len(group) > 1:
-                    yield group
-                group, last = [], wanted
-            group.append(ordinal)
-        if len(group) > 1:
-            yield group
+        for _, equal in groupby(self._in_order(), itemgetter(0)):
+            group = [ordinal for _, ordinal in equal]
+            if len(group) > 1:
+                yield group
 
     def _in_order(self) -> Iterator[tuple[int, int]]:
         pairs = [zip(*one, strict=True) for one in self._slices]
@@ -239,14 +225,6 @@ def _sorted(numbers: array[int], beside: array[int]) -> tuple[array[int], array[
         )
     ranks = sorted(range(len(numbers)), key=numbers.__getitem__)
     return array("q", map(numbers.__getitem__, ranks)), array("I", map(beside.__getitem__, ranks))
-
-
-def _shifted(ordinals: array[int], by: int) -> array[int]:
-    if len(ordinals) > _MANY:
-        import numpy as np
-
-        return array("I", (np.frombuffer(ordinals, np.uint32) + np.uint32(by)).tobytes())
-    return array("I", (ordinal + by for ordinal in ordinals))
 
 
 # -- Names of things of which several have one key: the second of two keys ``a`` is called ``a#2`` ---------------------

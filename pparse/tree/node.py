@@ -19,7 +19,7 @@ from pparse.findings import UNSURE_NUMBER, Finding, Status
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
 from pparse.tree.index import ChildIndex
-from pparse.tree.views import NodeList, NodeMap
+from pparse.tree.key_table import key_hash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pparse.tree.host import Host, Services
 
     Step = KeyStep | OrdinalStep
+    from collections.abc import Sequence
 
 
 class Node:
@@ -41,17 +42,17 @@ class Node:
     __slots__ = (
         "__weakref__",
         "_content",
-        "_end",
         "_extra",
         "_kids",
-        "_start",
-        "_status",
         "depth",
+        "end",
         "key",
         "kind",
+        "known_status",
         "ordinal",
         "parent",
         "result",
+        "start",
     )
 
     def __init__(self, result: Services, parent: Node | None, ordinal: int, entry: Entry) -> None:
@@ -67,10 +68,13 @@ class Node:
         """Its key; None in a list."""
         self.kind = entry.kind
         """The format's own word for the kind of value."""
-        self._start = entry.start
-        self._end = entry.end
+        self.start = entry.start
+        """Offset of the first byte."""
+        self.end = entry.end
+        """Offset after the last byte; None while unknown (`load` finds it)."""
         self._content: Any = entry.value
-        self._status = entry.status
+        self.known_status = entry.status
+        """The status so far, without any I/O; None if only loading can tell."""
         self._kids: dict[int, weakref.ref[Node]] | None = None
         self._extra: tuple[Finding | None, tuple[Range, ...] | None, Any] | None = (
             (entry.finding, entry.parts, entry.note)
@@ -100,10 +104,10 @@ class Node:
         """The stretches of bytes this node covers; several if a value is spread over the file."""
         if self._extra is not None and self._extra[1] is not None:
             return self._extra[1]
-        end = self._end
+        end = self.end
         if end is None:
             end = self.extraction.find_end()
-        return (self.extraction.data.range(self._start, max(self._start, end)),)
+        return (self.extraction.data.range(self.start, max(self.start, end)),)
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
@@ -114,7 +118,7 @@ class Node:
         found = [span for part in self.parts for span in part.data.locate(part.start, len(part))]
         if all(source is data for source, _, _ in found):
             return tuple((offset, length) for _, offset, length in found)
-        return ((self._start, (self._end or self._start) - self._start),)
+        return ((self.start, (self.end or self.start) - self.start),)
 
     @property
     def range(self) -> Range:
@@ -123,16 +127,6 @@ class Node:
         if len(parts) != 1:
             raise ValueError(f"{self.path or 'the root'} covers {len(parts)} stretches; use parts")
         return parts[0]
-
-    @property
-    def start(self) -> int:
-        """Offset of the first byte."""
-        return self._start
-
-    @property
-    def end(self) -> int | None:
-        """Offset after the last byte; None while unknown (`load` finds it)."""
-        return self._end
 
     @property
     def steps(self) -> list[Step]:
@@ -174,25 +168,20 @@ class Node:
     @property
     def status(self) -> Status:
         """State of the node as far as is known; loads a container whose extent is unknown."""
-        if self._status is None:
+        if self.known_status is None:
             with self.result.lock:
                 try:
-                    if self._status is None:
+                    if self.known_status is None:
                         self.result.parser.resolve(self)
                 except PparseError:
-                    if self._status is None:  # it says nothing about the node: the source failed, or is closed
+                    if self.known_status is None:  # it says nothing about the node: the source failed, or is closed
                         raise
-        status = self._status or Status.COMPLETE
+        status = self.known_status or Status.COMPLETE
         if status is not Status.COMPLETE or not self.extraction.data.flawed:
             return status
-        if self._end == self.start > self.extraction.start:  # of an empty value, what is before it says that it is
+        if self.end == self.start > self.extraction.start:  # of an empty value, what is before it says that it is
             return status_of((self.extraction.data.range(self.start - 1, self.start),))
         return status_of(self.parts)
-
-    @property
-    def known_status(self) -> Status | None:
-        """The status so far, without any I/O; None if only loading can tell."""
-        return self._status
 
     @property
     def finding(self) -> Finding | None:
@@ -230,13 +219,13 @@ class Node:
                 self._refuse_if_not_whole()
                 self.extraction.data.check_unchanged()
                 self._content = content = self.result.parser.load_scalar(self)
-                if self._status is None:
-                    self._status = Status.COMPLETE
+                if self.known_status is None:
+                    self.known_status = Status.COMPLETE
                 self.result.retention.touch(self)
             return content
 
     def _refuse_if_not_whole(self) -> None:
-        status = self._status
+        status = self.known_status
         if status is None or status is Status.COMPLETE:
             return
         finding = self.finding
@@ -244,22 +233,16 @@ class Node:
             return  # the value is whole, only its position is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status is Status.TRUNCATED or status is Status.MISSING:
-            raise EndOfDataError(
-                reason,
-                offset=self._start,
-                path=self.path,
-                wanted=finding.wanted if finding else None,
-                got=finding.got if finding else None,
-                source=self.extraction.name,
-            )
+            numbers: Any = {} if finding is None else {"wanted": finding.wanted, "got": finding.got}
+            raise EndOfDataError(reason, offset=self.start, path=self.path, source=self.extraction.name, **numbers)
         if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
-            raise UnsupportedError(reason, path=self.path, offset=self._start)
+            raise UnsupportedError(reason, path=self.path, offset=self.start)
         if status is Status.UNSUPPORTED:
             known = finding.option if finding is not None else ""
             option = known or self.result.parser.lifting_option(self)
-            raise LimitError(reason, option=option, path=self.path, offset=self._start, told=bool(known))
+            raise LimitError(reason, option=option, path=self.path, offset=self.start, told=bool(known))
         fault = finding.fault if finding is not None else None
-        raise MalformedError(reason, offset=self._start, path=self.path, source=self.extraction.name, fault=fault)
+        raise MalformedError(reason, offset=self.start, path=self.path, source=self.extraction.name, fault=fault)
 
     def unload(self) -> None:
         """Drop value and index, and put the placeholder back. Living children are unaffected.
@@ -301,7 +284,8 @@ class Node:
         with self.result.lock:
             index: ChildIndex | None = self.index
             if index is None or not (index.complete or (count is not None and index.count >= count)):
-                if self._status is Status.UNSUPPORTED and self.finding is not None and self.finding.code == "limit":
+                finding = self.finding
+                if self.known_status is Status.UNSUPPORTED and finding is not None and finding.code == "limit":
                     self._refuse_if_not_whole()
                 self.extraction.data.check_unchanged()
                 if index is None:
@@ -322,7 +306,7 @@ class Node:
         session = self.extraction.session
         session.limits.check("depth", self.depth + 1, "the depth of the tree", offset=self.start)
         self._content = index = ChildIndex(session.budget, evictor(self, Node.evict))
-        if above is not None and above.learns and self._end is None:
+        if above is not None and above.learns and self.end is None:
             above.children[self.ordinal] = (index, None)
         return index
 
@@ -374,19 +358,11 @@ class Node:
         index: ChildIndex | None = self._content if self._content is not UNLOADED_VALUE else None
         known = index.children.get(ordinal) if index is not None and index.children else None
         if known is not None and known[1] is not None:
-            kid._content, (kid._end, kid._status, finding) = known[0], known[1]
+            kid._content, (kid.end, kid.known_status, finding) = known[0], known[1]
             if finding is not None:
                 kid._extra = (finding, entry.parts, entry.note)
             known[0].belong_to(kid)
         return kid
-
-    def adopt_pending(self, ordinal: int, entry: Entry) -> Node:
-        """Return the node of a child that is read to find its end: one that somebody holds, or a passing one."""
-        return self._living(ordinal) or self._make(ordinal, entry)
-
-    def is_living(self, kid: Node) -> bool:
-        """Say whether ``kid`` is the node of this one's child that others get, too."""
-        return self._living(kid.ordinal) is kid
 
     def living(self) -> list[Node]:
         """Return the children that somebody holds: they must learn what is found out about them."""
@@ -496,13 +472,9 @@ class Node:
         """Raise `LimitError` if the node covers more than ``max_bytes``."""
         size = self.result.parser.python_size(self)
         if max_bytes is not None and size > max_bytes:
-            raise LimitError(
-                f"the node covers {size} bytes",
-                option=told("--limit scalar_bytes=N", "max_bytes=None, or limits=Limits(scalar_bytes=N)"),
-                wanted=size,
-                got=max_bytes,
-                path=self.path,
-            )
+            option = told("--limit scalar_bytes=N", "max_bytes=None, or limits=Limits(scalar_bytes=N)")
+            reason = f"the node covers {size} bytes"
+            raise LimitError(reason, option=option, wanted=size, got=max_bytes, path=self.path)
 
     def at(self, path: str | Iterable[Step]) -> Node:
         """Return the node at ``path`` below this one. Raises `PathError` naming the step that leads nowhere."""
@@ -544,7 +516,7 @@ class Node:
         return node_html(self)
 
     def __repr__(self) -> str:
-        status = "" if self._status in (None, Status.COMPLETE) else f" {self._status}"
+        status = "" if self.known_status in (None, Status.COMPLETE) else f" {self.known_status}"
         what = self.value
         if self.shape == SCALAR:
             text = "unloaded" if what is UNLOADED_VALUE else repr(what)
@@ -584,3 +556,117 @@ def node_of(extraction: Any, format: str, path: str) -> Node:
     """Return the node at ``path`` of what the parser ``format`` makes of ``extraction``; for pickles."""
     node: Node = extraction.parse(format).root.at(path)
     return node
+
+
+# -- `NodeMap`, `NodeList`: the values of loaded containers, which load children on access -----------------------------
+
+
+class NodeMap:
+    """A loaded map as a mapping of keys to values: scalars as they are, containers as views.
+
+    Made on each access: views of one node are equal, not identical. The first of several equal keys counts;
+    `Node.children` has all.
+    """
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __getitem__(self, key: Key) -> Any:
+        return self.node[key].load()
+
+    def get(self, key: Key, default: object = None) -> Any:
+        """Return the value at ``key``, or ``default``."""
+        kid = self.node.find(key)
+        return default if kid is None else kid.load()
+
+    def keys(self) -> Iterator[Key]:
+        """Yield each key once, in file order."""
+        return iter(self)
+
+    def values(self) -> Iterator[Any]:
+        """Yield the value of each key."""
+        return (value for _, value in self.items())
+
+    def items(self) -> Iterator[tuple[Key, Any]]:
+        """Yield each key with its value."""
+        result, node = self.node.result, self.node
+        repeated = result.repeated_keys(node)
+        for kid in node.children():
+            if key_hash(kid.key) not in repeated or result.occurrence(node, kid.ordinal, kid.key) == 1:
+                yield kid.key, kid.load()
+
+    def __iter__(self) -> Iterator[Key]:
+        result, node = self.node.result, self.node
+        repeated = result.repeated_keys(node)
+        for ordinal, entry in result.entries_from(node, 0):
+            if key_hash(entry.key) not in repeated or result.occurrence(node, ordinal, entry.key) == 1:
+                yield entry.key
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.node
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NodeMap) and other.node is self.node:
+            return True
+        if isinstance(other, NodeMap | dict):
+            return len(self) == len(other) and all(key in other and other[key] == value for key, value in self.items())
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<NodeMap of {self.node!r}>"
+
+
+class NodeList:
+    """A loaded list as a sequence of values. Made on each access: views of one node are equal, not identical."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __getitem__(self, index: int | slice) -> Any:
+        found = self.node[index]
+        return [kid.load() for kid in found] if isinstance(index, slice) else found.load()
+
+    def __iter__(self) -> Iterator[Any]:
+        return (kid.load() for kid in self.node.children())
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, NodeList) and other.node is self.node:
+            return True
+        if isinstance(other, NodeList | list | tuple):
+            return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<NodeList of {self.node!r}>"
+
+
+def as_dict(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return ``pairs`` as a dict; further values of a key are named ``key#2``, ``key#3`` …, skipping names in use."""
+    found: dict[Any, Any] = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    keys = found
+    found = {}
+    occurrences: dict[Any, int] = {}
+    for key, value in pairs:
+        name: Any = key
+        occurrence = occurrences.get(key, 0) + 1
+        while occurrence > 1 and ((name := f"{key!s}#{occurrence}") in keys or name in found):
+            occurrence += 1
+        occurrences[key] = occurrence
+        found[name] = value
+    return found

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 
 from pparse.errors import ClosedError, EngineError, LimitError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status, clipped
 from pparse.locking import guard
-from pparse.tree.container import Container
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import GROUP, run
 from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
-from pparse.tree.listing import Listing
 from pparse.tree.node import Node
+from pparse.tree.parser import Container, Listing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,46 +130,30 @@ class Result:
         ``fresh`` receives the entries of the children on the way, the first 256 of them.
         """
         if id(index) in self._reading:
-            raise PparseError(
-                f"the {node.kind} is being read: a callback cannot ask for its children now",
-                source=self.extraction.name,
-            )
+            reason = f"the {node.kind} is being read: a callback cannot ask for its children now"
+            raise PparseError(reason, source=self.extraction.name)
         before = self._reading
         self._reading = before | {id(index)}
         try:
-            return self._extend(node, index, wanted_count, wanted_key, nth, fresh)
+            ctx = self._context(node, index)
+            if ctx is None:
+                return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
+            ctx.wanted_count, ctx.wanted_key, ctx.wanted_occurrence = wanted_count, wanted_key, nth
+            ctx.fresh, ctx.answer, ctx.resumable = fresh, None, False
+            try:
+                run(ctx, self.parser)
+            except BaseException:
+                # A state may have failed half-way: the next request starts over.
+                if not ctx.resumable:
+                    node.unload()
+                raise
+            finally:
+                ctx.fresh = None
+            if index.complete:
+                self._keep_for_parent(node, index)
+            return ctx.answer
         finally:
             self._reading = before
-
-    def _extend(
-        self,
-        node: Node,
-        index: ChildIndex,
-        wanted_count: int | None,
-        wanted_key: Key,
-        nth: int,
-        fresh: list[Entry] | None,
-    ) -> int | None:
-        ctx = self._context(node, index)
-        if ctx is None:
-            return None if wanted_key is None else self._find_by_reading(node, index, wanted_key, nth)
-        ctx.fresh = fresh
-        ctx.wanted_count = wanted_count
-        ctx.wanted_key, ctx.wanted_occurrence = wanted_key, nth
-        ctx.answer = None
-        ctx.resumable = False
-        try:
-            run(ctx, self.parser)
-        except BaseException:
-            # A state may have failed half-way: the next request starts over.
-            if not ctx.resumable:
-                node.unload()
-            raise
-        finally:
-            ctx.fresh = None
-        if index.complete:
-            self._keep_for_parent(node, index)
-        return ctx.answer
 
     def _context(self, node: Node, index: ChildIndex) -> NodeContext | None:
         """Return the parse of ``node`` in progress, or begin one; None if the parser indexed it without states."""
@@ -205,7 +188,7 @@ class Result:
             ctx.pending_known = True
         if ctx.pending_known:
             return None
-        kid = ctx.node.adopt_pending(ordinal, entry)
+        kid = ctx.node._living(ordinal) or ctx.node._make(ordinal, entry)  # held by somebody, or passing
         index = kid.index
         if kid.end is None and index is None:
             index = kid.begin_index()
@@ -236,7 +219,7 @@ class Result:
                 above.keep_child(node.ordinal, index, (node.end, node.known_status, node.finding))
                 return
             above.children.pop(node.ordinal, None)
-        if node.parent is None or node.parent.is_living(node):
+        if node.parent is None or node.parent._living(node.ordinal) is node:
             self.extraction.session.indexes.add(node, index)
 
     def _learn(self, ctx: NodeContext, kid: Node, *, sure: bool) -> None:
@@ -249,9 +232,9 @@ class Result:
         self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
     ) -> None:
         """Set status, finding and end of ``node``; for parsers. ``told``: the finding is already reported elsewhere."""
-        node._status = status
-        if end is not None and node._end is None:
-            node._end = end
+        node.known_status = status
+        if end is not None and node.end is None:
+            node.end = end
         if finding is not None:
             _, parts, note = node._extra or (None, None, None)
             node._extra = (finding, parts, note)
@@ -264,16 +247,9 @@ class Result:
 
     def note_limit(self, node: Node, error: LimitError) -> None:
         """Mark ``node`` as UNSUPPORTED because it exceeds a limit."""
-        finding = Finding(
-            "limit",
-            error.reason,
-            path=self.parser.path_of(node),
-            source=self.extraction.name,
-            offset=node.start,
-            wanted=error.wanted,
-            got=error.got,
-            option=error.option,
-        )
+        told = {"wanted": error.wanted, "got": error.got, "option": error.option}
+        path = self.parser.path_of(node)
+        finding = self.parser.finding_at("limit", error.reason, path, node.start, **told)
         self.close_node(node, Status.UNSUPPORTED, finding)
 
     def entries_from(self, node: Node, first: int) -> Iterator[tuple[int, Entry]]:
@@ -345,11 +321,9 @@ class Result:
         finally:
             self._reading = before  # children that were being read with it are not any more
         if not group:
-            raise EngineError(
-                f"parser {self.parser.name} indexed {index.count} children, but returns none from number {first} on",
-                path=node.path,
-                state="entries",
-            )
+            name, count = self.parser.name, index.count
+            reason = f"parser {name} indexed {count} children, but returns none from number {first} on"
+            raise EngineError(reason, path=node.path, state="entries")
         return group
 
     # -- keys --------------------------------------------------------------------------------------------------------
@@ -419,7 +393,8 @@ class Result:
         try:
             with budget.charge(making, "building a table of keys"):
                 table.extend(self.parser.key_hashes(node, table.covered, index.count))
-            index.set_table(table)
+            index.table = table
+            index.account()
         except LimitError:  # no room, and the table is optional
             index.table = None
             return None
@@ -440,13 +415,9 @@ class Result:
                 if one != other:
                     break
                 shared += 1
-        steps = (
-            steps[:shared]
-            + [
-                node.result.parser.step_to(node.parent, node.ordinal, node.key)  # type: ignore[arg-type]
-                for node in chain[shared:]
-            ]
-        )
+        steps = steps[:shared]
+        for node in chain[shared:]:
+            steps.append(node.result.parser.step_to(node.parent, node.ordinal, node.key))  # type: ignore[arg-type]
         self._last_steps = revision, ordinals, steps
         return list(steps)
 
@@ -520,19 +491,15 @@ class Result:
         self.check_open()
         self.findings.restart()
         shown = 0
-        for visit in self.parser.check(strict=strict):
-            noted = self.parser.notes_findings
-            if not noted and visit.finding is not None:
-                finding = visit.finding
+        for visit in chain(self.parser.check(strict=strict), (None,)):  # once more behind the last one
+            finding = None if visit is None or self.parser.notes_findings else visit.finding
+            if visit is not None and finding is not None:
                 finding.path = finding.path or clipped(visit.path)
                 finding.source = finding.source or self.extraction.name
                 self.findings.add(finding)
             while shown < len(self.findings) - self.findings.omitted:
                 yield self.findings[shown]
                 shown += 1
-        while shown < len(self.findings) - self.findings.omitted:
-            yield self.findings[shown]
-            shown += 1
         if self.findings.omitted:
             yield Finding(
                 "findings-omitted",

@@ -166,10 +166,10 @@ class Visit:
             node.ordinal,
             node.kind,
             shape,
-            node._start,  # not by properties: of a walk, each costs a hundredth
-            node._end,
+            node.start,
+            node.end,
             lambda: trail.path(node) if trail is not None else node.path,
             node._content if shape == SCALAR else UNLOADED_VALUE,
-            node._status,
+            node.known_status,
             node._extra[0] if node._extra is not None else None,
         )

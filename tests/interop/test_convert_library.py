@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import pparse
-from pparse.parsers.safetensors.entry import STORED_DTYPES
+from pparse.parsers.safetensors.header import STORED_DTYPES
 from tests.conftest import model as model
 from tests.interop.test_safetensors_library import library
 from tests.rows import rows

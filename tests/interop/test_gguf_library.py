@@ -11,7 +11,7 @@ import pytest
 import pparse
 from pparse import UnsupportedError
 from pparse.kernels.ggml_blocks import DECODERS, HALVES, swapped
-from pparse.parsers.gguf.types import TYPES, decoder
+from pparse.parsers.gguf.parser import TYPES, decoder
 from tests.gguf_files import Q8_0, Writer
 from tests.rows import rows
 

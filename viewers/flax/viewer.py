@@ -16,7 +16,7 @@ from pparse.tensors.status import Remark, status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, MAP, SCALAR
-from pparse.tree.views import as_dict
+from pparse.tree.node import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from functools import partial
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.gguf.types import TYPES, decoder
+from pparse.parsers.gguf.parser import TYPES, decoder
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, repeated_names
-from pparse.tensors.places import CONFLICTS, SHARED, sharers
-from pparse.tensors.status import status_by_place
+from pparse.tensors.status import CONFLICTS, SHARED, sharers, status_by_place
 from pparse.tensors.tensor import Span, Tensor
 
 TYPE_CHECKING = False
@@ -71,16 +70,17 @@ class GgufViewer(NodeViewer):
         """Return the tensor that an entry of the table describes."""
         extraction, place = self.extraction, node.note
         there = extraction.find_end()
-        begin = self._data_start(there) + place.offset
+        start = self.parser.data_start
+        begin = (there if start is None else start) + place.offset  # if the table is cut, at the earliest
         span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
         status, finding = node.known_status or Status.COMPLETE, node.finding
         if status is Status.COMPLETE:
             told: Any = partial(Finding, path=name, source=extraction.name)
             status = status_by_place(begin, begin + span.length, there)
-            if self.parser.data_start is None and self.root.status is Status.DAMAGED and span.length:
+            if start is None and self.root.status is Status.DAMAGED and span.length:
                 reason = "the table is damaged: where the data begin is not known"
                 status, finding = Status.DAMAGED, told("malformed", reason)
-            elif self.is_shifted:
+            elif self.behind[1] not in (b"", _MAGIC):  # the file is longer than its table says
                 status, finding = Status.DAMAGED, told("shifted", SHIFTED, offset=begin)
             elif node.ordinal in self.sharing:
                 status = Status.DAMAGED
@@ -104,10 +104,6 @@ class GgufViewer(NodeViewer):
         how: dict[str, Any] = {"block_size": known.block_size, "block_bytes": known.block_bytes, "block_order": order}
         return BlockTensor(name, place.shape, spans, decode=decoder(known.name, order), **how, **told)
 
-    def _data_start(self, there: int) -> int:
-        """Return where the data begin; if the table is cut, at the earliest."""
-        return there if self.parser.data_start is None else self.parser.data_start
-
     @property
     def behind(self) -> tuple[int, bytes]:
         """Where bytes follow the data of the last tensor and its padding, and the first four of them, if any may not be
@@ -123,11 +119,6 @@ class GgufViewer(NodeViewer):
                     first = data.read_known(end, min(4, there - end))[0]
             self._behind = end, first
         return self._behind
-
-    @property
-    def is_shifted(self) -> bool:
-        """Whether the file is longer than its table says, so that bytes may have been inserted anywhere."""
-        return self.behind[1] not in (b"", _MAGIC)
 
     @property
     def sharing(self) -> frozenset[int]:

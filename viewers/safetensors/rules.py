@@ -30,7 +30,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.safetensors.entry import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
+from pparse.parsers.safetensors.header import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
 from pparse.tree.entry import LIST, MAP
 
 TYPE_CHECKING = False
@@ -68,11 +68,6 @@ class _Notes:
     def add(self, code: str, reason: str, severity: Severity = Severity.ERROR, **where: Any) -> None:
         self.findings.add(Finding(code, reason, severity=severity, source=self.source, **where))
 
-    @property
-    def has_new(self) -> bool:
-        """Whether findings were made since the last call of `new`."""
-        return self._shown < len(self.findings) - self.findings.omitted
-
     def new(self) -> Iterator[Finding]:
         """Yield the findings made since the last call."""
         kept = len(self.findings) - self.findings.omitted
@@ -87,12 +82,9 @@ def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
     """Yield a finding on those that were only counted: an error if any of them is one."""
     if findings.omitted:
         errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
-        yield Finding(
-            "findings-omitted",
-            f"{findings.omitted} more findings were counted, but not kept; {errors} of them are errors",
-            severity=Severity.ERROR if errors else Severity.WARNING,
-            source=source,
-        )
+        reason = f"{findings.omitted} more findings were counted, but not kept; {errors} of them are errors"
+        severity = Severity.ERROR if errors else Severity.WARNING
+        yield Finding("findings-omitted", reason, severity=severity, source=source)
 
 
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
@@ -126,14 +118,8 @@ def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
         notes.findings.extend(viewer.findings)
         return False
     if size > REFERENCE_HEADER_LIMIT:
-        notes.add(
-            "header-too-large",
-            "the reference reader refuses headers above 100,000,000 bytes",
-            notes.rule,
-            offset=viewer.extraction.start,
-            wanted=REFERENCE_HEADER_LIMIT,
-            got=size,
-        )
+        reason, at = "the reference reader refuses headers above 100,000,000 bytes", viewer.extraction.start
+        notes.add("header-too-large", reason, notes.rule, offset=at, wanted=REFERENCE_HEADER_LIMIT, got=size)
     if not is_object:
         for finding in parser.header.check():
             _take_header_finding(finding, notes)
@@ -157,11 +143,12 @@ def _check_tensors(
         finding = tensor.finding
         if finding is not None:
             clean &= finding.code != "bad-entry"
-            _note_tensor(tensor, finding, notes)
+            # Of shifted tensors, the bytes behind have one finding for all.
+            if tensor.status in (Status.DAMAGED, Status.UNSUPPORTED) and finding.code != "shifted":
+                notes.findings.add(finding)
         if strict and tensor.stored_dtype == "BOOL" and status in (Status.COMPLETE, Status.TRUNCATED):
             _check_booleans(viewer, tensor, notes)
-        if notes.has_new:
-            yield from notes.new()
+        yield from notes.new()
     # Listing decoded every entry strictly. Only if something is wrong the text is read again, token by token, to find
     # the exact place.
     odd = not clean or parser.text_status is not Status.COMPLETE or parser.has_duplicates or parser.text_findings
@@ -198,16 +185,8 @@ def _take_header_finding(finding: Finding, notes: _Notes) -> None:
             code, severity = "duplicate-name", Severity.ERROR
         elif len(keys) == 2 and keys[0] != METADATA and keys[1] in FIELDS:
             severity = Severity.ERROR  # the reference accepts them elsewhere
-    notes.add(
-        code,
-        f"the header: {finding.reason}",
-        severity,
-        path=finding.path,
-        offset=finding.offset,
-        length=finding.length,
-        wanted=finding.wanted,
-        got=finding.got,
-    )
+    where = {name: getattr(finding, name) for name in ("path", "offset", "length", "wanted", "got")}
+    notes.add(code, f"the header: {finding.reason}", severity, **where)
 
 
 def _metadata_is_plain(viewer: SafetensorsViewer) -> bool:
@@ -265,12 +244,8 @@ def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
         last = outside[-1:]
         deepest, depth = _depth(outside.translate(_ONE_KIND, _NO_BRACKET), depth)
         if deepest > _REFERENCE_DEPTH:
-            notes.add(
-                "nested-too-deep",
-                f"the reference reader refuses brackets nested deeper than {_REFERENCE_DEPTH}",
-                offset=pos,
-                length=len(block),
-            )
+            reason = f"the reference reader refuses brackets nested deeper than {_REFERENCE_DEPTH}"
+            notes.add("nested-too-deep", reason, offset=pos, length=len(block))
             break
         pos += len(block)
     if zero:
@@ -305,19 +280,8 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
             if kid is None or kid.shape == MAP or kid.end is None:
                 continue
             if _MINUS_ZERO.search(viewer.extraction.data.pread(kid.start, kid.end - kid.start)) and field != "dtype":
-                notes.add(
-                    "bad-entry",
-                    f"{field} contains -0, which the reference reader does not accept as a count",
-                    path=name or f"header[#{ordinal}]",
-                    offset=kid.start,
-                )
-
-
-def _note_tensor(tensor: Tensor, finding: Finding, notes: _Notes) -> None:
-    faulty = tensor.status in (Status.DAMAGED, Status.UNSUPPORTED)
-    # Of shifted tensors, the bytes behind have one finding for all.
-    if faulty and finding.code != "shifted":
-        notes.findings.add(finding)
+                reason = f"{field} contains -0, which the reference reader does not accept as a count"
+                notes.add("bad-entry", reason, path=name or f"header[#{ordinal}]", offset=kid.start)
 
 
 def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) -> None:
@@ -327,14 +291,8 @@ def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) ->
             viewer.extraction.session.check_cancelled()
             odd = block.translate(None, b"\0\1")
             if odd:
-                first = at + block.find(odd[:1])
-                notes.add(
-                    "odd-boolean",
-                    f"a boolean has the value {odd[0]}, which is neither 0 nor 1",
-                    path=tensor.name,
-                    offset=first,
-                    length=1,
-                )
+                reason = f"a boolean has the value {odd[0]}, which is neither 0 nor 1"
+                notes.add("odd-boolean", reason, path=tensor.name, offset=at + block.find(odd[:1]), length=1)
                 return
             at += len(block)
     except TruncatedTensorError:
@@ -346,40 +304,24 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
     places = parser.places
     if places is None:
         return
-    base, source = parser.data_start, parser.result.extraction.name
+    base, told = parser.data_start, parser.finding_at
     for end, begin in places.breaks:
         if begin > end and places.known:
-            yield Finding(
-                "gap",
-                "bytes between two tensors belong to no tensor",
-                source=source,
-                offset=base + end,
-                length=begin - end,
-            )
+            reason = "bytes between two tensors belong to no tensor"
+            yield told("gap", reason, "", base + end, length=begin - end)
         elif begin < end:
-            yield Finding("overlap", "two tensors share bytes", source=source, offset=base + begin, length=end - begin)
+            yield told("overlap", "two tensors share bytes", "", base + begin, length=end - begin)
     there = parser.result.extraction.find_end() - base
     if parser.text_status is Status.COMPLETE and places.known and there > places.end:
-        yield Finding(
-            "trailing-bytes",
-            "bytes after the last tensor belong to no tensor",
-            severity=trailing_severity("document"),
-            source=source,
-            offset=base + places.end,
-            length=there - places.end,
-            wanted=places.end,
-            got=there,
-        )
+        more: Any = {"severity": trailing_severity("document"), "length": there - places.end}
+        more |= {"wanted": places.end, "got": there}
+        yield told("trailing-bytes", "bytes after the last tensor belong to no tensor", "", base + places.end, **more)
 
 
 def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
     for start, end in viewer.holes:
-        notes.add(
-            "unwritten",
-            f"{end - start} bytes were never written (a file hole): they read as zeros",
-            offset=start,
-            length=end - start,
-        )
+        reason = f"{end - start} bytes were never written (a file hole): they read as zeros"
+        notes.add("unwritten", reason, offset=start, length=end - start)
 
 
 def _note_zeros(viewer: SafetensorsViewer, notes: _Notes, zeros: array[int] | None, end: int | None) -> None:
@@ -394,13 +336,8 @@ def _note_zeros(viewer: SafetensorsViewer, notes: _Notes, zeros: array[int] | No
         runs = runs_from(zip(zeros[::2], zeros[1::2], strict=True), begin)
     for start, length in runs:
         if not any(low <= start and start + length <= high for low, high in holes):
-            notes.add(
-                "zeros",
-                f"{length:,} bytes of zeros, in whole pages: a tensor of zeros, or bytes that were lost",
-                Severity.WARNING,
-                offset=start,
-                length=length,
-            )
+            reason = f"{length:,} bytes of zeros, in whole pages: a tensor of zeros, or bytes that were lost"
+            notes.add("zeros", reason, Severity.WARNING, offset=start, length=length)
 
 
 def check_set(viewer: SafetensorsSetViewer, *, strict: bool) -> Iterator[Finding]:

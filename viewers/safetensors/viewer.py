@@ -10,7 +10,7 @@ whole header, which is then read to its end. Lists of the command line print row
 
 from __future__ import annotations
 
-from itertools import chain, starmap
+from itertools import starmap
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.safetensors.entry import TensorInfo
+    from pparse.parsers.safetensors.header import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tensors.extent import Extent
     from pparse.tree.entry import Entry, Key
@@ -65,6 +65,10 @@ class HeaderTensor(Tensor):
     def as_listed(self) -> tuple[Status, bool | None]:
         """Return status and what was verified as far as the header was read, if nothing else is known."""
         return (self._status, None) if self._owner._is_quiet() else super().as_listed()
+
+    def _is_flawed(self) -> bool:
+        """Whether anything is known against the file, without a `Span` for it."""
+        return self._owner.extraction.data.flawed  # type: ignore[no-any-return]
 
     def why_listed(self) -> Finding | None:
         """Return what is wrong with it as far as the header was read, if nothing else is known."""
@@ -325,7 +329,7 @@ class SafetensorsViewer(Viewer):
         elif header is Status.COMPLETE and parser.is_at_odds:
             from pparse.viewers.safetensors.rules import layout_findings, metadata_findings
 
-            for finding in chain(layout_findings(parser), metadata_findings(self)):
+            for finding in (*layout_findings(parser), *metadata_findings(self)):
                 self.findings.add(finding)
             extent.document_status = Status.DAMAGED
         extent.at_least = header is Status.TRUNCATED

@@ -9,7 +9,7 @@ from itertools import chain, count, islice
 from pparse.display.text import few, shape_words
 from pparse.errors import FaultError
 from pparse.protos import schema as builtin_schema
-from pparse.tensors.signature import Signature, TensorInfo
+from pparse.tensors.viewer import Signature, TensorInfo
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
 from pparse.viewers.tensorflow.element_types import dtype_of

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
-    from pparse.tensors.signature import Signature
+    from pparse.tensors.viewer import Signature
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.meta import Asset, ConcreteFunction
 
