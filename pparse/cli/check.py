@@ -16,8 +16,7 @@ from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
 from pparse.display.text import safe, shorten
-from pparse.document.beside import unfinished
-from pparse.document.opening import outermost_file
+from pparse.document.opening import outermost_file, unfinished
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, PparseError
 from pparse.findings import Finding, Severity, Status

@@ -11,8 +11,8 @@ from pparse.cli.common import OK, exit_code_for, exit_code_of, open_file, worst
 from pparse.cli.output import JsonRows, Table
 from pparse.data.files import inside, is_folder
 from pparse.display.text import safe, shorten
-from pparse.document.beside import files_of
 from pparse.document.inventory import Inventory, is_one_thing
+from pparse.document.opening import files_of
 from pparse.errors import EndOfDataError, FormatError, MissingTensorError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size

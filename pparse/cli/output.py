@@ -10,8 +10,16 @@ from _thread import allocate_lock
 from pparse.cli.common import DAMAGED, OK, USAGE, row_of
 from pparse.cli.streams import screen, tell
 from pparse.display.text import columns_of, fitted, folded, safe, shorten, told_apart
-from pparse.document.beside import advise
-from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
+from pparse.document.opening import (
+    Resume,
+    advise,
+    downloads,
+    first_hole,
+    is_inside,
+    outermost_file,
+    outside,
+    resume_lines,
+)
 from pparse.errors import DataError, PathError
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, are, count_words, format_size

@@ -27,6 +27,7 @@ from pparse.errors import (
     system_error,
     told,
 )
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ MOST_ABSENT: Final = 20
 # How many names a message has.
 _MOST_SHOWN: Final = 6
 # Those that are read as one by this name alone; others are compared first (`pparse.document.opening`).
-_NUMBERED: Final = re.compile(r".+\.0{2,}1")
+_NUMBERED: Final = lazy_pattern(r".+\.0{2,}1")
 # The names of parts: those of split(1), of 7-Zip and of download managers; of Info-ZIP (``zip -s``).
-_PART: Final = re.compile(
+_PART: Final = lazy_pattern(
     r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>[0-9]{1,5}|[a-z]{2,3})", re.IGNORECASE
 )
-_ZIP_PART: Final = re.compile(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
+_ZIP_PART: Final = lazy_pattern(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
 # Those that hardly anything else is called.
-_LATER: Final = re.compile(r".+(?:\.\d{3,}|\.z\d\d+|[._-]part[._-]?\d+)", re.IGNORECASE)
+_LATER: Final = lazy_pattern(r".+(?:\.\d{3,}|\.z\d\d+|[._-]part[._-]?\d+)", re.IGNORECASE)
 
 
 def which_part(path: str, folder: Folder | None) -> str | None:
@@ -217,6 +218,8 @@ class SplitSet:
 def split_set(path: str) -> SplitSet | None:
     """Return the parts of a split file if ``path`` is the first of several, or the last of a zip's (``.zip``)."""
     folder, name = split(path)
+    if len(name) - max(map(name.rfind, "._-")) > len(".part00001"):
+        return None  # the longest number of a part is not that long
     zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
     first = name
     whole = whole_name(name)

@@ -15,10 +15,8 @@ import importlib
 
 from pparse.codecs.table import CODECS
 from pparse.data.base import Access
-from pparse.document.appearance import head_of, is_text, known_other, mistaken, nothing_there, what_it_is
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
-from pparse.document.named_formats import NAMED, named, named_as, words
 from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
@@ -38,55 +36,33 @@ VIEWER_GROUP: Final = "pparse_viewers_v1"
 class Builtin:
     """A built-in parser, known without importing it; its class says the same (see `pparse.tree.parser.Parser`)."""
 
-    __slots__ = (
-        "extensions",
-        "folder",
-        "further",
-        "generic",
-        "is_data_set",
-        "magic",
-        "name",
-        "named_is_enough",
-        "parser",
-        "viewer",
-    )
+    name: str
+    parser: str
+    """``module:class`` …"""
+    viewer: str | None
+    """… and that of the viewer; None: only nodes."""
+    magic: tuple[tuple[int, bytes], ...]
+    """``(offset, bytes)``, one of which must match; empty: any content."""
+    extensions: tuple[str, ...]
+    generic: bool
+    """Whether other formats are made of it."""
+    folder: bool
+    named_is_enough: bool
+    """Whether the extension is enough; False where several formats share it."""
+    further: bool
+    """Whether to ask it again, with more than the first bytes, if nothing else matches."""
+    is_data_set: bool
+    """Whether libraries read records of its files as they come."""
 
-    def __init__(
-        self,
-        name: str,
-        parser: str,
-        viewer: str | None,
-        magic: tuple[tuple[int, bytes], ...],
-        extensions: tuple[str, ...],
-        generic: bool = False,
-        folder: bool = False,
-        named_is_enough: bool = True,
-        further: bool = False,
-        data_set: bool = False,
-    ) -> None:
-        self.name = name
-        self.parser = parser
-        """``module:class`` …"""
-        self.viewer = viewer
-        """… and that of the viewer; None: only nodes."""
-        self.magic = magic
-        """``(offset, bytes)``, one of which must match; empty: any content."""
-        self.extensions = extensions
-        self.generic = generic
-        """Whether other formats are made of it."""
-        self.folder = folder
-        self.named_is_enough = named_is_enough
-        """Whether the extension is enough; False where several formats share it."""
-        self.further = further
-        """Whether to ask it again, with more than the first bytes, if nothing else matches."""
-        self.is_data_set = data_set
-        """Whether libraries read records of its files as they come."""
+    def __init__(self, *row: Any) -> None:
+        for field, value in zip(Builtin.__annotations__, row, strict=True):
+            setattr(self, field, value)
 
 
 BUILTINS: Final = (
     *(Builtin(*row) for row in ROWS),
     *(
-        Builtin(codec.name, codec.parser, None, codec.marks, codec.extensions, generic=True)
+        Builtin(codec.name, codec.parser, None, codec.marks, codec.extensions, True, False, True, False, False)
         for codec in CODECS.values()
         if codec.told_by
     ),
@@ -209,11 +185,12 @@ def parser_class(registry: Registry, name: str) -> type[Parser]:
         return import_dotted(known.parser)  # type: ignore[no-any-return]
     parsers = registry.plugin_parsers()
     if name not in parsers:
+        from pparse.document.appearance import NAMED, named_as, words
+        from pparse.tree.result import near_misses
+
         other = named_as(name)
         if other is not None:
             raise FormatError(f"{name}: {words(other)}")
-        from pparse.tree.result import near_misses
-
         close = near_misses(name, [*registry.names(), *(other.name for other in NAMED)])
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(registry.names())}"
         raise FormatError(f"there is no format {name!r}; {hint}")
@@ -285,6 +262,8 @@ def detect(extraction: Extraction) -> type[Parser]:
     if not best and not extraction.is_folder:
         best = [(parser, confidence, True) for parser, confidence in _further_candidates(extraction)]
     if not best:
+        from pparse.document.appearance import nothing_there, what_it_is
+
         if (reason := nothing_there(extraction)) is not None:
             raise NothingThereError(reason, source=extraction.name)
         raise FormatError(what_it_is(extraction, EXTENSIONS, model_extensions()), source=extraction.name)
@@ -339,6 +318,8 @@ def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Pars
     known = builtin(chosen.name)
     if known is None or not known.generic or excerpt.ends_with(known.extensions):
         return
+    from pparse.document.appearance import is_text
+
     head = excerpt.head(64)
     if not is_text(head) and len(head) >= 8:
         return
@@ -400,9 +381,11 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
 
 def _by_name(known: Builtin, excerpt: Excerpt, head: bytes) -> Confidence:
     """Return how sure the extension alone makes of a format whose parser sees nothing of it in the content."""
-    if not known.named_is_enough or not excerpt.ends_with(known.extensions) or mistaken(head) or is_text(head):
+    if not known.named_is_enough or not excerpt.ends_with(known.extensions):
         return Confidence.NO
-    return Confidence.NO if named(head, excerpt.tail(8)) is not None else Confidence.EXTENSION
+    from pparse.document.appearance import is_text, mistaken
+
+    return Confidence.NO if mistaken(head) or is_text(head) else Confidence.EXTENSION
 
 
 def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
@@ -434,6 +417,8 @@ def other_format(extraction: Extraction, parser: Parser) -> str | None:
         return None
     best = [row for row in best if row[1] is Confidence.CERTAIN]
     if not best:
+        from pparse.document.appearance import known_other
+
         return known_other(extraction)
     found = max(best, key=lambda candidate: _rank(candidate, best))[0]
     related = found.name in parser.refines or parser.name in found.refines
@@ -456,6 +441,8 @@ def hidden_format(extraction: Extraction) -> str | None:
                 found.append((known.name != "tar" or bool(at % 512), at, known.name))
     if found:
         return min(found)[2]
+    from pparse.document.appearance import head_of
+
     head = head_of(extraction, 16)
     # Of what is made to be a file, not a part of one: two bytes of zlib's occur by chance.
     streams = (codec for codec in CODECS.values() if codec.joins)

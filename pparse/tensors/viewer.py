@@ -8,8 +8,7 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import LEAST, PAGE, zeros_at_end
-from pparse.document.beside import advise
-from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
+from pparse.document.opening import Resume, advise, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.locking import Guarded, steps
