@@ -8,8 +8,7 @@ has its name before everything is written and found to be whole. If it is stoppe
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, open_file, size
-from pparse.cli.matching import Matcher
+from pparse.cli.common import DAMAGED, OK, Matcher, open_file, size
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
 from pparse.conversion.workspace import is_begun

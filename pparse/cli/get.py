@@ -115,7 +115,7 @@ def run(options: Any, out: Output) -> int:
             if options.path is not None:
                 code = _give_fact(document, options, out)
                 if code is None:
-                    from pparse.cli.get_rows import give_rows
+                    from pparse.cli.get_json import give_rows
 
                     code = give_rows(document, options, out)
             if code is None:
@@ -515,7 +515,7 @@ def _cut_short(node: Node, reason: str | None, wanted: int, there: int, options:
 
 def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> str:
     """Return the value of a node, or a slice that begins at ``start``, as JSON."""
-    from pparse.cli.json_text import deep_dumps
+    from pparse.cli.get_json import deep_dumps
 
     return deep_dumps(value if options.bare else _head(node, options, start) | {"value": value})
 
@@ -540,7 +540,7 @@ def _node_value(node: Node) -> Any:
 
 
 def _node_text(node: Node, output: str | None) -> str | Iterator[str]:
-    from pparse.cli.json_text import deep_dumps
+    from pparse.cli.get_json import deep_dumps
 
     large = node.result.parser.json_text(node, 2, ensure_ascii=False) if node.shape != SCALAR else None
     if large is not None:

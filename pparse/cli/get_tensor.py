@@ -6,8 +6,7 @@ import os
 import sys
 from math import prod
 
-from pparse.cli.common import DAMAGED, OK, USAGE
-from pparse.cli.matching import Matcher
+from pparse.cli.common import DAMAGED, OK, USAGE, Matcher
 from pparse.cli.output import refuse_terminal, write, write_binary, write_text
 from pparse.display.text import safe, shorten
 from pparse.document.registry import viewer_for
@@ -283,7 +282,7 @@ def _shown_strings(strings: Iterable[bytes]) -> Iterator[str]:
 def _tensor_json(tensor: Tensor, index: Index, options: Any, out: Output, told: Told) -> int:
     from json import dumps
 
-    from pparse.cli.json_text import json_of
+    from pparse.cli.get_json import json_of
 
     shape, parts = _to_read(tensor, index, options)
     form = None

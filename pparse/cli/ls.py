@@ -10,8 +10,7 @@ import re
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import BUG, USAGE, each_file, exit_code_for, open_file, split_files
-from pparse.cli.matching import Matcher
+from pparse.cli.common import BUG, USAGE, Matcher, each_file, exit_code_for, open_file, split_files
 from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
 from pparse.errors import LimitError

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
-    from pparse.document.extraction import Extraction
-    from pparse.document.session import Session
+    from pparse.document.extraction import Extraction, Session
     from pparse.findings import Finding
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.document.extraction import Extraction
-    from pparse.document.session import Session
+    from pparse.document.extraction import Extraction, Session
 
 # Documents opened for handles: all that are in use, and the last ones even if they are not. A worker gets one task
 # after the other, and would open its document for each of them.

@@ -11,7 +11,7 @@ from pparse.data import files
 from pparse.data.base import Distance
 from pparse.data.files import name_of
 from pparse.data.zero_runs import first_unwritten
-from pparse.document.extraction import Extraction, FolderExtraction, extraction_of, snapshot_of
+from pparse.document.extraction import Extraction, FolderExtraction, Session, extraction_of, snapshot_of
 from pparse.document.folder import (
     MOST_ABSENT,
     STOPPED,
@@ -26,7 +26,6 @@ from pparse.document.folder import (
     split_set,
 )
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
-from pparse.document.session import Session
 from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
 from pparse.findings import Finding, Status
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
     from pparse.data.files import FileIdentity
+    from pparse.document.extraction import Progress
     from pparse.document.folder import SplitSet
     from pparse.document.registry import Registry
-    from pparse.document.session import Progress
     from pparse.limits import Limits
     from pparse.tree.parser import Parser
 

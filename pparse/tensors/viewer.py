@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
-    from pparse.document.extraction import Extraction
+    from pparse.document.extraction import Extraction, Progress
     from pparse.document.folder import Folder
     from pparse.document.opening import Source
     from pparse.document.registry import Registry
-    from pparse.document.session import Progress
     from pparse.graphs.graph import Graph
     from pparse.limits import Limits
     from pparse.tensors.signature import Signature
