@@ -295,15 +295,7 @@ _POINTER: Final = lazy_pattern(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
 _POINTER_SIZE: Final = lazy_pattern(r"^size (\d{1,18})\s*$", re.MULTILINE)
 _SUM_LINE: Final = lazy_pattern(r"^\\?([0-9a-fA-F]{64})[ \t]+[ *]?(.+?)\s*$", re.MULTILINE)
 _BSD_LINE: Final = lazy_pattern(r"^SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*$", re.MULTILINE)
-_SUM_FILES: Final = (
-    "SHA256SUMS",
-    "SHA256SUMS.txt",
-    "SHA256SUM",
-    "sha256sums.txt",
-    "sha256sum.txt",
-    "checksums.sha256",
-    "checksums.txt",
-)
+_SUM_FILES: Final = "SHA256SUMS SHA256SUMS.txt SHA256SUM sha256sums.txt sha256sum.txt checksums.sha256 checksums.txt"
 _MAX_TEXT: Final = 16 << 20
 
 
@@ -384,7 +376,7 @@ def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
     lines = text.splitlines() if text else []
     if len(lines) > 1 and _HEX.fullmatch(lines[1].strip()):
         return lines[1].strip().lower(), "the metadata of the download", None
-    for candidate in (name + ".sha256", *_SUM_FILES, name + ".pointer"):
+    for candidate in (name + ".sha256", *_SUM_FILES.split(), name + ".pointer"):
         text = _read_text(files.inside(folder, candidate))
         if text is not None:
             found = _from_text(text, name, candidate)

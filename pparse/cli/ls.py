@@ -143,14 +143,17 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
     if how is None and viewer.has_more_than(SORT_UP_TO):
         how = "none"
     budget = viewer.extraction.session.budget
-    held = Held(budget, lambda row: tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
-    keys: dict[str, Callable[[Row], Any]] = {
-        "name": lambda row: row[0].name,
-        "size": lambda row: row[0].listed_nbytes,
-        "offset": lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
-        "rank": lambda row: viewer.rank(row[0]),
-    }
-    rows = in_order(listing, how, held, out, **keys)
+    held = Held(budget, lambda row: _tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
+    rows = in_order(
+        listing,
+        how,
+        held,
+        out,
+        name=lambda row: row[0].name,
+        size=lambda row: row[0].listed_nbytes,
+        offset=lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
+        rank=lambda row: viewer.rank(row[0]),
+    )
     if how != "none":  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
     size: Callable[[int], str] = str if options.bytes else format_size
@@ -195,10 +198,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
             same = safe(tensor.type_name), tensor.shape_text, size(nbytes)
             if len(cells) < _MOST_KINDS:
                 cells[kind] = same
-        if keys:
-            table.row(safe(tensor.name), *same, status, safe(tensor.key or tensor.name))
-        else:
-            table.row(safe(tensor.name), *same, status)
+        table.row(safe(tensor.name), *same, status, *((safe(tensor.key or tensor.name),) if keys else ()))
     table.close()
     return table.usual
 
@@ -486,7 +486,7 @@ def member_weight(member: Member) -> int:
     return _MEMBER + 2 * getsizeof(member.name)
 
 
-def tensor_weight(tensor: Tensor, each: int) -> int:
+def _tensor_weight(tensor: Tensor, each: int) -> int:
     """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
     return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
 

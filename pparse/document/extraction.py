@@ -736,23 +736,8 @@ class Extraction:
         return f"<{type(self).__name__} {self.path!r}, {size}>"
 
 
-guard(
-    Extraction,
-    (
-        "assume",
-        "child",
-        "fetch_siblings",
-        "findings_of_stream",
-        "get",
-        "node",
-        "parse",
-        "verify",
-        "verify_streams",
-        "sibling",
-        "view",
-        "walk",
-    ),
-)
+_DOORS: Final = "assume child fetch_siblings findings_of_stream get node parse verify verify_streams sibling view walk"
+guard(Extraction, _DOORS.split())
 
 
 def extraction_of(result: Result) -> Extraction:

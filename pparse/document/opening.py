@@ -97,25 +97,9 @@ def open(
     Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
     format has an option. An unrecognised format raises only when the tree is first used.
     """
-    return open_expecting(
-        source,
-        {},
-        format=format,
-        parsers=parsers,
-        registry=registry,
-        options=options,
-        budget=budget,
-        retain=retain,
-        include=include,
-        exclude=exclude,
-        limits=limits,
-        scratch=scratch,
-        folder=folder,
-        progress=progress,
-        cancel=cancel,
-        stats=stats,
-        block_size=block_size,
-    )
+    keywords = dict(locals())
+    del keywords["source"]
+    return open_expecting(source, {}, **keywords)
 
 
 def refuse_unknown(function: str, how: Mapping[str, object]) -> None:
