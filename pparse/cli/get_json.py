@@ -13,7 +13,7 @@ from json import JSONEncoder, dumps
 from math import prod
 
 from pparse.cli.common import DAMAGED, OK
-from pparse.cli.get_tensor import form_of
+from pparse.cli.get_tensor import form_of, refuse_dtype
 from pparse.cli.output import write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, LimitError, OptionError, PathError, UnsupportedError
@@ -300,9 +300,8 @@ def give_rows(document: Extraction, options: Any, out: Output) -> int | None:
 
 def _choose_form(options: Any) -> None:
     """Choose JSON if the extension says so. Raises `OptionError` for a form that lists do not have."""
+    refuse_dtype(options)
     form = form_of(options.output)
-    if options.dtype is not None:
-        raise OptionError("--dtype converts tensors, and this is not one")
     if options.raw or options.npy or form not in (None, ".json"):
         raise OptionError(
             "elements of a list are written as lines of JSON, or with --json as one list, in no other form"

@@ -65,13 +65,9 @@ def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, view
     file = file_of(items, form, options.output or form, kept_metadata(viewer, form))
     if file is None:
         tensor, dtype = items[0]
-        written = [Item(tensor, tensor.name, dtype, 0, packed=False)]
-        write(
-            options.output,
-            out,
-            lambda stream: write_one(written[0], form, stream),
-            written[0].nbytes * (form == ".npy"),
-        )
+        only = Item(tensor, tensor.name, dtype, 0, packed=False)
+        written = [only]
+        write(options.output, out, lambda stream: write_one(only, form, stream), only.nbytes * (form == ".npy"))
     else:
         written = file.items
         write(options.output, out, lambda stream: write_file(file, stream), file.size)
@@ -494,6 +490,12 @@ def tensor_of(tensor: Tensor, array: Any) -> Tensor:
     span = Span(BytesData(content, tensor.name), 0, array.nbytes, tensor.name)
     order = "little" if array.dtype.isnative else "big"
     return Tensor(tensor.name, dtype, array.shape, (span,), byteorder=order, stored_dtype=str(dtype))
+
+
+def refuse_dtype(options: Any) -> None:
+    """Raise `OptionError` for ``--dtype`` on something that is not a tensor."""
+    if options.dtype is not None:
+        raise OptionError("--dtype converts tensors, and this is not one")
 
 
 def refuse_cast(found: Quantisation, dtype: DType | None) -> None:

@@ -235,8 +235,7 @@ def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge
     taken = 0
     for tensor, status, verified in rows:
         numbers = [int(number) for number in re.findall(r"\d+", tensor.name) if len(number) < 19]
-        dtype = tensor.type_name
-        key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape_text, status)
+        key = (re.sub(r"\d+", "\0", tensor.name), tensor.type_name, tensor.shape_text, status)
         group = groups.get(key)
         if group is None:
             taken += _GROUP + getsizeof(key[0])
@@ -248,9 +247,8 @@ def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge
             group[1] += tensor.listed_nbytes
             group[2] = [(min(low, n), max(high, n)) for (low, high), n in zip(group[2], numbers, strict=False)]
             group[3] = group[3] if group[3] is verified else None
-    table = Table(
-        out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><", full=options.long, usual=_WHOLE
-    )
+    heads = ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS")
+    table = Table(out, heads, "<><<><", full=options.long, usual=_WHOLE)
     for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
         shown = _fill_in(name, ranges)
         words = out.status(status) if status is not Status.COMPLETE else status_words(status, verified)
@@ -290,7 +288,7 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
 
 
 def _list_members(document: Extraction, options: Any, out: Output) -> int:
-    counted = _Counted(_drained_members(document, options), document.result.listing.member_word)
+    counted = _Counted(document, options)
     chosen = (member for member in counted if options.matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
     how = options.sort or "none"
@@ -300,22 +298,21 @@ def _list_members(document: Extraction, options: Any, out: Output) -> int:
         for member in rows:
             shown.add(_member_to_dict(member))
     else:
-        _show_members(document, rows, counted, options, out)
-    status = _status_of(document, counted)
+        _show_members(rows, counted, options, out)
+    status = counted.status
     if options.json:
         shown.end({"status": status.value, "findings": [item.to_dict() for item in all_findings(document, status)]})
     damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
 
 
-def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
+def _show_members(rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
     size: Callable[[int], str] = str if options.bytes else format_size
     shown = 0
     reasons: dict[str, None] = {}  # why members are unsupported
     long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
-    table = Table(
-        out, ("NAME", "KIND", *long, "SIZE", "STATUS"), "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE
-    )
+    heads = ("NAME", "KIND", *long, "SIZE", "STATUS")
+    table = Table(out, heads, "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE)
     for member in rows:
         status = member.status
         shown += 1
@@ -331,32 +328,39 @@ def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counte
                 words = _with_reason(out, status, member.reason)
             more = _long_cells(member, size) if options.long else ()
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
-    document.parsed.verify_streams(unless_indexed=True)
+    counted.document.parsed.verify_streams(unless_indexed=True)
     if not options.quiet:
         table.close()
         if shown != counted.rows:
             out.say(f"{shown:,} of {count_words(counted.rows, 'member')} match")
-        _tell_usual(table.usual, status_words(_status_of(document, counted), None), out)
-        _close_members(document, counted, size, out)
+        _tell_usual(table.usual, status_words(counted.status, None), out)
+        _close_members(counted, size, out)
         for reason in reasons:
             out.say(f"unsupported: {safe(reason)}")
 
 
 class _Counted:
-    """Passes members on and counts them: ``rows``, all members; ``count``, those of the main kind of the format, and
-    ``whole``, the complete ones among them; ``unsupported``; ``damaged``, whether any is."""
+    """Passes members of a document on and counts them: ``rows``, all members; ``count``, those of the main kind of the
+    format, and ``whole``, the complete ones among them; ``unsupported``; ``damaged``, whether any is."""
 
-    def __init__(self, members: Iterable[Member], word: str) -> None:
-        self._members = members
-        self._word = word
+    def __init__(self, document: Extraction, options: Any) -> None:
+        self.document = document
+        self.word: str = document.result.listing.member_word
         self.rows = self.count = self.whole = self.unsupported = 0
         self.damaged = False
+        self._options = options
+
+    @property
+    def status(self) -> Status:
+        """Status of the document, by what is known of it and of the members so far."""
+        damaged = self.damaged or any(finding.is_fault for finding in self.document.findings)
+        return document_status(self.document, damaged=damaged)
 
     def __iter__(self) -> Iterator[Member]:
-        for member in self._members:
+        for member in _drained_members(self.document, self._options):
             self.rows += 1
             status = member.status
-            if self._word in ("member", member.kind):
+            if self.word in ("member", member.kind):
                 self.count += 1
                 self.whole += status is Status.COMPLETE
             self.unsupported += status is Status.UNSUPPORTED
@@ -419,17 +423,15 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
     return "-" if mode is None else f"{mode & 0o7777:04o}", when, note.method, size(note.compressed_size)
 
 
-def _close_members(document: Extraction, counted: _Counted, size: Callable[[int], str], out: Output) -> None:
-    total = document.size
-    kind = document.root.kind
+def _close_members(counted: _Counted, size: Callable[[int], str], out: Output) -> None:
+    document, status = counted.document, counted.status
+    total, kind = document.size, document.root.kind
     what = document.format if kind == document.format else f"{document.format} {kind}"
-    status = _status_of(document, counted)
-    count, whole, unsupported = counted.count, counted.whole, counted.unsupported
+    whole = f" ({counted.whole:,} whole)" if counted.whole != counted.count else ""
     out.say(
-        f"{what}, {count_words(count, document.result.listing.member_word)}"
-        f"{f' ({whole:,} whole)' if whole != count else ''}, "
+        f"{what}, {count_words(counted.count, counted.word)}{whole}, "
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
-        f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
+        f"{f'; {counted.unsupported:,} unsupported' if counted.unsupported else ''}"
     )
     container = document.result.container
     held = container.holds() if container is not None else None
@@ -437,10 +439,6 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
         out.say(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
     out.findings(all_findings(document, status))
-
-
-def _status_of(document: Extraction, counted: _Counted) -> Status:
-    return document_status(document, damaged=counted.damaged or any(finding.is_fault for finding in document.findings))
 
 
 def _member_to_dict(member: Member) -> dict[str, object]:
@@ -510,21 +508,13 @@ class Held:
         for row in rows:
             self.items.append(row)
             self._taken += self._weight(row)
-            if not self._has_room():
+            if (len(self.items) > SORT_UP_TO and not self._asked) or self._taken > self._most:
                 return False
-        return True
-
-    def _has_room(self) -> bool:
-        if len(self.items) > SORT_UP_TO and not self._asked:
-            return False
-        if self._taken <= self._charge.amount:
-            return True
-        if self._taken > self._most:
-            return False
-        try:
-            self._charge.resize(self._taken + _STEP)
-        except LimitError:
-            return False
+            if self._taken > self._charge.amount:
+                try:
+                    self._charge.resize(self._taken + _STEP)
+                except LimitError:
+                    return False
         return True
 
     def flush(self) -> Iterator[Any]:
