@@ -22,7 +22,7 @@ LITTLE: Final = 4 * MIB
 LITTLE_UNPACKED: Final = 32 * MIB
 GIB: Final = 1 << 30
 
-_UNITS: Final = {"": 1, "b": 1} | {
+_UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
     letter + ending: base**power
     for power, letter in enumerate("kmgt", 1)
     for ending, base in (("", KIB), ("ib", KIB), ("b", 1000))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from codecs import getincrementaldecoder
 
+from pparse.codecs.table import CODECS
 from pparse.document.folder import all_of, folders_with, which_part
 from pparse.errors import EndOfDataError, GapError, PparseError, told
 from pparse.limits import MIB
@@ -153,6 +154,8 @@ def _named(rows: str) -> tuple[Named, ...]:
     return tuple(map(Named, re.split(r"\n(?! )", rows.strip())))
 
 
+# Extensions of archives and compressed streams; not those of files that also happen to be zips (.jar, .npz, …).
+ARCHIVE_EXTENSIONS: Final = (".zip", ".tar", *(name for codec in CODECS.values() for name in codec.extensions))
 # Models, tables and records: what `pparse.document.inventory` lists.
 DATA_FORMATS: Final = (*_named(_MODELS), *_named(_TABLES))
 NAMED: Final = (*DATA_FORMATS, *_named(_OTHERS))

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from contextlib import contextmanager
 from itertools import islice
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, folder_of, open_file
 from pparse.document.folder import LocalFolder
@@ -38,8 +36,10 @@ from pparse.tree.result import Result
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import ExitStack
     from typing import Any, Final, Self
 
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.reader import Range
     from pparse.data.scratch import Scratch
     from pparse.data.spliced import FilePart
@@ -215,6 +215,8 @@ class Session:
     @property
     def env(self) -> DecodeEnv:
         """What decoding may use: memory, limits and scratch files of the document; it is interrupted with it."""
+        from pparse.compressed.env import DecodeEnv
+
         return DecodeEnv(self.budget, self.limits, self.spools, self.check_cancelled)
 
     def check_cancelled(self) -> None:
@@ -229,14 +231,14 @@ class Session:
             if self.source is not None and self.source.place < (self.source.size or 1 << 63):
                 self.progress(self.source.place, self.source.size, self.doing)
 
-    @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Leave reports of progress to the caller in the block."""
-        before, self.doing = self.doing, ""
-        try:
-            yield
-        finally:
-            self.doing = before
+    def telling(self) -> ExitStack:
+        """Leave reports of progress to the caller in the block that is entered with this."""
+        from contextlib import ExitStack
+
+        stack = ExitStack()
+        stack.callback(setattr, self, "doing", self.doing)
+        self.doing = ""
+        return stack
 
     def close(self) -> None:
         """Close every source; nodes and tensors of the document raise `ClosedError` from here on.

@@ -12,7 +12,6 @@ import os
 import re
 from abc import ABC, abstractmethod
 from itertools import islice
-from shlex import quote
 
 from pparse.data.base import Distance
 from pparse.data.files import folder_of, inside, is_file, is_there, name_of, open_file, real_path, split
@@ -78,6 +77,8 @@ def which_part(path: str, folder: Folder | None) -> str | None:
 
 def all_of(folder: str) -> str:
     """Return how to look into all models of a folder."""
+    from shlex import quote
+
     where = quote(folder.rstrip("/") or "/")
     return f"'pparse check -R {where}' checks each, 'pparse ls -R {where}' lists all models in it"
 
@@ -109,6 +110,8 @@ def _listed(give: Callable[[], Iterable[T]]) -> list[T]:
 
 def how_to_join(parts: Sequence[str], names: Collection[str]) -> str:
     """Return what to do to join ``parts``, in order, in a folder that holds ``names``."""
+    from shlex import quote
+
     zipped, part = _ZIP_PART.fullmatch(parts[0]), _PART.fullmatch(parts[0])
     if any(not name.isascii() or name.startswith("-") or not name.isprintable() for name in parts):
         return "join them in order"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 
-from pparse.document.appearance import DATA_FORMATS, Named, head_of, named, named_folder
+from pparse.document.appearance import ARCHIVE_EXTENSIONS, DATA_FORMATS, Named, head_of, named, named_folder
 from pparse.document.extraction import FolderExtraction, snapshot_of
 from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with, parts_in, whole_name
 from pparse.document.opening import files_of, open_split
 from pparse.document.registry import (
-    ARCHIVE_EXTENSIONS,
     BUILTINS,
     builtin,
     model_extensions,

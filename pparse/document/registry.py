@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
-from pparse.codecs.table import CODECS
 from pparse.data.base import Access
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
@@ -24,7 +23,7 @@ from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidenc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.data.reader import Range
@@ -56,28 +55,14 @@ class Builtin:
     """Whether libraries read records of its files as they come."""
 
     def __init__(self, *row: Any) -> None:
-        for field, value in zip(Builtin.__annotations__, row, strict=True):
-            setattr(self, field, value)
+        self.__dict__.update(zip(Builtin.__annotations__, row, strict=True))
 
 
-BUILTINS: Final = (
-    *(Builtin(*row) for row in ROWS),
-    *(
-        Builtin(codec.name, codec.parser, None, codec.marks, codec.extensions, True, False, True, False, False)
-        for codec in CODECS.values()
-        if codec.told_by
-    ),
-)
+BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
 
 # How many models of a folder are asked for their size.
 _MOST_SIZES: Final = 8
 
-# Extensions of archives and compressed streams; not those of files that also happen to be zips (.jar, .npz, …).
-ARCHIVE_EXTENSIONS: Final = (
-    ".zip",
-    ".tar",
-    *(extension for codec in CODECS.values() for extension in codec.extensions),
-)
 EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
 
 
@@ -285,7 +270,11 @@ def _misnamed(excerpt: Excerpt, chosen: type[Parser]) -> str | None:
     Nothing is said of an extension that no format has, and of a compressed stream: many
     programs write one under the name of its content.
     """
-    if excerpt.ends_with(chosen.usual_names) or chosen.name in CODECS:
+    if excerpt.ends_with(chosen.usual_names):
+        return None
+    from pparse.codecs.table import CODECS
+
+    if chosen.name in CODECS:
         return None
     owners = [known for known in BUILTINS if excerpt.ends_with(known.extensions)]
     named = [import_dotted(known.parser) for known in owners if not known.named_is_enough]
@@ -325,7 +314,7 @@ def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Pars
         )
 
 
-def _rank(parser: type[Parser], best: dict[type[Parser], Confidence]) -> tuple[bool, int, int, bool, list[int]]:
+def _rank(parser: type[Parser], best: Mapping[type[Parser], Confidence]) -> tuple[bool, int, int, bool, list[int]]:
     confidence, known = best[parser], builtin(parser.name)
     refined = sum(other.name in parser.refines for other in best)
     is_builtin = known is not None and known.parser.startswith(f"{parser.__module__}:")
@@ -425,6 +414,7 @@ def hidden_format(extraction: Extraction) -> str | None:
                 found.append((known.name != "tar" or bool(at % 512), at, known.name))
     if found:
         return min(found)[2]
+    from pparse.codecs.table import CODECS
     from pparse.document.appearance import head_of
 
     head = head_of(extraction, 16)
