@@ -14,6 +14,7 @@ from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, folder_of, open_file
 from pparse.document.folder import LocalFolder
+from pparse.equality import Declared
 from pparse.errors import (
     CancelledError,
     FormatError,
@@ -59,68 +60,63 @@ _REVISION: Final = "refs/main"
 _COMMIT: Final = lazy_pattern(r"[0-9a-f]{40}")
 
 
-class Session:
-    """Shared state of one document. Closing it closes every source that it opened."""
+class Session(Declared):
+    """State that all extractions of one document share. Closing it closes every source that it opened."""
+
+    registry: Registry
+    """Which parsers and viewers there are."""
+    limits: Limits
+    """Limits of the document."""
+    options: dict[str, object]
+    """Options of formats."""
+    stats: IoStats
+    """Counts what sources served."""
+    retain: float | str = 0
+    """Bytes of nodes that stay alive although nobody holds them."""
+    include: tuple[str, ...] = ()
+    """Path patterns of those nodes; empty: all."""
+    exclude: tuple[str, ...] = ()
+    """Path patterns of other nodes."""
+    scratch: str | None = None
+    """Folder for scratch files; None: none are made."""
+    progress: Progress | None = None
+    """Called with the progress of long work."""
+    cancel: Callable[[], bool] | None = None
+    """Asked between blocks whether to stop."""
+    block_size: int = 0
+    """Size of scan blocks; 0: adaptive. Tests set 1 or 7."""
+    closed: bool = False
+    """Whether `close` was called."""
+    source: Data | None = None
+    """The open file, for reports of progress."""
+    doing: str = "reading"
+    """What is being done with it, in words; empty: do not report."""
+    opened: Any = None
+    """What `pparse.open` was given (a `pparse.document.opening.Opened`); None: it was not opened by that."""
+    let_go: Callable[[], object] | None = None
+    """What closing does instead, in a document that is shared by handles."""
+    _spools: Scratch | None = None
+    _told: int = 0
 
     def __init__(
         self,
         *,
-        registry: Registry,
         budget: int | str | MemoryBudget = "64MiB",
         limits: Limits | None = None,
         options: Mapping[str, object] | None = None,
-        retain: float | str = 0,
-        include: tuple[str, ...] = (),
-        exclude: tuple[str, ...] = (),
-        scratch: str | None = None,
-        progress: Progress | None = None,
-        cancel: Callable[[], bool] | None = None,
         stats: IoStats | None = None,
-        block_size: int = 0,
+        **others: Any,
     ) -> None:
+        super().__init__(limits=limits or Limits(), options=dict(options or {}), stats=stats or IoStats(), **others)
         self.lock = RLock()  # see `pparse.locking`
-        self.registry = registry
-        """Which parsers and viewers there are."""
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
         """Memory of the document."""
-        self.limits = limits or Limits()
-        """Limits of the document."""
-        self.options = dict(options or {})
-        """Options of formats."""
-        self.retain = retain
-        """Bytes of nodes that stay alive although nobody holds them."""
-        self.include = include
-        """Path patterns of those nodes; empty: all."""
-        self.exclude = exclude
-        """Path patterns of other nodes."""
-        self.scratch = scratch
-        """Folder for scratch files; None: none are made."""
-        self.progress = progress
-        """Called with the progress of long work."""
-        self.cancel = cancel
-        """Asked between blocks whether to stop."""
-        self.stats = stats or IoStats()
-        """Counts what sources served."""
         self.pool = DescriptorPool(self.limits.open_files)
         """Open files of the document."""
-        self._spools: Scratch | None = None
-        self.block_size = block_size
-        """Size of scan blocks; 0: adaptive. Tests set 1 or 7."""
-        self.closed = False
-        """Whether `close` was called."""
-        self.source: Data | None = None
-        """The open file, for reports of progress."""
-        self.doing = "reading"
-        """What is being done with it, in words; empty: do not report."""
-        self._told = 0
         self.kept_block = KeptBlock(self.budget)
         """The block that was read last."""
         self.indexes = IndexLedger(self.budget)
         """Accounts for the indexes of all nodes."""
-        self.opened: Any = None
-        """What `pparse.open` was given (a `pparse.document.opening.Opened`); None: it was not opened by that."""
-        self.let_go: Callable[[], object] | None = None
-        """What closing does instead, in a document that is shared by handles."""
         self.given: weakref.WeakValueDictionary[str, Data] = weakref.WeakValueDictionary()
         """Files of a `pparse.Folder` that the caller gave, by name, as far as they are open."""
         self.expected: dict[str, object] = {}
@@ -267,6 +263,23 @@ class Extraction:
     lies_in: Folder | None = None
     """The folder that it is known to lie in, if that is not one of the system or of an archive."""
 
+    proved = False
+    """Whether the member it comes from was read in full for its checksum."""
+    implicit = False
+    """Whether it is a step of decompression, which paths do not name."""
+    is_other = False
+    """Whether it is read as a format that is named, and is surely of another one: its end tells nothing then."""
+    file_parts: Sequence[FilePart] = ()
+    """The files it consists of, if it is split into numbered parts."""
+    notes: tuple[Finding, ...] = ()
+    """What was found wrong before any parser looked at it."""
+    origin: tuple[Any, Any] | None = None
+    """The archive's parser and the member, if it comes from an archive."""
+    _is_itself = False  # whether it is known to be no placeholder
+    _best: weakref.ref[Result] | None = None  # what `parse` found: good for as long as it is among the results
+    _confirmed = False  # `confirm` ran to its end
+    _confirming = False
+
     def __init__(
         self,
         session: Session,
@@ -291,29 +304,12 @@ class Extraction:
         """… to this one; None while the size of the data is unknown."""
         self.parent = parent
         """The extraction it was found in; None: it was opened."""
-        self._is_itself = False  # whether it is known to be no placeholder
         self.children: dict[str, Extraction] = {}
         """The extractions found in it so far, by name."""
         self.results: dict[str, Result] = {}
         """What parsers made of it, by name of the parser."""
-        # What `parse` found, held weakly: good for as long as it is among the results.
-        self._best: weakref.ref[Result] | None = None
         self._format = format
         self._named = format is not None  # a named format applies to this, not to what is inside
-        self.is_other = False
-        """Whether it is read as a format that is named, and is surely of another one: its end tells nothing then."""
-        self.file_parts: Sequence[FilePart] = ()
-        """The files it consists of, if it is split into numbered parts."""
-        self.notes: tuple[Finding, ...] = ()
-        """What was found wrong before any parser looked at it."""
-        self.origin: tuple[Any, Any] | None = None
-        """The archive's parser and the member, if it comes from an archive."""
-        self.proved = False
-        """Whether the member it comes from was read in full for its checksum."""
-        self._confirmed = False  # `confirm` ran to its end
-        self._confirming = False
-        self.implicit = False
-        """Whether it is a step of decompression, which paths do not name."""
         self.layers: int = 0 if parent is None else parent.layers
         """Number of archives and streams around it."""
 

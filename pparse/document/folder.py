@@ -16,6 +16,7 @@ from itertools import islice
 from pparse.data.base import Distance
 from pparse.data.files import folder_of, inside, is_file, is_there, name_of, open_file, real_path, split
 from pparse.data.files import names_in as names_of
+from pparse.equality import Declared
 from pparse.errors import (
     CancelledError,
     ClosedError,
@@ -198,24 +199,21 @@ def whole_name(name: str) -> str:
     return _last_names(zipped)[0] if zipped is not None else part["whole"] if part is not None else name
 
 
-class SplitSet:
+class SplitSet(Declared):
     """The parts of a file that was split, found by their names."""
 
-    __slots__ = ("marked", "next_name", "parts", "sure", "there", "whole")
-
-    def __init__(self, whole: str, parts: list[str], there: list[bool], next_name: str, *, sure: bool, marked: bool):
-        self.whole = whole
-        """The path of the file that was split."""
-        self.parts = parts
-        """Those of its parts, in order …"""
-        self.there = there
-        """… and whether each of them exists."""
-        self.next_name = next_name
-        """What one more part would be called; empty if none can follow."""
-        self.sure = sure
-        """Whether the names leave no doubt; else the files may be of one kind, each a whole one."""
-        self.marked = marked
-        """Whether the names say that they are those of parts."""
+    whole: str
+    """The path of the file that was split."""
+    parts: list[str]
+    """Those of its parts, in order …"""
+    there: list[bool]
+    """… and whether each of them exists."""
+    next_name: str
+    """What one more part would be called; empty if none can follow."""
+    sure: bool
+    """Whether the names leave no doubt; else the files may be of one kind, each a whole one."""
+    marked: bool
+    """Whether the names say that they are those of parts."""
 
 
 def split_set(path: str) -> SplitSet | None:
@@ -262,20 +260,17 @@ FILE: Final = "file"
 FOLDER: Final = "folder"
 
 
-class FolderItem:
+class FolderItem(Declared):
     """Something in a folder, or in one below it."""
 
-    __slots__ = ("kind", "path", "size", "stamp")
-
-    def __init__(self, path: str, kind: str, size: int | None = None, stamp: tuple[int, ...] = ()) -> None:
-        self.path = path
-        """Its path from the folder, with ``/``."""
-        self.kind = kind
-        """FILE, FOLDER, or in words why it is neither read nor entered."""
-        self.size = size
-        """The size of a file in bytes, if it is known."""
-        self.stamp = stamp
-        """What is equal as long as the file is the same, and unchanged; empty if that is not known."""
+    path: str
+    """Its path from the folder, with ``/``."""
+    kind: str
+    """FILE, FOLDER, or in words why it is neither read nor entered."""
+    size: int | None = None
+    """The size of a file in bytes, if it is known."""
+    stamp: tuple[int, ...] = ()
+    """What is equal as long as the file is the same, and unchanged; empty if that is not known."""
 
 
 class Folder(ABC):

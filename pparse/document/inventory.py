@@ -18,6 +18,7 @@ from pparse.document.registry import (
     model_extensions,
     viewer_for,
 )
+from pparse.equality import Declared
 from pparse.errors import (
     DataError,
     EndOfDataError,
@@ -66,35 +67,23 @@ _INDEX: Final = ".index.json"
 _FIRST: Final = (_INDEX, ".index")
 
 
-class Item:
+class Item(Declared):
     """A model in a folder, or a file or folder that people keep beside models."""
 
-    __slots__ = ("error", "format", "parts", "path", "size", "viewer", "what")
-
-    def __init__(
-        self,
-        path: str,
-        format: str = "",
-        *,
-        viewer: Any = None,
-        size: int | None = None,
-        error: PparseError | None = None,
-        what: str = "",
-    ) -> None:
-        self.path = path
-        """Its path from the folder, with ``/``; that of a folder ends in one."""
-        self.format = format
-        """The name of its format; empty if that is not known."""
-        self.viewer = viewer
-        """The viewer of the model, good until the next item is asked for; None: there is nothing to look into."""
-        self.size = size
-        """The size in bytes of a file, or of what lies in a folder, if that is known."""
-        self.error = error
-        """Why it cannot be read, though its name is that of a model."""
-        self.what = what
-        """What else is to be said, in words."""
-        self.parts = 0
-        """How many files it was split into that lie here; 0: it is one."""
+    path: str
+    """Its path from the folder, with ``/``; that of a folder ends in one."""
+    format: str = ""
+    """The name of its format; empty if that is not known."""
+    viewer: Any = None
+    """The viewer of the model, good until the next item is asked for; None: there is nothing to look into."""
+    size: int | None = None
+    """The size in bytes of a file, or of what lies in a folder, if that is known."""
+    error: PparseError | None = None
+    """Why it cannot be read, though its name is that of a model."""
+    what: str = ""
+    """What else is to be said, in words."""
+    parts: int = 0
+    """How many files it was split into that lie here; 0: it is one."""
 
     @property
     def is_model(self) -> bool:

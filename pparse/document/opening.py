@@ -26,7 +26,7 @@ from pparse.document.folder import (
     split_set,
 )
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
-from pparse.equality import ByValue
+from pparse.equality import ByValue, Declared
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
@@ -488,24 +488,21 @@ def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> E
 # -- Which downloads to resume: for content of an archive or compressed stream, that of the outermost file -------------
 
 
-class Resume(ByValue, by=("file", "at")):
+class Resume(ByValue, Declared, by=("file", "at")):
     """A file whose download should be resumed."""
 
-    __slots__ = ("at", "file", "helps", "hole", "note", "size")
-
-    def __init__(self, file: str, at: int, *, hole: bool = False, size: int | None = None) -> None:
-        self.file = file
-        """Name of the file."""
-        self.at = at
-        """Byte to resume at; 0: download it again."""
-        self.hole = hole
-        """Whether the file has its full size, so that programs that resume at its end would do nothing."""
-        self.size = size
-        """Bytes that the file should have, if that is known of it alone."""
-        self.note = ""
-        """What lies beside it and is better, or as good, in words (`pparse.document.folder`)."""
-        self.helps = True
-        """Whether resuming, or fetching, it gives the whole file; else the note says what does."""
+    file: str
+    """Name of the file."""
+    at: int
+    """Byte to resume at; 0: download it again."""
+    hole: bool = False
+    """Whether the file has its full size, so that programs that resume at its end would do nothing."""
+    size: int | None = None
+    """Bytes that the file should have, if that is known of it alone."""
+    note: str = ""
+    """What lies beside it and is better, or as good, in words (`advise`)."""
+    helps: bool = True
+    """Whether resuming, or fetching, it gives the whole file; else the note says what does."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the attributes as plain data, for JSON: ``at`` is None if resuming does not help."""

@@ -17,6 +17,7 @@ from functools import cache
 from pparse.data.base import Access
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
+from pparse.equality import Declared
 from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
@@ -33,7 +34,7 @@ PARSER_GROUP: Final = "pparse_parsers_v1"
 VIEWER_GROUP: Final = "pparse_viewers_v1"
 
 
-class Builtin:
+class Builtin(Declared):
     """A built-in parser, known without importing it; its class says the same (see `pparse.tree.parser.Parser`)."""
 
     name: str
@@ -53,9 +54,6 @@ class Builtin:
     """Whether to ask it again, with more than the first bytes, if nothing else matches."""
     is_data_set: bool
     """Whether libraries read records of its files as they come."""
-
-    def __init__(self, *row: Any) -> None:
-        self.__dict__.update(zip(Builtin.__annotations__, row, strict=True))
 
 
 BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
