@@ -18,6 +18,8 @@ else:  # `typing` and `dataclasses` take milliseconds to import
 class Declared:
     """Holds what its class declares: each annotated attribute is an argument of the constructor, in that order.
 
+    Raises TypeError for others.
+
     ::
 
         class Place(Declared):
@@ -26,7 +28,10 @@ class Declared:
     """
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        self.__dict__.update(zip(type(self).__annotations__, values, strict=False), **named)
+        fields = type(self).__annotations__
+        self.__dict__.update(zip(fields, values, strict=False), **named)
+        if len(values) > len(fields) or not self.__dict__.keys() <= fields.keys():
+            raise TypeError(f"{type(self).__name__} takes {', '.join(fields)}")
 
 
 class ByValue:

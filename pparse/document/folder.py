@@ -11,7 +11,7 @@ import errno
 import os
 import re
 from abc import ABC, abstractmethod
-from itertools import islice
+from itertools import islice, product
 
 from pparse.data.base import Distance
 from pparse.data.files import folder_of, inside, is_file, is_there, name_of, open_file, real_path, split
@@ -24,6 +24,7 @@ from pparse.errors import (
     PathError,
     PparseError,
     SourceError,
+    refused,
     system_error,
     told,
 )
@@ -150,12 +151,8 @@ def following_names(name: str) -> Iterator[str]:
     if number.isdecimal():
         yield from (f"{head}{later:0{len(number)}}" for later in range(int(number) + 1, _MOST_PARTS))
     else:
-        for later in range(1, min(_MOST_PARTS, 26 ** len(number))):
-            letters = ""
-            for _ in number:
-                later, digit = divmod(later, 26)
-                letters = chr(ord("a") + digit) + letters
-            yield head + letters
+        letters = map("".join, product("abcdefghijklmnopqrstuvwxyz", repeat=len(number)))
+        yield from (head + later for later in islice(letters, 1, _MOST_PARTS))
 
 
 def absent_part(parts: Sequence[str]) -> str | None:
@@ -350,13 +347,9 @@ class Folder(ABC):
 
     def names(self) -> Sequence[str] | None:
         """Return the names of the files in it, sorted; None if that is not known. Raises `SourceError`."""
-        try:
+        with refused("cannot list", self.path or "<folder>"):
             names = self.list()
-        except SourceError:
-            raise
-        except OSError as error:
-            raise system_error(error, "cannot list", self.path or "<folder>") from error
-        return None if names is None else sorted(names)
+            return None if names is None else sorted(names)
 
     def path_of(self, name: str) -> str:
         """Return the path of a file in it, as the caller who named the folder would write it."""
@@ -445,24 +438,24 @@ class LocalFolder(Folder):
 
     def list(self) -> Sequence[str]:
         """Return the names of the files in it."""
-        with os.scandir(self.path or ".") as listing:
-            return [item.name for item in listing if _is_file(item)]
+        return [item.name for item in self._entries() if _is(item.is_file)]
+
+    def _entries(self, below: str = "") -> Sequence[os.DirEntry[str]]:
+        with os.scandir(inside(self.path or ".", below)) as listing:
+            return [*listing]
 
     def folders(self) -> Sequence[str]:
         """Return the names of the folders in it."""
-        try:
-            with os.scandir(self.path or ".") as listing:
-                return sorted(item.name for item in listing if item.is_dir(follow_symlinks=False))
-        except OSError as error:
-            raise system_error(error, "cannot list", self.path or "<folder>") from error
+        with refused("cannot list", self.path or "<folder>"):
+            return sorted(item.name for item in self._entries() if item.is_dir(follow_symlinks=False))
 
     def unreadable(self) -> Sequence[FolderItem]:
         """Return links that lead nowhere, devices, pipes and sockets in it; not links to folders."""
         try:
-            with os.scandir(self.path or ".") as listing:
-                return [_item(item, item.name, ()) for item in listing if not (_is_file(item) or _is_folder(item))]
+            items = self._entries()
         except OSError:  # listing it says so
             return ()
+        return [_item(item, item.name, ()) for item in items if not (_is(item.is_file) or _is(item.is_dir))]
 
     def split(self, name: str) -> SplitSet | None:
         """Return the parts of the file that ``name`` is the first part of."""
@@ -499,8 +492,7 @@ class LocalFolder(Folder):
         while below:
             prefix = below.pop()
             try:
-                with os.scandir(inside(self.path or ".", prefix)) as listing:
-                    items = sorted(listing, key=lambda item: item.name)
+                items = sorted(self._entries(prefix), key=lambda item: item.name)
             except OSError as error:
                 failed = system_error(error, "cannot list", self.path)
                 if not prefix:
@@ -520,23 +512,15 @@ class LocalFolder(Folder):
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes of the files in the folder ``name``."""
         try:
-            with os.scandir(inside(self.path, *confine(name))) as listing:
-                return [item.stat().st_size for item in listing if item.is_file()]
+            return [item.stat().st_size for item in self._entries("/".join(confine(name))) if item.is_file()]
         except OSError:
             return []
 
 
-def _is_file(item: os.DirEntry[str]) -> bool:
+def _is(asked: Callable[[], bool]) -> bool:
     try:
-        return item.is_file()
+        return asked()
     except OSError:  # a link that leads to itself
-        return False
-
-
-def _is_folder(item: os.DirEntry[str]) -> bool:
-    try:
-        return item.is_dir()
-    except OSError:
         return False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from errno import ENOENT, ENOTDIR
+from functools import cached_property
 from itertools import islice
 from operator import itemgetter
 
@@ -172,8 +173,6 @@ def _with_parsers(registry: Registry, parsers: Iterable[type[Parser]]) -> Regist
 class Opened:
     """How a document was opened, for handles (`pparse.document.handles`)."""
 
-    __slots__ = ("_key", "_portable", "folder", "keywords", "source")
-
     def __init__(self, source: Source, keywords: dict[str, Any]) -> None:
         self.source = source
         """What `open` was given."""
@@ -186,30 +185,23 @@ class Opened:
             self.folder = ""
         if isinstance(self.keywords.get("folder"), str | os.PathLike):
             self.keywords["folder"] = _portable(self.keywords["folder"], self.folder)
-        self._portable: Any = None
-        self._key = b""
 
-    @property
+    @cached_property
     def portable(self) -> Any:
         """The source as it can be given again in another folder, and another process."""
-        if self._portable is None:
-            self._portable = _portable(self.source, self.folder)
-        return self._portable
+        return _portable(self.source, self.folder)
 
-    @property
+    @cached_property
     def key(self) -> bytes:
-        """Equal for sources that were opened alike."""
-        if not self._key:
-            from hashlib import blake2b
-            from pickle import PicklingError, dumps
+        """Equal for sources that were opened alike. Raises `SourceError` if that cannot be told."""
+        from hashlib import blake2b
+        from pickle import PicklingError, dumps
 
-            try:
-                given = dumps((self.portable, sorted(self.keywords.items(), key=itemgetter(0))), 4)
-            except (AttributeError, TypeError, PicklingError) as error:
-                reason = f"what the document was opened with cannot be pickled: {error}"
-                raise SourceError(reason) from error
-            self._key = blake2b(given, digest_size=16).digest()
-        return self._key
+        try:
+            given = dumps((self.portable, sorted(self.keywords.items(), key=itemgetter(0))), 4)
+        except (AttributeError, TypeError, PicklingError) as error:
+            raise SourceError(f"what the document was opened with cannot be pickled: {error}") from error
+        return blake2b(given, digest_size=16).digest()
 
     def reduce(self, extraction: Extraction) -> tuple[Any, tuple[object, ...]]:
         """Return what `pickle` keeps of an extraction."""
