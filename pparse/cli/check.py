@@ -91,11 +91,10 @@ def run(options: Any, out: Output) -> int:
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
     passed = ""
     if options.recursive:
-        from pparse.cli.inventory import passed_words, spread
+        from pparse.cli.inventory import spread
 
         # Configurations and vocabularies are read within seconds, too; digests are published of models.
-        spread(options, out, ".json" if options.sha256 is None else None)
-        passed = passed_words(options)
+        passed = spread(options, out, ".json" if options.sha256 is None else None)
     options.bad = []
     code = each_file(options, out, _check)
     if options.quiet or options.json or options.jsonl:
@@ -105,7 +104,7 @@ def run(options: Any, out: Output) -> int:
         for file, reason in options.bad:  # its findings may have scrolled by
             out.say(f"not ok: {safe(file)}: {shorten(safe(reason), _REASON)}")
     if passed:
-        out.say(passed)
+        out.say(f"not checked: {passed}")
     if options.several:
         good = options.codes.count(OK)
         out.say(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")

@@ -363,6 +363,11 @@ def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
     return {"file": options.file, **row} if getattr(options, "several", False) else row
 
 
+def resources(options: Any, out: Any) -> dict[str, Any]:
+    """Return the keywords of whatever opens a file for a command: memory and limits, and who is told of its work."""
+    return {"budget": options.budget, "limits": options.limits, "progress": out.progress, "stats": out.stats}
+
+
 def open_file(options: Any, out: Any) -> Extraction:
     """Open the file of a command. Raises the error of a folder if that is known."""
     from pparse.document.opening import open as open_document
@@ -380,16 +385,8 @@ def open_file(options: Any, out: Any) -> Extraction:
         if sys.stdin.isatty():
             raise SourceError("is a terminal: give a file, or pipe one in", source="<stdin>")
         source = sys.stdin.buffer  # a file given by redirection is read at any offset, a pipe spooled
-    document = open_document(
-        source,
-        format=options.format,
-        options=dict(options.options),
-        budget=options.budget,
-        scratch=options.scratch,
-        limits=options.limits,
-        progress=out.progress,
-        stats=out.stats,
-    )
+    how = {"format": options.format, "options": dict(options.options), "scratch": options.scratch}
+    document = open_document(source, **how, **resources(options, out))
     out.progress.watch(document.session)
     if options.format is not None:
         document.look_for_another_format()

@@ -99,7 +99,8 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     _refuse_contradictions(options)
     with open_file(options, out) as document:
-        _refuse_own_input(document, options.output)
+        if options.output and document.data.same_source(options.output):
+            raise PathError("is the file being read; name another one", path=options.output)
         if options.patterns:
             return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
@@ -218,11 +219,6 @@ def _refuse_contradictions(options: Any) -> None:
     options.dtype = dtype_named(options.dtype)
 
 
-def _refuse_own_input(document: Extraction, output: str | None) -> None:
-    if output and document.data.same_source(output):
-        raise PathError("is the file being read; name another one", path=output)
-
-
 def _find(document: Extraction, viewer: Any, path: str | None) -> _Found:
     if path is None:
         tensor = _only_tensor(viewer) if viewer is not None else None
@@ -280,7 +276,11 @@ def _find_tensor(document: Extraction, viewer: Viewer, path: str) -> _Found:
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
             raise  # the path is valid up to a point, which the error names
         if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:
-            raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
+            where = "in the header, which is truncated"
+            if missing := extent.missing_files:
+                are = "1 shard that may hold it is" if missing == 1 else f"{missing:,} shards that may hold it are"
+                where = f"in the shards that can be read; {are} missing"
+            raise EndOfDataError(f"no tensor of this name {where}", path=path, source=document.name) from error
         raise _unknown_name(viewer, path, parts[0] if parts is not None else path, error) from error
 
 
@@ -309,14 +309,6 @@ def _odd_slice(path: str, viewer: Viewer) -> str | None:
     if "[" in inside:
         return "a slice has numbers and ranges, no lists: take a range, or the rows one by one"
     return "not a slice: numbers and ranges with commas between them, such as [0, 10:20, ..., ::2]"
-
-
-def _where_it_may_be(missing: int) -> str:
-    """Say where a missing tensor may be: in ``missing`` shards, or in the lost part of a truncated header."""
-    if not missing:
-        return "no tensor of this name in the header, which is truncated"
-    are = "1 shard that may hold it is" if missing == 1 else f"{missing:,} shards that may hold it are"
-    return f"no tensor of this name in the shards that can be read; {are} missing"
 
 
 def _find_node(document: Extraction, path: str) -> Node:

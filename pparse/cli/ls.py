@@ -101,9 +101,10 @@ def _list(options: Any, out: Output) -> int:
             return _list_members(document, options, out)
         code = _list_tensors(viewer, options, out)
         if document.is_folder and not (options.json or options.jsonl or options.quiet):
-            from pparse.cli.inventory import tell_taken
+            from pparse.cli.inventory import taken
 
-            tell_taken(document, out)
+            for name, words in taken(document, configs=False):  # type: ignore[arg-type]
+                out.say(f"{name}: {words}")
         return code
 
 
