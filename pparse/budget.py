@@ -40,15 +40,29 @@ class Charge:
 
     def resize(self, amount: int) -> None:
         """Hold ``amount`` bytes from now on. Raises `LimitError`, and keeps the old amount, if there is no room."""
-        self._budget._resize(self, amount)
+        budget = self._budget
+        with budget._lock:
+            delta = amount - self.amount  # under the lock: it may be evicted at any time
+            if delta > 0 and budget.used + delta > budget.limit:
+                budget._make_room(delta, self)
+            budget.used += delta
+            self.amount += delta
+            budget.peak = max(budget.peak, budget.used)
+            self.touch()
 
     def touch(self) -> None:
         """Record a use just now, so that others are evicted first."""
-        self._budget._touch(self)
+        if self._evict is not None:
+            with self._budget._lock:
+                self._budget._evictable.pop(id(self), None)
+                self._budget._evictable[id(self)] = weakref.ref(self)
 
     def release(self) -> None:
         """Give everything back; releasing twice is harmless."""
-        self._budget._release(self)
+        with self._budget._lock:
+            self._budget.used -= self.amount
+            self.amount = 0
+            self._budget._evictable.pop(id(self), None)
 
     def __enter__(self) -> Charge:
         return self
@@ -96,7 +110,7 @@ class MemoryBudget:
         `LimitError` naming ``--budget`` if there is still no room.
         """
         charge = Charge(self, what, evict)
-        self._resize(charge, amount)
+        charge.resize(amount)
         return charge
 
     def fits(self, amount: int) -> bool:
@@ -105,23 +119,6 @@ class MemoryBudget:
             # A copy: meanwhile a charge may be collected and leave the table.
             held = sum(charge.amount for ref in list(self._evictable.values()) if (charge := ref()) is not None)
             return self.used - held + amount <= self.limit
-
-    def _resize(self, charge: Charge, amount: int) -> None:
-        with self._lock:
-            delta = amount - charge.amount  # under the lock: it may be evicted at any time
-            if delta > 0 and self.used + delta > self.limit:
-                self._make_room(delta, charge)
-            self.used += delta
-            charge.amount += delta
-            self.peak = max(self.peak, self.used)
-            if charge._evict is not None:
-                self._touch(charge)
-
-    def _touch(self, charge: Charge) -> None:
-        with self._lock:
-            if charge._evict is not None:
-                self._evictable.pop(id(charge), None)
-                self._evictable[id(charge)] = weakref.ref(charge)
 
     def _make_room(self, delta: int, for_whom: Charge) -> None:
         for key in list(self._evictable):
@@ -143,9 +140,3 @@ class MemoryBudget:
                 wanted=for_whom.amount + delta,
                 got=self.limit - self.used,
             )
-
-    def _release(self, charge: Charge) -> None:
-        with self._lock:
-            self.used -= charge.amount
-            charge.amount = 0
-            self._evictable.pop(id(charge), None)

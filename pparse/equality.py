@@ -1,4 +1,4 @@
-"""`ByValue`: objects that are equal if what they hold is."""
+"""`Declared`: objects that hold what their class declares. `ByValue`: those that are equal if what they hold is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,32 @@ from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, dataclass_transform
+else:  # `typing` and `dataclasses` take milliseconds to import
+
+    def dataclass_transform() -> object:
+        """Return what changes nothing: only type checkers ask for it."""
+        return lambda cls: cls
+
+
+@dataclass_transform()
+class Declared:
+    """Holds what its class declares: each annotated attribute is an argument of the constructor, in that order.
+
+    Raises TypeError for others.
+
+    ::
+
+        class Place(Declared):
+            offset: int
+            length: int | None = None
+    """
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        fields = type(self).__annotations__
+        self.__dict__.update(zip(fields, values, strict=False), **named)
+        if len(values) > len(fields) or not self.__dict__.keys() <= fields.keys():
+            raise TypeError(f"{type(self).__name__} takes {', '.join(fields)}")
 
 
 class ByValue:

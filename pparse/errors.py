@@ -36,11 +36,9 @@ The numbers are attributes of the exception, not only part of its message.
 from __future__ import annotations
 
 import enum
-from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
 
@@ -140,13 +138,16 @@ class PparseError(Exception):
         offset = f"@0x{self.offset:x}" if self.offset is not None else ""
         place = f"{self.path} {offset}".rstrip() if self.path else offset
         where = " ".join(f"{part}:" for part in (self.source, place) if part)
-        numbers = ", ".join(
-            f"{word} {value}" for word, value in (("wanted", self.wanted), ("got", self.got)) if value is not None
-        )
-        return " ".join(part for part in (where, self.reason, f"({numbers})" if numbers else "") if part)
+        return " ".join(part for part in (where, self.reason, counts(self.wanted, self.got)) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.reason, dict(self.__dict__)))
+
+
+def counts(wanted: int | str | None, got: int | str | None) -> str:
+    """Return what was needed, and what was found instead, as messages have it behind the reason; empty if unknown."""
+    known = [f"{word} {value}" for word, value in (("wanted", wanted), ("got", got)) if value is not None]
+    return f"({', '.join(known)})" if known else ""
 
 
 def _rebuild(cls: type[PparseError], reason: str, state: dict[str, object]) -> PparseError:
@@ -188,15 +189,18 @@ def system_error(error: Exception, doing: str, source: str | None) -> SourceErro
     return SourceError(f"{doing}: {reason}", errno=getattr(error, "errno", None), source=source)
 
 
-@contextmanager
-def refused(doing: str, source: str | None) -> Iterator[None]:
+class refused:  # noqa: N801 -- a verb, for `with`; contextlib takes half a millisecond of each start
     """Raise what `system_error` makes of it where the system refuses something in the block."""
-    try:
-        yield
-    except SourceError:
-        raise
-    except OSError as error:
-        raise system_error(error, doing, source) from error
+
+    def __init__(self, doing: str, source: str | None) -> None:
+        self._known = doing, source
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, SourceError):
+            raise system_error(error, *self._known) from error
 
 
 class EndOfDataError(FaultError, EOFError):
@@ -245,9 +249,9 @@ class SplitError(FaultError, ValueError):
 class UnsupportedError(FaultError):
     """The data is recognised, but cannot be read here."""
 
-    def __init__(self, reason: str, *, package: str | None = None, path: str | None = None, offset: int | None = None):
+    def __init__(self, reason: str, *, package: str | None = None, **known: Any) -> None:
         hint = f"; install it with: pip install {package}" if package else ""
-        super().__init__(reason + hint, path=path, offset=offset)
+        super().__init__(reason + hint, **known)
         self.package = package
         """What to install to read it, if that helps."""
 
@@ -255,19 +259,9 @@ class UnsupportedError(FaultError):
 class LimitError(DataError):
     """One of our limits was exceeded. ``told``: the reason already names the option."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        option: str,
-        wanted: int | str | None = None,
-        got: int | str | None = None,
-        path: str | None = None,
-        offset: int | None = None,
-        told: bool = False,
-    ) -> None:
+    def __init__(self, reason: str, *, option: str, told: bool = False, **known: Any) -> None:
         advice = f"; lift it with {spoken(option)}" if option and not told else ""
-        super().__init__(reason + advice, wanted=wanted, got=got, path=path, offset=offset)
+        super().__init__(reason + advice, **known)
         self.option = option
         """Command-line option that lifts the limit; empty: none does."""
 
@@ -318,17 +312,8 @@ PASSING: tuple[type[PparseError], ...] = (SourceError, ClosedError, DataChangedE
 class TensorError(FaultError):
     """A tensor cannot be read."""
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        name: str,
-        offset: int | None = None,
-        wanted: int | None = None,
-        got: int | None = None,
-        source: str | None = None,
-    ) -> None:
-        super().__init__(reason, path=name, offset=offset, wanted=wanted, got=got, source=source)
+    def __init__(self, reason: str, *, name: str, **known: Any) -> None:
+        super().__init__(reason, path=name, **known)
         self.name = name
         """Name of the tensor."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from pparse.equality import ByValue
+from pparse.errors import counts
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -148,10 +149,8 @@ class Finding(ByValue, by=("code", "path", "source", "offset", "length", "reason
         where = f" @0x{self.offset:x}" if self.offset is not None else ""
         if self.offset is not None and self.length:
             where += f"+{self.length}"
-        numbers = ", ".join(
-            f"{word} {value}" for word, value in (("wanted", self.wanted), ("got", self.got)) if value is not None
-        )
-        return f"{self.code}{' ' + path if path else ''}{where}: {self.reason}" + (f" ({numbers})" if numbers else "")
+        numbers = counts(self.wanted, self.got)
+        return f"{self.code}{' ' + path if path else ''}{where}: {self.reason}" + (f" {numbers}" if numbers else "")
 
 
 class FindingList:
@@ -256,7 +255,7 @@ _MOST_ROWS: Final = 100
 
 def findings_html(findings: list[Finding], count: int = 1) -> str:
     """Return a table of findings for a notebook; ``count`` is how many there are."""
-    from pparse.display.html import table
+    from pparse.display.text import table
 
     rows = [
         (

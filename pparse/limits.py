@@ -13,7 +13,7 @@ from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import ClassVar, Final
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -22,21 +22,10 @@ LITTLE: Final = 4 * MIB
 LITTLE_UNPACKED: Final = 32 * MIB
 GIB: Final = 1 << 30
 
-_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    "k": KIB,
-    "kib": KIB,
-    "m": MIB,
-    "mib": MIB,
-    "g": GIB,
-    "gib": GIB,
-    "t": 1 << 40,
-    "tib": 1 << 40,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
+_UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
+    letter + ending: base**power
+    for power, letter in enumerate("kmgt", 1)
+    for ending, base in (("", KIB), ("ib", KIB), ("b", 1000))
 }
 _SIZE: Final = lazy_pattern(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
 
@@ -97,74 +86,54 @@ def are(count: int) -> str:
 class Limits:
     """The limits of one document; immutable. ``Limits(depth=5000)`` changes one."""
 
-    DEFAULTS: Final = {
-        "depth": 1_000,
-        "entries": 100_000_000,
-        "name_bytes": 1 * MIB,
-        "header_bytes": 1 * GIB,
-        "leaf_bytes": 256 * KIB,
-        "leaf_depth": 200,
-        "number_bytes": 4_300,
-        "scalar_bytes": 1 * GIB,
-        "tensor_rank": 64,
-        "findings": 1_000,
-        "open_files": 64,
-        "scratch_bytes": 64 * GIB,
-        "inflated_bytes": 1 << 44,
-        "nesting": 32,
-        "containers": 10_000,
-        "extracted_entries": 1_000_000,
-        "expansion_ratio": 1_100,
-        "hole_bytes": 64 * GIB,
-    }
-
-    __slots__ = tuple(DEFAULTS)
-
-    depth: int
+    depth: int = 1_000
     """Levels of nodes, at most MAX_DEPTH (scanning bytes has no such limit)."""
-    entries: int
+    entries: int = 100_000_000
     """Children of one node."""
-    name_bytes: int
+    name_bytes: int = 1 * MIB
     """Bytes of one key or member name."""
-    header_bytes: int
+    header_bytes: int = 1 * GIB
     """Bytes of one header that a parser has to index."""
-    leaf_bytes: int
+    leaf_bytes: int = 256 * KIB
     """Bytes of the largest piece of text handed whole to a decoder while indexing."""
-    leaf_depth: int
+    leaf_depth: int = 200
     """Nesting of text handed whole to a recursive decoder."""
-    number_bytes: int
+    number_bytes: int = 4_300
     """Digits of one number (Python's own default for int(str))."""
-    scalar_bytes: int
+    scalar_bytes: int = 1 * GIB
     """Bytes of one scalar value that is loaded."""
-    tensor_rank: int
+    tensor_rank: int = 64
     """Dimensions of a tensor (numpy's own maximum)."""
-    findings: int
+    findings: int = 1_000
     """Findings kept per result; others are only counted."""
-    open_files: int
+    open_files: int = 64
     """Descriptors open at a time."""
-    scratch_bytes: int
+    scratch_bytes: int = 64 * GIB
     """Bytes of all scratch files of one document."""
-    inflated_bytes: int
+    inflated_bytes: int = 1 << 44
     """Bytes that one compressed stream may yield."""
-    nesting: int
+    nesting: int = 32
     """Nested archives and compressed streams, at most MAX_NESTING."""
-    containers: int
+    containers: int = 10_000
     """Containers that one walk enters."""
-    extracted_entries: int
+    extracted_entries: int = 1_000_000
     """Files and folders that one extraction makes."""
-    expansion_ratio: int
+    expansion_ratio: int = 1_100
     """Bytes written per compressed byte read (deflate reaches 1,032)."""
-    hole_bytes: int
+    hole_bytes: int = 64 * GIB
     """Bytes of holes in all files that one extraction writes, as they are hashed too."""
 
+    DEFAULTS: ClassVar[dict[str, int]]
+    """The default of each, by name."""
+
     def __init__(self, **changes: int) -> None:
-        for name, default in self.DEFAULTS.items():
-            object.__setattr__(self, name, changes.pop(name, default))
-        if changes:
-            raise ValueError(f"no such limit: {', '.join(changes)} (there are: {', '.join(self.DEFAULTS)})")
-        for name in self.DEFAULTS:
-            if getattr(self, name) < 1:
+        unknown = [name for name in changes if name not in self.DEFAULTS]
+        if unknown:
+            raise ValueError(f"no such limit: {', '.join(unknown)} (there are: {', '.join(self.DEFAULTS)})")
+        for name, value in changes.items():
+            if value < 1:
                 raise ValueError(f"limit {name} must be at least 1")
+        self.__dict__.update(changes)
         if self.depth > MAX_DEPTH:
             raise ValueError(f"limit depth must be at most {MAX_DEPTH}: paths cannot have more steps")
         if self.nesting > MAX_NESTING:
@@ -177,11 +146,11 @@ class Limits:
         raise AttributeError("Limits are immutable; use replace()")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (partial(Limits, **{name: getattr(self, name) for name in self.DEFAULTS}), ())
+        return (partial(Limits, **(self.DEFAULTS | self.__dict__)), ())
 
     def replace(self, **changes: int) -> Limits:
         """Return a copy with some limits changed."""
-        return Limits(**{**{name: getattr(self, name) for name in self.DEFAULTS}, **changes})
+        return Limits(**(self.__dict__ | changes))
 
     def option(self, name: str, wanted: int = 0) -> str:
         """Return the option that lifts a limit to at least ``wanted``; empty if it cannot be lifted that far."""
@@ -202,3 +171,6 @@ class Limits:
                 offset=offset,
                 path=path,
             )
+
+
+Limits.DEFAULTS = {name: value for name, value in vars(Limits).items() if isinstance(value, int)}

@@ -36,6 +36,7 @@ _OCCURRENCE: Final = lazy_pattern(r"#([1-9]\d{0,17})(?=[.\[]|\Z)")
 _INTEGER: Final = lazy_pattern(r"-?[0-9]{1,4300}")  # Python parses no longer ones
 _JSON_STRING: Final = lazy_pattern(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BYTES: Final = lazy_pattern(r'b"((?:[^"\\]|\\[\\"]|\\x[0-9a-fA-F]{2})*+)"')
+_ESCAPE: Final = lazy_pattern(rb'\\(?:x([0-9a-fA-F]{2})|(["\\]))')
 _SLICE: Final = lazy_pattern(r"\[[\s\d:,.+\-]*\]\Z")
 _ROWS: Final = lazy_pattern(r"\[\s*(?:\*|(-?\d{1,18})?\s*:\s*(-?\d{1,18})?\s*(?::\s*(-?\d{1,18})?)?)\s*\]")
 _QUOTED: Final = lazy_pattern(r'\[\s*b?"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -181,19 +182,7 @@ def _parse_bracket(text: str, pos: int) -> tuple[KeyStep | OrdinalStep, int]:
 
 
 def _unquote_bytes(text: str) -> bytes:
-    out = bytearray()
-    pos = 0
-    while pos < len(text):
-        if text[pos] != "\\":
-            out += text[pos].encode("utf-8")
-            pos += 1
-        elif text[pos + 1] == "x":
-            out.append(int(text[pos + 2 : pos + 4], 16))
-            pos += 4
-        else:
-            out.append(ord(text[pos + 1]))
-            pos += 2
-    return bytes(out)
+    return _ESCAPE.sub(lambda found: found[2] or bytes.fromhex(found[1].decode()), text.encode())
 
 
 def split_extraction(text: str) -> list[str]:
@@ -229,9 +218,8 @@ def join_extraction(parts: Iterable[str]) -> str:
         if out and ("::" in part or part.startswith('"') or part.endswith(":") or not part):
             from json import dumps
 
-            out.append(dumps(part))
-        else:
-            out.append(part)
+            part = dumps(part)
+        out.append(part)
     return "::".join(out)
 
 

@@ -3,7 +3,7 @@
 The table tells the registry of every format without importing a parser. Run this after a change of a parser's name,
 signatures, extensions, viewer or place. Formats are listed in the table's order; a new one comes last: move its row
 and run this again if it belongs elsewhere.
-The parsers of compressed streams are not here: `pparse.codecs.table` describes them.
+The parsers of compressed streams come last, in the order of `pparse.codecs.table`, which describes them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parsers() -> list[str]:
             if own and made.name and not name.startswith("_") and made.name not in CODECS:
                 found.add(f"{module.name}:{name}")
     known = [row[1] for row in ROWS if row[1] in found]
-    return known + sorted(found.difference(known))
+    return known + sorted(found.difference(known)) + [codec.parser for codec in CODECS.values() if codec.told_by]
 
 
 def row(dotted: str) -> tuple[object, ...]:

@@ -342,7 +342,7 @@ def test_json_of_a_tensor_is_written_a_piece_at_a_time(run, tmp_path, shape):
     fields["a"], fields["b"][..., 1] = whole, whole
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("pparse.cli.get_tensor.LITTLE", 16)
-        patched.setattr("pparse.cli.json_text._PIECE", 3)
+        patched.setattr("pparse.cli.get_json._PIECE", 3)
         for array in (whole, np.asfortranarray(whole), whole.astype("<c8")):
             np.save(path, array)
             wanted = (np.stack((array.real, array.imag), -1) if array.dtype.kind == "c" else array).tolist()

@@ -150,10 +150,12 @@ def test_after_an_interrupt_nothing_waits_for_a_reader():
 import sys
 from pparse.cli.streams import tell, without_waiting
 
+def write():
+    sys.stdout.write("o" * 1_000_000)
+    tell("interrupted")
+
 for _ in range(2):
-    with without_waiting():
-        sys.stdout.write("o" * 1_000_000)
-        tell("interrupted")
+    without_waiting(write)
 sys.exit(3)
 """
     ours, theirs = os.pipe()

@@ -170,7 +170,7 @@ VALUES = [
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("value", VALUES)
 def test_the_writer_without_recursion_writes_as_the_standard_one(value, indent):
-    from pparse.cli.json_text import _pieces
+    from pparse.cli.get_json import _pieces
 
     for ascii_only in (True, False):
         expected = json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=bytes.hex)

@@ -211,7 +211,7 @@ def test_names_that_cannot_be_near_are_neither_kept_nor_compared(monkeypatch):
 
 
 def test_a_pattern_that_matches_nothing_keeps_no_long_names():
-    from pparse.cli.matching import Matcher
+    from pparse.cli.common import Matcher
 
     matches = Matcher(["nosuch"])
     tracemalloc.start()

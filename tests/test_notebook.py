@@ -12,7 +12,7 @@ import pytest
 
 import pparse
 from pparse.data.base import IoStats
-from pparse.display import html
+from pparse.display.text import cell
 from pparse.document.opening import Resume, resume_lines
 from pparse.findings import Finding, FindingList
 from pparse.tensors.notebook import folded
@@ -161,8 +161,8 @@ def test_tensors_of_other_types_and_shapes_have_rows_of_their_own():
 
 
 def test_a_cell_is_short_and_visible():
-    assert html.text("a" * 1_000_000).count("a") == 200
-    assert html.text("<&\x00") == "&lt;&amp;\\x00"
+    assert cell("a" * 1_000_000).count("a") == 200
+    assert cell("<&\x00") == "&lt;&amp;\\x00"
 
 
 @pytest.mark.parametrize("count", [0, 1, 250])

@@ -23,7 +23,7 @@ from pparse.containers.content import Verdict
 from pparse.data.base import Distance
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.window import Window
-from pparse.document.named_formats import MOST_NAMES, held_model
+from pparse.document.appearance import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words

@@ -16,8 +16,7 @@ from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
 from pparse.display.text import safe, shorten
-from pparse.document.beside import unfinished
-from pparse.document.opening import outermost_file
+from pparse.document.opening import outermost_file, unfinished
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, PparseError
 from pparse.findings import Finding, Severity, Status
@@ -92,11 +91,10 @@ def run(options: Any, out: Output) -> int:
         raise OptionError("one digest cannot match several files; name one file, or a list of digests")
     passed = ""
     if options.recursive:
-        from pparse.cli.inventory import passed_words, spread
+        from pparse.cli.inventory import spread
 
         # Configurations and vocabularies are read within seconds, too; digests are published of models.
-        spread(options, out, ".json" if options.sha256 is None else None)
-        passed = passed_words(options)
+        passed = spread(options, out, ".json" if options.sha256 is None else None)
     options.bad = []
     code = each_file(options, out, _check)
     if options.quiet or options.json or options.jsonl:
@@ -106,7 +104,7 @@ def run(options: Any, out: Output) -> int:
         for file, reason in options.bad:  # its findings may have scrolled by
             out.say(f"not ok: {safe(file)}: {shorten(safe(reason), _REASON)}")
     if passed:
-        out.say(passed)
+        out.say(f"not checked: {passed}")
     if options.several:
         good = options.codes.count(OK)
         out.say(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
@@ -135,16 +133,17 @@ class _Tally(Counter[tuple[str, Severity]]):
         """Whether any finding says that something is wrong."""
         return self.of(Severity.ERROR) > self.limits
 
-    def verdict(self, rules: str, *, broken: bool, odd: bool, looked: bool) -> str:
-        """Return what the last line says; ``odd``: warnings count as errors; ``looked``: all could be looked at."""
+    def verdict(self, rules: str, *, broken: bool, odd: bool, looked: bool) -> tuple[str, str]:
+        """Return what the last line says, and its colour; ``odd``: warnings count as errors; ``looked``: all could be
+        looked at."""
         if broken:
-            return _BROKEN
+            return _BROKEN, "red"
         if odd:
             refused = any(code == "refused" for code, _ in self)
-            return f"whole, but {rules} refuses it" if refused else _ODD
-        if not looked:
-            return _UNSEEN
-        return _UNASKED if self.unasked else _OK
+            return f"whole, but {rules} refuses it" if refused else _ODD, "yellow"
+        if not looked or self.unasked:
+            return _UNASKED if looked else _UNSEEN, "yellow"
+        return _OK, "green"
 
     def words(self) -> str:
         """Return how many findings of each severity there were, in brackets; nothing if there were none."""
@@ -215,8 +214,10 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
             )
             unread = status is Status.UNSUPPORTED and not document.findings.errors
             broken = status in BROKEN or (tally.is_broken and not unread)
-            verdict = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
-            out.say(f"{safe(document.path)}: {_painted(out, verdict, rules, words)}{tally.words()}")
+            verdict, color = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
+            by = f", by the rules of {rules}" if rules and verdict == _OK else ""
+            what = f": {words}" if words is not None else ""
+            out.say(f"{safe(document.path)}: {out.paint(verdict, color)}{by}{what}{tally.words()}")
         code = DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
         return code, why or (_UNASKED if tally.unasked else _BROKEN)
 
@@ -234,13 +235,6 @@ def _called(document: Extraction, finding: Finding) -> str:
     return f"{name}{f' and {count - 1:,} more' if count > 1 else ''} ({finding.path})"
 
 
-def _painted(out: Output, verdict: str, rules: str, words: str | None) -> str:
-    """Return the verdict for display; ``words`` describe what was compared, if all was looked at."""
-    color = {_OK: "green", _BROKEN: "red"}.get(verdict, "yellow")
-    by = f", by the rules of {rules}" if rules and verdict == _OK else ""
-    return out.paint(verdict, color) + by + (f": {words}" if words is not None else "")
-
-
 def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
     told, zeros = set(), []
     for finding in document.check(strict=options.strict):
@@ -249,10 +243,10 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
             zeros.append(finding)  # a digest that agrees says that they belong there
         else:
             yield finding
-    if (viewer := viewer_for(document)) is not None:
-        yield from (finding for finding in findings_of(viewer, viewer.extent()) if finding not in told)
-    else:
-        yield from (item for item in all_findings(document, document_status(document)) if item not in told)
+    viewer = viewer_for(document)
+    extent = viewer.extent() if viewer is not None else None
+    found = all_findings(document, document_status(document)) if extent is None else findings_of(viewer, extent)
+    yield from (finding for finding in found if finding not in told)
     control = unfinished(outermost_file(document))
     if control is not None:
         reason = f"{control} beside it: the program that wrote that has not finished the download"
@@ -264,7 +258,7 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
 
         yield from findings_below(document, strict=options.strict)
     if options.sha256 is not None:
-        digests = list(check_digests(document, options.sha256))
+        digests = _check_digests(document, options.sha256)
         right = {finding.source for finding in digests if finding.severity is Severity.NOTE}
         yield from (finding for finding in zeros if finding.source not in right)
         yield from digests
@@ -296,25 +290,16 @@ _POINTER: Final = lazy_pattern(r"^oid sha256:([0-9a-f]{64})\s*$", re.MULTILINE)
 _POINTER_SIZE: Final = lazy_pattern(r"^size (\d{1,18})\s*$", re.MULTILINE)
 _SUM_LINE: Final = lazy_pattern(r"^\\?([0-9a-fA-F]{64})[ \t]+[ *]?(.+?)\s*$", re.MULTILINE)
 _BSD_LINE: Final = lazy_pattern(r"^SHA256 \((.+)\) = ([0-9a-fA-F]{64})\s*$", re.MULTILINE)
-_SUM_FILES: Final = (
-    "SHA256SUMS",
-    "SHA256SUMS.txt",
-    "SHA256SUM",
-    "sha256sums.txt",
-    "sha256sum.txt",
-    "checksums.sha256",
-    "checksums.txt",
-)
+_SUM_FILES: Final = "SHA256SUMS SHA256SUMS.txt SHA256SUM sha256sums.txt sha256sum.txt checksums.sha256 checksums.txt"
 _MAX_TEXT: Final = 16 << 20
 
 
-def check_digests(document: Extraction, expected: str) -> Iterator[Finding]:
-    """Compare the file of the document, or each of its shards, with its digest; yield one finding per file."""
+def _check_digests(document: Extraction, expected: str) -> list[Finding]:
+    """Compare the file of the document, or each of its shards, with its digest; return one finding per file."""
     found = _files(document)
     if expected and _HEX.fullmatch(expected) and len(found) > 1:
         raise PathError("one digest cannot match several shards; give a SHA256SUMS file", path=expected)
-    for name, data in found:
-        yield _compare(document, name, data, expected)
+    return [_compare(document, name, data, expected) for name, data in found]
 
 
 def _files(document: Extraction) -> list[tuple[str, Data | None]]:
@@ -340,19 +325,19 @@ def _compare(document: Extraction, name: str, data: Data | None, expected: str) 
     if wanted is None and expected:
         return Finding("no-digest", f"{expected} has no digest for this file", source=name)
     if wanted is None:
-        reason = "no digest was found: no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer"
-        reason += "; --sha256=DIGEST gives one"
+        where = "no cache blob name, SHA256SUMS line, .sha256 file or LFS pointer"
+        reason = f"no digest was found: {where}; --sha256=DIGEST gives one"
         return Finding("no-digest", reason, severity=Severity.WARNING, source=name)
     if size is not None and size != data.size:
         return Finding("digest", f"the size differs from that of {origin}", source=name, wanted=size, got=data.size)
-    got = digest(document, data)
+    got = _digest(document, data)
     if got != wanted:
         reason = f"the SHA-256 differs from that of {origin}"
         return Finding("digest", reason, source=name, wanted=wanted, got=got, offset=0, length=data.size)
     return Finding("digest", f"the SHA-256 is that of {origin}", severity=Severity.NOTE, source=name, got=got)
 
 
-def digest(document: Extraction, data: Data) -> str:
+def _digest(document: Extraction, data: Data) -> str:
     """Return the SHA-256 of a whole file, read as a stream."""
     import hashlib
 
@@ -385,7 +370,7 @@ def _expected(path: str, said: str) -> tuple[str | None, str, int | None]:
     lines = text.splitlines() if text else []
     if len(lines) > 1 and _HEX.fullmatch(lines[1].strip()):
         return lines[1].strip().lower(), "the metadata of the download", None
-    for candidate in (name + ".sha256", *_SUM_FILES, name + ".pointer"):
+    for candidate in (name + ".sha256", *_SUM_FILES.split(), name + ".pointer"):
         text = _read_text(files.inside(folder, candidate))
         if text is not None:
             found = _from_text(text, name, candidate)

@@ -8,8 +8,7 @@ has its name before everything is written and found to be whole. If it is stoppe
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, open_file, size
-from pparse.cli.matching import Matcher
+from pparse.cli.common import DAMAGED, OK, Matcher, open_file, size
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
 from pparse.conversion.workspace import is_begun
@@ -120,11 +119,8 @@ def run(options: Any, out: Output) -> int:
             _tell_refused(error, document, options, out)
             return DAMAGED
         except KeyboardInterrupt:
-            begun = is_begun(options.output)
-            with without_waiting():
-                out.error(
-                    f"interrupted; {'the same command continues from here' if begun else 'nothing was written yet'}"
-                )
+            then = "the same command continues from here" if is_begun(options.output) else "nothing was written yet"
+            without_waiting(lambda: out.error(f"interrupted; {then}"))
             raise
         except SourceError as error:
             from pparse.recovery.journal import is_disk_full

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pparse.cli.common import OK
 from pparse.cli.output import Table
 from pparse.display.text import safe
-from pparse.document.named_formats import NAMED, NOT_YET, Named, named_as, named_by
+from pparse.document.appearance import NAMED, NOT_YET, Named, known_by, named_as
 from pparse.document.registry import BUILTINS, builtin, default_registry, parser_class
 
 TYPE_CHECKING = False
@@ -77,7 +77,7 @@ def _looked_up(registry: Registry, word: str) -> tuple[str, Named | None]:
         return word, named_as(word)
     extension = "." + word.lower().removeprefix(".")
     read = (name for name in registry.names() if extension in parser_class(registry, name).extensions)
-    return next(read, word), named_by(word)
+    return next(read, word), known_by(word)
 
 
 def _describe(parser: type[Parser]) -> dict[str, Any]:

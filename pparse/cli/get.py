@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from functools import partial
 from itertools import chain, islice
 
 from pparse.cli.common import DAMAGED, OK, open_file
-from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast
+from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast, refuse_dtype
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import CUT_BEFORE, ArchiveMember, ArchiveParser
@@ -32,7 +33,6 @@ from pparse.tensors.scales import quantisation_of, whole_of
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE
 from pparse.tree.node import ChildIndexError, ChildKeyError, Node
-from pparse.tree.parser import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
+    from pparse.tree.parser import Parser
 
     # What a path names, and what of it is asked for: None for all of it.
     _Found = tuple[Tensor | Node, tuple[Any, ...] | None]
@@ -97,7 +98,8 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     _refuse_contradictions(options)
     with open_file(options, out) as document:
-        _refuse_own_input(document, options.output)
+        if options.output and document.data.same_source(options.output):
+            raise PathError("is the file being read; name another one", path=options.output)
         if options.patterns:
             return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
@@ -105,18 +107,12 @@ def run(options: Any, out: Output) -> int:
         parser = document.result.parser
         parser.result.extraction.resolve()
         if isinstance(parser, StreamParser) and options.path in (None, parser.content_name()) and not options.json:
-            return give_member(StreamMember(parser), None, document.path, options, out)
+            return give_member(parser, None, document.path, options, out)
         viewer = viewer_for(document)
         try:
             found = _find(document, viewer, options.path)
         except PathError as error:
-            code = None
-            if options.path is not None:
-                code = _give_fact(document, options, out)
-                if code is None:
-                    from pparse.cli.get_rows import give_rows
-
-                    code = give_rows(document, options, out)
+            code = None if options.path is None else _give_no_node(document, options, out)
             if code is None:
                 _refuse_behind_cut(document, error)
                 raise
@@ -141,8 +137,9 @@ def _refuse_behind_cut(document: Extraction, error: PathError) -> None:
         raise EndOfDataError(reason, source=document.outermost.name) from error
 
 
-def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
-    """Give what the metadata of a model say under this name, which is not that of a node; None if they do not.
+def _give_no_node(document: Extraction, options: Any, out: Output) -> int | None:
+    """Give what the metadata of a model say under this name, which is not that of a node, or several elements of a list
+    that it leads to; None if there is neither.
 
     ``metadata`` are all of them, and ``metadata.NAME`` is what NAME is, unless that is a name itself.
     """
@@ -154,28 +151,27 @@ def _give_fact(document: Extraction, options: Any, out: Output) -> int | None:
             if node is not None:
                 return give_node(node, options, out)
     facts = viewer.metadata if viewer is not None and options.output is None else {}
-    if not facts:
-        return None
-    import json
+    if facts:
+        import json
 
-    from pparse.cli.info import nested
+        from pparse.cli.info import nested
 
-    found = {_FACTS[:-1]: dict(facts), **dict(nested(facts)), **facts}
-    name = next((name for name in names if name in found), None)
-    if name is None:
-        return None
-    out.line(json.dumps(found[name], default=str))
-    return OK
+        found = {_FACTS[:-1]: dict(facts), **dict(nested(facts)), **facts}
+        for name in names:
+            if name in found:
+                out.line(json.dumps(found[name], default=str))
+                return OK
+    from pparse.cli.get_json import give_rows
+
+    return give_rows(document, options, out)
 
 
 def _fact_node(viewer: Viewer, name: str) -> Node | None:
     """Return the node of a value in the metadata, or of an element of one."""
     node = viewer.fact_node(name)
-    parts = split_slice(name) if node is None else None
-    inside = viewer.fact_node(parts[0]) if parts is not None else None
-    if inside is not None and parts is not None and inside.shape != SCALAR and len(parts[1]) == 1:
-        number = parts[1][0]
-        if isinstance(number, int):
+    if node is None and (parts := split_slice(name)) is not None:
+        inside, number = viewer.fact_node(parts[0]), parts[1][0]
+        if inside is not None and inside.shape != SCALAR and len(parts[1]) == 1 and isinstance(number, int):
             return inside.child(number if number >= 0 else number + len(inside))
     return node
 
@@ -222,11 +218,6 @@ def _refuse_contradictions(options: Any) -> None:
     options.dtype = dtype_named(options.dtype)
 
 
-def _refuse_own_input(document: Extraction, output: str | None) -> None:
-    if output and document.data.same_source(output):
-        raise PathError("is the file being read; name another one", path=output)
-
-
 def _find(document: Extraction, viewer: Any, path: str | None) -> _Found:
     if path is None:
         tensor = _only_tensor(viewer) if viewer is not None else None
@@ -264,17 +255,13 @@ def _find_member(document: Extraction, path: str) -> _Found:
 def _find_tensor(document: Extraction, viewer: Viewer, path: str) -> _Found:
     """Return the tensor, or else the node, at ``path``, and what of it is asked for."""
     # The name as it is, and as `ls` shows unprintable characters; one that no sound file has only if no node is there.
-    asked: list[tuple[str, tuple[Any, ...] | None]] = []
-    for name in dict.fromkeys((path, unescaped(path))):
-        asked.append((name, None))
-        if (split := split_slice(name)) is not None:
-            asked.append(split)
+    names = dict.fromkeys((path, unescaped(path)))
+    asked = [found for name in names for found in ((name, None), split_slice(name)) if found is not None]
     for name, selection in asked:
         if viewer.may_name(name) and (tensor := viewer.find(name)) is not None:
             return tensor, selection
-    only = _only_tensor(viewer) if path.startswith("[") else None
-    sliced = split_slice(f"_{path}") if only is not None else None
-    if only is not None and sliced is not None and sliced[0] == "_":
+    sliced = split_slice(f"_{path}") if path.startswith("[") else None
+    if sliced is not None and sliced[0] == "_" and (only := _only_tensor(viewer)) is not None:
         return only, sliced[1]
     try:
         return document.node(path), None
@@ -288,7 +275,11 @@ def _find_tensor(document: Extraction, viewer: Viewer, path: str) -> _Found:
         if isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root":
             raise  # the path is valid up to a point, which the error names
         if viewer.names_may_be_lost and (extent := viewer.extent()).at_least:
-            raise EndOfDataError(_where_it_may_be(extent.missing_files), path=path, source=document.name) from error
+            where = "in the header, which is truncated"
+            if missing := extent.missing_files:
+                are = "1 shard that may hold it is" if missing == 1 else f"{missing:,} shards that may hold it are"
+                where = f"in the shards that can be read; {are} missing"
+            raise EndOfDataError(f"no tensor of this name {where}", path=path, source=document.name) from error
         raise _unknown_name(viewer, path, parts[0] if parts is not None else path, error) from error
 
 
@@ -317,14 +308,6 @@ def _odd_slice(path: str, viewer: Viewer) -> str | None:
     if "[" in inside:
         return "a slice has numbers and ranges, no lists: take a range, or the rows one by one"
     return "not a slice: numbers and ranges with commas between them, such as [0, 10:20, ..., ::2]"
-
-
-def _where_it_may_be(missing: int) -> str:
-    """Say where a missing tensor may be: in ``missing`` shards, or in the lost part of a truncated header."""
-    if not missing:
-        return "no tensor of this name in the header, which is truncated"
-    are = "1 shard that may hold it is" if missing == 1 else f"{missing:,} shards that may hold it are"
-    return f"no tensor of this name in the shards that can be read; {are} missing"
 
 
 def _find_node(document: Extraction, path: str) -> Node:
@@ -420,12 +403,6 @@ def _choose_form(node: Node, options: Any) -> None:
         raise PathError(f"only a tensor can be written as {form}", path=node.path or "the root")
 
 
-def refuse_dtype(options: Any) -> None:
-    """Raise `OptionError` for ``--dtype`` on something that is not a tensor."""
-    if options.dtype is not None:
-        raise OptionError("--dtype converts tensors, and this is not one")
-
-
 def _refuse_extension(path: str | None, what: str) -> None:
     """Raise `OptionError` for a file name whose extension does not mean text."""
     if path is None or (os.path.exists(path) and not os.path.isfile(path)):
@@ -514,7 +491,7 @@ def _cut_short(node: Node, reason: str | None, wanted: int, there: int, options:
 
 def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> str:
     """Return the value of a node, or a slice that begins at ``start``, as JSON."""
-    from pparse.cli.json_text import deep_dumps
+    from pparse.cli.get_json import deep_dumps
 
     return deep_dumps(value if options.bare else _head(node, options, start) | {"value": value})
 
@@ -539,7 +516,7 @@ def _node_value(node: Node) -> Any:
 
 
 def _node_text(node: Node, output: str | None) -> str | Iterator[str]:
-    from pparse.cli.json_text import deep_dumps
+    from pparse.cli.get_json import deep_dumps
 
     large = node.result.parser.json_text(node, 2, ensure_ascii=False) if node.shape != SCALAR else None
     if large is not None:
@@ -569,19 +546,24 @@ def _node_json(node: Node, options: Any) -> str | Iterator[str]:
 
 
 def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) -> int:
-    """Write a member of an archive: its bytes; on a terminal, only if they are text."""
+    """Write a member of an archive, or the content of a compressed stream (``member`` is None then): its bytes.
+
+    On a terminal, only if they are text.
+    """
     refuse_dtype(options)
     if options.output is None and sys.stdout.isatty():
         return _show_member(parser, member, options, out)
+    verify = parser.verify if member is None else partial(parser.verify, member)
     verdict = None
 
     def read_into(stream: BinaryIO) -> None:
         nonlocal verdict
-        verdict = parser.verify(member, _Beginning(stream))
-        if verdict.status is Status.COMPLETE and verdict.verified is not True and _look_at_end(parser):
+        verdict = verify(_Beginning(stream))
+        unsure = member is not None and verdict.status is Status.COMPLETE and verdict.verified is not True
+        if unsure and _look_at_end(parser):
             again = _Beginning(stream)
             again.restart()  # its bytes may be different now
-            verdict = parser.verify(member, again)
+            verdict = verify(again)
 
     whole = member is not None and member.status is Status.COMPLETE
     least = min(member.compressed_size or 0, member.size or 0) if whole else 0
@@ -593,16 +575,14 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
     return DAMAGED
 
 
-def _look_at_end(parser: Any) -> bool:
+def _look_at_end(parser: Parser) -> bool:
     """Check the ends of the streams around an archive, if that is cheap; say whether one contradicts its checksum."""
-    extraction = extraction_of(parser.result) if isinstance(parser, Parser) else None
-    data = extraction.data if extraction is not None else None
-    while extraction is not None and extraction.implicit and isinstance(data, ResumedData) and data.left <= LITTLE:
-        data.verify()
-        extraction = extraction.parent
-        if data.flawed:
+    for level in extraction_of(parser.result).outward():
+        if not (level.implicit and isinstance(level.data, ResumedData) and level.data.left <= LITTLE):
+            break
+        level.data.verify()
+        if level.data.flawed:
             return True
-        data = extraction.data if extraction is not None else None
     return False
 
 
@@ -629,23 +609,8 @@ class _Beginning:
             self._whole = False
 
 
-class StreamMember:
-    """A compressed stream that acts as an archive with one member."""
-
-    def __init__(self, parser: StreamParser) -> None:
-        self._parser = parser
-
-    def verify(self, member: None, sink: Any) -> Any:
-        """Read all of the content."""
-        return self._parser.verify(sink)
-
-    def open_member(self, member: None) -> Extraction:
-        """Return the content."""
-        return self._parser.inner()
-
-
 def _show_member(parser: Any, member: Any, options: Any, out: Output) -> int:
-    content = parser.open_member(member)
+    content = parser.inner() if member is None else parser.open_member(member)
     head = content.reader.read(MIB)
     if not _is_text(head):
         name = _tensor_of(content)

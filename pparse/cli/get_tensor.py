@@ -6,8 +6,7 @@ import os
 import sys
 from math import prod
 
-from pparse.cli.common import DAMAGED, OK, USAGE
-from pparse.cli.matching import Matcher
+from pparse.cli.common import DAMAGED, OK, USAGE, Matcher
 from pparse.cli.output import refuse_terminal, write, write_binary, write_text
 from pparse.display.text import safe, shorten
 from pparse.document.registry import viewer_for
@@ -66,13 +65,9 @@ def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, view
     file = file_of(items, form, options.output or form, kept_metadata(viewer, form))
     if file is None:
         tensor, dtype = items[0]
-        written = [Item(tensor, tensor.name, dtype, 0, packed=False)]
-        write(
-            options.output,
-            out,
-            lambda stream: write_one(written[0], form, stream),
-            written[0].nbytes * (form == ".npy"),
-        )
+        only = Item(tensor, tensor.name, dtype, 0, packed=False)
+        written = [only]
+        write(options.output, out, lambda stream: write_one(only, form, stream), only.nbytes * (form == ".npy"))
     else:
         written = file.items
         write(options.output, out, lambda stream: write_file(file, stream), file.size)
@@ -283,7 +278,7 @@ def _shown_strings(strings: Iterable[bytes]) -> Iterator[str]:
 def _tensor_json(tensor: Tensor, index: Index, options: Any, out: Output, told: Told) -> int:
     from json import dumps
 
-    from pparse.cli.json_text import json_of
+    from pparse.cli.get_json import json_of
 
     shape, parts = _to_read(tensor, index, options)
     form = None
@@ -495,6 +490,12 @@ def tensor_of(tensor: Tensor, array: Any) -> Tensor:
     span = Span(BytesData(content, tensor.name), 0, array.nbytes, tensor.name)
     order = "little" if array.dtype.isnative else "big"
     return Tensor(tensor.name, dtype, array.shape, (span,), byteorder=order, stored_dtype=str(dtype))
+
+
+def refuse_dtype(options: Any) -> None:
+    """Raise `OptionError` for ``--dtype`` on something that is not a tensor."""
+    if options.dtype is not None:
+        raise OptionError("--dtype converts tensors, and this is not one")
 
 
 def refuse_cast(found: Quantisation, dtype: DType | None) -> None:

@@ -89,7 +89,8 @@ def run(options: Any, out: Output) -> int:
             if options.dot:
                 pieces = part.to_dot(constants=options.all)
             else:
-                title = _title(document, graph)
+                name = document.name.replace("\\", "/").rstrip("/").rpartition("/")[2] or document.name
+                title = f"{name}: {graph.name}" if graph.name else name
                 pieces = part.to_svg(title, options.depth, constants=options.all, captured=called.captured)
             write_text(options.output, out, pieces)
             return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
@@ -142,11 +143,6 @@ def _called(whole: Graph, options: Any) -> Called:
         if len(names) == 1:
             return whole.called_by(names[0])
     return Called(whole, {})
-
-
-def _title(document: Extraction, graph: Graph) -> str:
-    name = document.name.replace("\\", "/").rstrip("/").rpartition("/")[2] or document.name
-    return f"{name}: {graph.name}" if graph.name else name
 
 
 def _graph_of(document: Extraction, options: Any) -> Graph:

@@ -9,7 +9,7 @@ was copied or renamed, or has other attributes. Other commands use an index else
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, OK, size_from
+from pparse.cli.common import DAMAGED, OK, resources, size_from
 from pparse.cli.common import open_file as open_document
 from pparse.display.text import safe
 from pparse.errors import FormatError, MalformedError, PathError, SourceError
@@ -74,10 +74,7 @@ def _build(options: Any, out: Output) -> int:
         spacing=options.spacing,
         force=options.force,
         format=options.format,
-        budget=options.budget,
-        limits=options.limits,
-        progress=out.progress,
-        stats=out.stats,
+        **resources(options, out),
     )
     out.progress.clear()
     if isinstance(report, RowReport):
@@ -183,16 +180,8 @@ def _check(options: Any, out: Output) -> int:
         check_index(index, source, budget=budget, limits=options.limits, progress=out.progress)
     out.progress.clear()
     if options.json:
-        told = {
-            "file": options.file,
-            "index": index.name,
-            "points": index.points,
-            "content_size": index.size,
-            "index_size": index.file_size,
-            "complete": index.complete,
-            "sound": True,
-        }
-        out.json(told)
+        told = {"file": options.file, "index": index.name, "points": index.points, "content_size": index.size}
+        out.json({**told, "index_size": index.file_size, "complete": index.complete, "sound": True})
     else:
         part = "" if index.complete else f" of the first {index.size:,} bytes"
         out.say(f"{safe(index.name)}: {count_words(index.points, 'point')}{part}, all correct")

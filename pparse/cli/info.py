@@ -118,15 +118,6 @@ def _show(fields: list[Field], options: Any, out: Output, *, sound: bool) -> Non
             out.field(_CALL.get(run[0][0], run[0][0]), f"… {count_words(cut, 'more line')}; -l shows all")
 
 
-def _taken(document: Extraction) -> list[tuple[str, str]]:
-    """Return which file was taken for a folder, as fields."""
-    if not document.is_folder:
-        return []
-    from pparse.cli.inventory import taken_fields
-
-    return taken_fields(document)
-
-
 def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> int:
     extent = viewer.extent()
     metadata = dict(viewer.metadata)
@@ -150,7 +141,11 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     if options.quiet:
         out.line(_in_short(options, f"{viewer.format} {out.status(extent.status, extent.all_verified)}"))
         return code
-    fields = [*_head(document), *_details(viewer), *_taken(document)]
+    fields = [*_head(document), *_details(viewer)]
+    if document.is_folder:
+        from pparse.cli.inventory import taken
+
+        fields += taken(document, configs=True)  # type: ignore[arg-type]
     fields.append(("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}"))
     fields.append(("parameters", parameters_words(extent.parameters, noun=False)))
     most = None if options.long else _CALLS

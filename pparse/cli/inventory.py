@@ -11,8 +11,8 @@ from pparse.cli.common import OK, exit_code_for, exit_code_of, open_file, worst
 from pparse.cli.output import JsonRows, Table
 from pparse.data.files import inside, is_folder
 from pparse.display.text import safe, shorten
-from pparse.document.beside import files_of
 from pparse.document.inventory import Inventory, is_one_thing
+from pparse.document.opening import files_of
 from pparse.errors import EndOfDataError, FormatError, MissingTensorError, PathError, PparseError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
@@ -39,11 +39,11 @@ _CONFIGS: Final = {
 }
 
 
-def spread(options: Any, out: Output, beside: str | None = None) -> None:
+def spread(options: Any, out: Output, beside: str | None = None) -> str:
     """With ``-R``, let the models in each folder stand for it among ``options.files``, and what ends in ``beside``.
 
-    ``options.passed`` becomes the first names of what lies there and is not read, ``options.passed_count`` how many;
-    ``options.known`` the errors of folders that are named among the models.
+    Return in words what lies there and is not read; empty if nothing does. ``options.known`` becomes the errors of
+    folders that are named among the models.
     """
     files: list[str] = []
     passed: list[str] = []
@@ -74,16 +74,10 @@ def spread(options: Any, out: Output, beside: str | None = None) -> None:
                     others = [name for name in found.others if name not in added]
                     passed += [_path(file, name) for name in others[: _SHOWN - len(passed)]]
             files += models or [file]
-    options.passed, options.passed_count, options.known = passed, count, known
+    options.known = known
     if files:
         options.files = files
-
-
-def passed_words(options: Any) -> str:
-    """Return how many files `spread` passed over, and the first of them; nothing if there were none."""
-    if not options.passed_count:
-        return ""
-    return f"not checked: {count_words(options.passed_count, 'file')}: {_names(options.passed, options.passed_count)}"
+    return f"{count_words(count, 'file')}: {_names(passed, count)}" if count else ""
 
 
 def _path(folder: str, name: str) -> str:
@@ -107,9 +101,13 @@ def is_inventory(document: Extraction, options: Any) -> bool:
 
 
 class _Rows:
-    """The items of a folder, each with what its viewer says of it; counts them all."""
+    """The items of a folder, each with what its viewer says of it; counts them all.
+
+    Raises `FormatError` that says what the folder looks like if there are none.
+    """
 
     def __init__(self, document: FolderExtraction, options: Any, out: Output) -> None:
+        self._document = document
         self.inventory = Inventory(document, deep=getattr(options, "recursive", False))
         self.formats: Counter[str] = Counter()
         self.tensors = self.size = self.broken = self.unread = self.unknown = 0
@@ -129,6 +127,8 @@ class _Rows:
             self.size += row.size or 0
             self.formats[row.format or "not readable"] += 1
             yield row
+        if not self.codes:
+            self._document.parse()
 
     def words(self) -> str:
         """Return what they add up to."""
@@ -194,19 +194,12 @@ class _Row:
         }
 
 
-def _never_none(document: FolderExtraction, rows: _Rows) -> Iterator[_Row]:
-    """Yield all rows. Raises `FormatError` that says what the folder looks like if there are none."""
-    yield from rows
-    if not rows.codes:
-        document.parse()
-
-
 def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
     """Print the models of a folder, one a row, and what else lies in it. Raises `FormatError` if it holds none."""
     from pparse.cli.ls import Held, in_order
 
     rows = _Rows(document, options, out)
-    chosen = (row for row in _never_none(document, rows) if options.matches(row.name))
+    chosen = (row for row in rows if options.matches(row.name))
     held = Held(document.session.budget, lambda row: 600 + 2 * len(row.name), asked=True)
     by: dict[str, Any] = {"name": attrgetter("name"), "size": lambda row: row.size or 0, "offset": lambda row: 0}
     ordered = in_order(chosen, options.sort or "none", held, out, **by)
@@ -234,8 +227,7 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
         if shown != len(rows.codes):
             out.say(f"{shown:,} of {count_words(len(rows.codes), 'item')} match")
         out.say(rows.words())
-        _tell_others(rows.inventory, out)
-        _tell_next(document, out, deep=options.recursive)
+        _tell_rest(document, rows.inventory, out, deep=options.recursive)
     return worst(rows.codes)
 
 
@@ -244,7 +236,7 @@ def describe_folder(document: FolderExtraction, options: Any, out: Output) -> in
     rows = _Rows(document, options, out)
     unread: Counter[str] = Counter()
     found: list[dict[str, object]] = []
-    for row in _never_none(document, rows):
+    for row in rows:
         if options.json:
             found.append(row.to_dict())
         if row.status == "unreadable":
@@ -266,8 +258,7 @@ def describe_folder(document: FolderExtraction, options: Any, out: Output) -> in
         out.field("", f"{count:,} × {format}")
     for reason, count in unread.most_common(_SHOWN):
         out.field("unreadable", f"{count_words(count, 'file')}: {safe(reason)}")
-    _tell_others(rows.inventory, out)
-    _tell_next(document, out, deep=False)
+    _tell_rest(document, rows.inventory, out, deep=False)
     return worst(rows.codes)
 
 
@@ -275,13 +266,11 @@ def _others_to_dict(inventory: Inventory) -> dict[str, object]:
     return {"other_files": inventory.other_count, "others": inventory.others}
 
 
-def _tell_others(inventory: Inventory, out: Output) -> None:
+def _tell_rest(document: FolderExtraction, inventory: Inventory, out: Output, *, deep: bool) -> None:
+    """Print what other files there are, and which commands look into the models."""
     if inventory.other_count:
         names = _names(inventory.others, inventory.other_count)
         out.say(f"{count_words(inventory.other_count, 'other file')}: {names}")
-
-
-def _tell_next(document: FolderExtraction, out: Output, *, deep: bool) -> None:
     path = document.path.rstrip("/")
     one, folder = quote(safe(_path(path, "NAME"))), quote(safe(path))
     more = f"'pparse ls -R {folder}' goes through all folders; " if not deep and document.folder.folders() else ""
@@ -297,22 +286,13 @@ def _names(names: Iterable[str], count: int) -> str:
 # -- a folder that is one model ----------------------------------------------------------------------------------------
 
 
-def tell_taken(document: Extraction, out: Output) -> None:
-    """Print which file of a folder was taken for it, and what else lies there; nothing if all of it is the model."""
-    if document.is_folder and not is_one_thing(document):
-        for name, words in _taken(document):  # type: ignore[arg-type]
-            out.say(f"{name}: {words}")
+def taken(document: FolderExtraction, *, configs: bool) -> Iterator[tuple[str, str]]:
+    """Yield what was taken for a folder, the models beside it, and other files, each under its label.
 
-
-def taken_fields(document: Extraction) -> list[tuple[str, str]]:
-    """Return the same as fields of ``info``, and what the configuration beside a model says of it."""
-    if not document.is_folder or is_one_thing(document):
-        return []
-    return [*_taken(document), *_config_fields(document)]  # type: ignore[arg-type]
-
-
-def _taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
-    """Yield what was taken for a folder, the models beside it, and other files, each under its label."""
+    With ``configs``, also what the configuration beside the model says of it. Nothing if all of it is the model.
+    """
+    if is_one_thing(document):
+        return
     used = sorted(files_of(document), key=lambda name: (not name.endswith((".index.json", ".index")), name))
     first, *more = [name for name in used if name in document.members] or used or ["nothing"]
     yield "taken", safe(first) + (f" and {count_words(len(more), 'file')} of it" if more else "")
@@ -327,6 +307,8 @@ def _taken(document: FolderExtraction) -> Iterator[tuple[str, str]]:
         yield "unreadable", f"{len(unread) - _SHOWN:,} more files"
     if inventory.other_count:
         yield "beside it", _names(inventory.others, inventory.other_count)
+    if configs:
+        yield from _config_fields(document)
 
 
 def _config_fields(document: FolderExtraction) -> Iterator[tuple[str, str]]:

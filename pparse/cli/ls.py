@@ -10,8 +10,7 @@ import re
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import BUG, USAGE, each_file, exit_code_for, open_file, split_files
-from pparse.cli.matching import Matcher
+from pparse.cli.common import BUG, USAGE, Matcher, each_file, exit_code_for, open_file, split_files
 from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
 from pparse.errors import LimitError
@@ -102,9 +101,10 @@ def _list(options: Any, out: Output) -> int:
             return _list_members(document, options, out)
         code = _list_tensors(viewer, options, out)
         if document.is_folder and not (options.json or options.jsonl or options.quiet):
-            from pparse.cli.inventory import tell_taken
+            from pparse.cli.inventory import taken
 
-            tell_taken(document, out)
+            for name, words in taken(document, configs=False):  # type: ignore[arg-type]
+                out.say(f"{name}: {words}")
         return code
 
 
@@ -144,14 +144,17 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
     if how is None and viewer.has_more_than(SORT_UP_TO):
         how = "none"
     budget = viewer.extraction.session.budget
-    held = Held(budget, lambda row: tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
-    keys: dict[str, Callable[[Row], Any]] = {
-        "name": lambda row: row[0].name,
-        "size": lambda row: row[0].listed_nbytes,
-        "offset": lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
-        "rank": lambda row: viewer.rank(row[0]),
-    }
-    rows = in_order(listing, how, held, out, **keys)
+    held = Held(budget, lambda row: _tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
+    rows = in_order(
+        listing,
+        how,
+        held,
+        out,
+        name=lambda row: row[0].name,
+        size=lambda row: row[0].listed_nbytes,
+        offset=lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
+        rank=lambda row: viewer.rank(row[0]),
+    )
     if how != "none":  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
     size: Callable[[int], str] = str if options.bytes else format_size
@@ -196,10 +199,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
             same = safe(tensor.type_name), tensor.shape_text, size(nbytes)
             if len(cells) < _MOST_KINDS:
                 cells[kind] = same
-        if keys:
-            table.row(safe(tensor.name), *same, status, safe(tensor.key or tensor.name))
-        else:
-            table.row(safe(tensor.name), *same, status)
+        table.row(safe(tensor.name), *same, status, *((safe(tensor.key or tensor.name),) if keys else ()))
     table.close()
     return table.usual
 
@@ -236,8 +236,7 @@ def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge
     taken = 0
     for tensor, status, verified in rows:
         numbers = [int(number) for number in re.findall(r"\d+", tensor.name) if len(number) < 19]
-        dtype = tensor.type_name
-        key = (re.sub(r"\d+", "\0", tensor.name), dtype, tensor.shape_text, status)
+        key = (re.sub(r"\d+", "\0", tensor.name), tensor.type_name, tensor.shape_text, status)
         group = groups.get(key)
         if group is None:
             taken += _GROUP + getsizeof(key[0])
@@ -249,9 +248,8 @@ def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge
             group[1] += tensor.listed_nbytes
             group[2] = [(min(low, n), max(high, n)) for (low, high), n in zip(group[2], numbers, strict=False)]
             group[3] = group[3] if group[3] is verified else None
-    table = Table(
-        out, ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS"), "<><<><", full=options.long, usual=_WHOLE
-    )
+    heads = ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS")
+    table = Table(out, heads, "<><<><", full=options.long, usual=_WHOLE)
     for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
         shown = _fill_in(name, ranges)
         words = out.status(status) if status is not Status.COMPLETE else status_words(status, verified)
@@ -291,7 +289,7 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
 
 
 def _list_members(document: Extraction, options: Any, out: Output) -> int:
-    counted = _Counted(_drained_members(document, options), document.result.listing.member_word)
+    counted = _Counted(document, options)
     chosen = (member for member in counted if options.matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
     how = options.sort or "none"
@@ -301,22 +299,21 @@ def _list_members(document: Extraction, options: Any, out: Output) -> int:
         for member in rows:
             shown.add(_member_to_dict(member))
     else:
-        _show_members(document, rows, counted, options, out)
-    status = _status_of(document, counted)
+        _show_members(rows, counted, options, out)
+    status = counted.status
     if options.json:
         shown.end({"status": status.value, "findings": [item.to_dict() for item in all_findings(document, status)]})
     damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
 
 
-def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
+def _show_members(rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
     size: Callable[[int], str] = str if options.bytes else format_size
     shown = 0
     reasons: dict[str, None] = {}  # why members are unsupported
     long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
-    table = Table(
-        out, ("NAME", "KIND", *long, "SIZE", "STATUS"), "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE
-    )
+    heads = ("NAME", "KIND", *long, "SIZE", "STATUS")
+    table = Table(out, heads, "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE)
     for member in rows:
         status = member.status
         shown += 1
@@ -332,32 +329,39 @@ def _show_members(document: Extraction, rows: Iterable[Member], counted: _Counte
                 words = _with_reason(out, status, member.reason)
             more = _long_cells(member, size) if options.long else ()
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
-    document.parsed.verify_streams(unless_indexed=True)
+    counted.document.parsed.verify_streams(unless_indexed=True)
     if not options.quiet:
         table.close()
         if shown != counted.rows:
             out.say(f"{shown:,} of {count_words(counted.rows, 'member')} match")
-        _tell_usual(table.usual, status_words(_status_of(document, counted), None), out)
-        _close_members(document, counted, size, out)
+        _tell_usual(table.usual, status_words(counted.status, None), out)
+        _close_members(counted, size, out)
         for reason in reasons:
             out.say(f"unsupported: {safe(reason)}")
 
 
 class _Counted:
-    """Passes members on and counts them: ``rows``, all members; ``count``, those of the main kind of the format, and
-    ``whole``, the complete ones among them; ``unsupported``; ``damaged``, whether any is."""
+    """Passes members of a document on and counts them: ``rows``, all members; ``count``, those of the main kind of the
+    format, and ``whole``, the complete ones among them; ``unsupported``; ``damaged``, whether any is."""
 
-    def __init__(self, members: Iterable[Member], word: str) -> None:
-        self._members = members
-        self._word = word
+    def __init__(self, document: Extraction, options: Any) -> None:
+        self.document = document
+        self.word: str = document.result.listing.member_word
         self.rows = self.count = self.whole = self.unsupported = 0
         self.damaged = False
+        self._options = options
+
+    @property
+    def status(self) -> Status:
+        """Status of the document, by what is known of it and of the members so far."""
+        damaged = self.damaged or any(finding.is_fault for finding in self.document.findings)
+        return document_status(self.document, damaged=damaged)
 
     def __iter__(self) -> Iterator[Member]:
-        for member in self._members:
+        for member in _drained_members(self.document, self._options):
             self.rows += 1
             status = member.status
-            if self._word in ("member", member.kind):
+            if self.word in ("member", member.kind):
                 self.count += 1
                 self.whole += status is Status.COMPLETE
             self.unsupported += status is Status.UNSUPPORTED
@@ -420,17 +424,15 @@ def _long_cells(member: Member, size: Callable[[int], str]) -> tuple[str, str, s
     return "-" if mode is None else f"{mode & 0o7777:04o}", when, note.method, size(note.compressed_size)
 
 
-def _close_members(document: Extraction, counted: _Counted, size: Callable[[int], str], out: Output) -> None:
-    total = document.size
-    kind = document.root.kind
+def _close_members(counted: _Counted, size: Callable[[int], str], out: Output) -> None:
+    document, status = counted.document, counted.status
+    total, kind = document.size, document.root.kind
     what = document.format if kind == document.format else f"{document.format} {kind}"
-    status = _status_of(document, counted)
-    count, whole, unsupported = counted.count, counted.whole, counted.unsupported
+    whole = f" ({counted.whole:,} whole)" if counted.whole != counted.count else ""
     out.say(
-        f"{what}, {count_words(count, document.result.listing.member_word)}"
-        f"{f' ({whole:,} whole)' if whole != count else ''}, "
+        f"{what}, {count_words(counted.count, counted.word)}{whole}, "
         f"{size(total) if total is not None else 'unknown size'}: {out.status(status)}"
-        f"{f'; {unsupported:,} unsupported' if unsupported else ''}"
+        f"{f'; {counted.unsupported:,} unsupported' if counted.unsupported else ''}"
     )
     container = document.result.container
     held = container.holds() if container is not None else None
@@ -438,10 +440,6 @@ def _close_members(document: Extraction, counted: _Counted, size: Callable[[int]
         out.say(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
     out.findings(all_findings(document, status))
-
-
-def _status_of(document: Extraction, counted: _Counted) -> Status:
-    return document_status(document, damaged=counted.damaged or any(finding.is_fault for finding in document.findings))
 
 
 def _member_to_dict(member: Member) -> dict[str, object]:
@@ -487,7 +485,7 @@ def member_weight(member: Member) -> int:
     return _MEMBER + 2 * getsizeof(member.name)
 
 
-def tensor_weight(tensor: Tensor, each: int) -> int:
+def _tensor_weight(tensor: Tensor, each: int) -> int:
     """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
     return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
 
@@ -511,21 +509,13 @@ class Held:
         for row in rows:
             self.items.append(row)
             self._taken += self._weight(row)
-            if not self._has_room():
+            if (len(self.items) > SORT_UP_TO and not self._asked) or self._taken > self._most:
                 return False
-        return True
-
-    def _has_room(self) -> bool:
-        if len(self.items) > SORT_UP_TO and not self._asked:
-            return False
-        if self._taken <= self._charge.amount:
-            return True
-        if self._taken > self._most:
-            return False
-        try:
-            self._charge.resize(self._taken + _STEP)
-        except LimitError:
-            return False
+            if self._taken > self._charge.amount:
+                try:
+                    self._charge.resize(self._taken + _STEP)
+                except LimitError:
+                    return False
         return True
 
     def flush(self) -> Iterator[Any]:

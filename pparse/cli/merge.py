@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file
+from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file, resources
 from pparse.cli.output import refuse_terminal
 from pparse.data.files import is_folder
 from pparse.display.text import safe
@@ -57,18 +57,14 @@ def run(options: Any, out: Output) -> int:
         if exit_code_of(error) != DAMAGED:
             raise
         out.error(str(error))
-        if options.type is not None and _is_misfit(error):
+        is_misfit = type(error) is MalformedError and error.fault is not Fault.UNREADABLE
+        if options.type is not None and is_misfit:  # chunks can be read, and do not match the type
             out.error(f"check --type: the chunks do not fit {options.type}, or are damaged")
         out.error(
             f"nothing was written; 'pparse check {options.file}' lists all errors, and 'pparse ls', 'tree' and "
             "'get' still show what is whole"
         )
         return DAMAGED
-
-
-def _is_misfit(error: PparseError) -> bool:
-    """Say whether chunks could be read, but do not match the message type."""
-    return type(error) is MalformedError and error.fault is not Fault.UNREADABLE
 
 
 def _merge_folder(options: Any, out: Output) -> int:
@@ -223,11 +219,8 @@ def folder_options(options: Any, out: Output) -> dict[str, Any]:
         "overwrite": options.force,
         "follow_links": options.follow_links,
         "fingerprint": not options.no_fingerprint,
-        "budget": options.budget,
-        "limits": options.limits,
         "scratch": options.scratch,
-        "progress": out.progress,
-        "stats": out.stats,
+        **resources(options, out),
     }
 
 

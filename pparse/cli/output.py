@@ -10,8 +10,16 @@ from _thread import allocate_lock
 from pparse.cli.common import DAMAGED, OK, USAGE, row_of
 from pparse.cli.streams import screen, tell
 from pparse.display.text import columns_of, fitted, folded, safe, shorten, told_apart
-from pparse.document.beside import advise
-from pparse.document.opening import Resume, downloads, first_hole, is_inside, outermost_file, outside, resume_lines
+from pparse.document.opening import (
+    Resume,
+    advise,
+    downloads,
+    first_hole,
+    is_inside,
+    outermost_file,
+    outside,
+    resume_lines,
+)
 from pparse.errors import DataError, PathError
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
@@ -26,8 +34,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
-    from pparse.document.extraction import Extraction
-    from pparse.document.session import Session
+    from pparse.document.extraction import Extraction, Session
     from pparse.findings import Finding
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -111,9 +118,10 @@ class Progress:
             now = time.monotonic()
             if now < self._next + _SILENT:
                 continue
-            source = self._session.source if self._session is not None else None
+            session = self._session
+            source = session.source if session is not None else None
             done, total = (0, None) if source is None else (source.place, source.size)
-            what = (self._session.doing if self._session is not None else "") or self._what
+            what = (session.doing if session is not None else "") or self._what
             try:
                 self._draw(now, min(done, total or 0), total, what, f", {now - self._begun:.0f} s")
             except (OSError, ValueError):  # nobody reads standard error, or it is closed
@@ -151,9 +159,7 @@ class Output:
 
     def line(self, text: str = "") -> None:
         """Write one line."""
-        if self.terminal:
-            self.progress.clear()
-        self._out.write(text + "\n")
+        self.write(text + "\n")
 
     def say(self, text: str, indent: int = 2) -> None:
         """Write a line of words; in a terminal wrapped, what follows the first line ``indent``-ed."""
@@ -304,23 +310,22 @@ class Table:
         self._waiting.append(cells)
         self._letters += sum(map(len, cells))
         if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
-            self._give()
+            self.close()
 
     def close(self) -> None:
-        """Write the waiting rows."""
-        self._give()
-
-    def _give(self) -> None:
         """Write the waiting rows: of the first ones the widths are known now."""
         if not self.has_written:
             self._begin()
         rows, self._waiting, self._letters = self._waiting, [], 0
         if self._columns:
-            for line in self._lines([(*cells[:-1], "") if cells[-1] == self.usual else cells for cells in rows]):
+            for line in self._lines(map(self._shown, rows)):
                 self._out.line(line)
         else:
             for cells in rows:
                 self._out.write(self._pattern % cells)
+
+    def _shown(self, cells: tuple[str, ...]) -> tuple[str, ...]:
+        return (*cells[:-1], "") if cells[-1] == self.usual else cells
 
     def _begin(self) -> None:
         """Find the widths, and write the header."""
@@ -330,10 +335,8 @@ class Table:
             self.usual = max(self._words, key=ends.count)
             self._header = (*self._header[:-1], "")
         if self._columns:
-            shown = ((*cells[:-1], "" if cells[-1] == self.usual else cells[-1]) for cells in self._waiting)
-            rows = [self._header, *shown]
-            natural = [max(map(columns_of, cells)) for cells in zip(*rows, strict=True)]
-            self._widths, self._most = self._fit(natural)
+            rows = [self._header, *map(self._shown, self._waiting)]
+            self._widths, self._most = self._fit([max(map(columns_of, cells)) for cells in zip(*rows, strict=True)])
         else:
             self._pattern = self._make_pattern()
         if self._waiting:
@@ -359,17 +362,14 @@ class Table:
         *left, last = widths
         room = self._columns - 2 * sum(map(bool, widths[1:]))
         last = min(last, max(room - sum(left), least))
-        most = self._most
-        while (
-            sum(capped := [min(w, most) if side == "<" else w for side, w in zip(self._align, left, strict=False)])
-            > room - last
-        ):
-            if most <= self.LEAST:
-                break
+        most = self._most + 1
+        while True:
             most -= 1
-        return [*capped, last], most
+            capped = [min(w, most) if side == "<" else w for side, w in zip(self._align, left, strict=False)]
+            if sum(capped) <= room - last or most <= self.LEAST:
+                return [*capped, last], most
 
-    def _lines(self, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    def _lines(self, rows: Iterable[Sequence[str]]) -> Iterator[str]:
         """Yield rows for a terminal; a cell that is wider than its column takes what is free.
 
         Of a row that has a status where others have none, as much of it is shown as is free, and its first word.
@@ -432,12 +432,6 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
     return files
 
 
-def _report_whole_around(out: Output, document: Extraction) -> None:
-    """Report that there is no download to resume: not the outermost file was truncated."""
-    outer = safe(outermost_file(document).name)
-    out.say(f"no download to resume: {outer} around it is not truncated; this was truncated before it was put in")
-
-
 def report_document_cut(out: Output, document: Extraction, status: Status) -> None:
     """Report where a truncated document without tensors ends, what is missing as far as known, and where to resume."""
     files = _to_resume(document, status) if status in (Status.TRUNCATED, Status.DAMAGED) else []
@@ -458,15 +452,21 @@ def report_document_cut(out: Output, document: Extraction, status: Status) -> No
         known = f"at least {count_words(missing, 'byte')}{of_content} {are(missing)} missing"
     else:
         known = f"{document.format} does not tell how much is missing"
-    if not files:
-        if is_inside(document):
-            _report_whole_around(out, document)
-        return  # its end exists: the findings say what is wrong
+    if not files:  # its end exists: the findings say what is wrong
+        _report_whole_around(out, document)
+        return
     inside = f" inside its {kind}" if size and kind != "unknown" else ""
     cut = f"the document ends at byte {size}{inside}" if missing is None else f"the file ends at byte {size}"
     first, *more = resume_lines(files)
     out.say(f"{out.paint('truncated', 'red')}: {cut}; {known}; {safe(first)}")
     out.lines(more)
+
+
+def _report_whole_around(out: Output, document: Extraction) -> None:
+    """Report, of a document in another file, that there is no download to resume: that file was not truncated."""
+    if is_inside(document):
+        outer = safe(outermost_file(document).name)
+        out.say(f"no download to resume: {outer} around it is not truncated; this was truncated before it was put in")
 
 
 def _is_packed(document: Extraction) -> bool:
@@ -521,7 +521,7 @@ def report_cut(
         out.say(f"first tensor hit: {safe(extent.first_hit)}{detail}")
     out.say(f"whole: {whole_words(extent)}")
     out.lines(resume_lines(extent.resume, most))
-    if not extent.resume and is_inside(document) and extent.status is Status.TRUNCATED:
+    if not extent.resume and extent.status is Status.TRUNCATED:
         _report_whole_around(out, document)
 
 

@@ -119,23 +119,25 @@ def tell_names(document: Extraction, options: Any, out: Output) -> list[Finding]
 @contextmanager
 def telling_how_to_go_on(options: Any, out: Output, listing: FileTable) -> Iterator[None]:
     """Show the files so far, and say how to continue, if an interrupt, a limit or a full disk ends the run."""
+
+    def end(words: str) -> None:
+        listing.close()
+        if words:
+            out.error(f"{words} {options.output}")
+
+    on = "the same command continues from here, with what it keeps in"
     try:
         yield
     except LimitError:
-        listing.close()
-        out.error(f"stopped at a limit; the files written so far are in {options.output}")
+        end("stopped at a limit; the files written so far are in")
         raise
     except KeyboardInterrupt:
-        with without_waiting():
-            listing.close()
-            out.error(f"interrupted; the same command continues from here, with what it keeps in {options.output}")
+        without_waiting(lambda: end(f"interrupted; {on}"))
         raise
     except SourceError as error:
         from pparse.recovery.journal import is_disk_full
 
-        listing.close()
-        if is_disk_full(error):
-            out.error(f"with more room the same command continues from here, with what it keeps in {options.output}")
+        end(f"with more room {on}" if is_disk_full(error) else "")
         raise
 
 

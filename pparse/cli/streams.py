@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import os
 import sys
-from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any, Final, TextIO
 
@@ -95,9 +94,8 @@ def silence(stream: TextIO) -> None:
         pass
 
 
-@contextmanager
-def without_waiting() -> Iterator[None]:
-    """Write what the standard streams take at once, and drop the rest: after an interrupt, perhaps nobody reads."""
+def without_waiting(write: Callable[[], object]) -> None:
+    """``write`` what the standard streams take at once, and drop the rest: after an interrupt, perhaps nobody reads."""
     waiting = []
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -108,7 +106,7 @@ def without_waiting() -> Iterator[None]:
         except (OSError, ValueError):  # not a file, or one that cannot (Windows)
             continue
     try:
-        yield
+        write()
     except BlockingIOError:
         silence(sys.stdout)
     finally:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pparse.containers.archive import ArchiveMember
     from pparse.data.base import Data, Gap
-    from pparse.document.session import Session
+    from pparse.document.extraction import Session
     from pparse.errors import PparseError
 
     class ContentSink(Protocol):

@@ -208,3 +208,35 @@ def _by_place(keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], str]:
 def shape_words(shape: Sequence[int | str]) -> str:
     """Return a shape for display: ``4096×1024``, ``scalar``."""
     return "×".join(map(str, shape)) if shape else "scalar"
+
+
+# -- Tables for notebooks, as HTML without a script: everything escaped, nothing without a bound -----------------------
+
+# The most characters of one cell.
+_CELL: Final = 200
+_TABLE: Final = "font-family:monospace;white-space:pre-wrap"
+_TEXT: Final = "text-align:left"
+
+
+def cell(value: object) -> str:
+    """Return ``value`` as the text of an element: short, visible, escaped."""
+    from html import escape
+
+    return escape(shorten(safe(str(value)), _CELL))
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> str:
+    """Return a table with ``caption`` above and ``note`` below it. All arguments are plain text."""
+
+    def line(kind: str, values: Iterable[object]) -> str:
+        cells = (f'<{kind} style="{_TEXT}">{cell(value)}</{kind}>' for value in values)
+        return f"<tr>{''.join(cells)}</tr>"
+
+    head = f"<thead>{line('th', heads)}</thead>" if heads else ""
+    body = "".join(line("td", row) for row in rows)
+    below = f"<div>{cell(note)}</div>" if note else ""
+    # "mathjax_ignore": a notebook would typeset what stands between dollar signs.
+    return (
+        f'<div class="mathjax_ignore tex2jax_ignore"><div>{cell(caption)}</div><table style="{_TABLE}">{head}'
+        f"<tbody>{body}</tbody></table>{below}</div>"
+    )

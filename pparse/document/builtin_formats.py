@@ -45,4 +45,13 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('model-folder', 'pparse.parsers.model_folder:ModelFolderParser', None, (), (), True, True, True, False, False),
     ('onnx-data', 'pparse.parsers.onnx.data:OnnxDataParser', 'pparse.viewers.onnx.data:OnnxDataViewer', ((0, b'\x08'), (0, b'\n')), ('.pb',), False, False, False, False, False),  # noqa: E501
     ('pytorch-distcp', 'pparse.parsers.pytorch.distcp:DistcpParser', 'pparse.viewers.pytorch.distcp:DistcpViewer', ((0, b'PK\x03\x04'),), ('.distcp',), False, False, False, False, False),  # noqa: E501
+    ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, b'\x1f\x8b'), (1, b'\x8b\x08'), (0, b'\x1f')), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
+    ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, b'BZh'),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
+    ('xz', 'pparse.parsers.streams:XzParser', None, ((0, b'\xfd7zXZ'),), ('.xz', '.txz'), True, False, True, False, False),  # noqa: E501
+    ('lzma', 'pparse.parsers.streams:LzmaParser', None, ((0, b']\x00\x00'),), ('.lzma', '.tlz'), True, False, True, False, False),  # noqa: E501
+    ('zstd', 'pparse.parsers.streams:ZstdParser', None, ((0, b'(\xb5/\xfd'), (0, b'P*M\x18'), (0, b'Q*M\x18'), (0, b'R*M\x18'), (0, b'S*M\x18'), (0, b'T*M\x18'), (0, b'U*M\x18'), (0, b'V*M\x18'), (0, b'W*M\x18'), (0, b'X*M\x18'), (0, b'Y*M\x18'), (0, b'Z*M\x18'), (0, b'[*M\x18'), (0, b'\\*M\x18'), (0, b']*M\x18'), (0, b'^*M\x18'), (0, b'_*M\x18')), ('.zst', '.tzst', '.zstd'), True, False, True, False, False),  # noqa: E501
+    ('lz4', 'pparse.parsers.streams:Lz4Parser', None, ((0, b'\x04"M\x18'), (0, b'\x02!L\x18')), ('.lz4', '.tlz4'), True, False, True, False, False),  # noqa: E501
+    ('zlib', 'pparse.parsers.streams:ZlibParser', None, ((0, b'x\x01'), (0, b'x^'), (0, b'x\x9c'), (0, b'x\xda')), ('.zz', '.zlib'), True, False, True, False, False),  # noqa: E501
+    ('deflate', 'pparse.parsers.streams:DeflateParser', None, (), ('.deflate',), True, False, True, False, False),
+    ('brotli', 'pparse.parsers.streams:BrotliParser', None, (), ('.br',), True, False, True, False, False),
 )

@@ -1,4 +1,4 @@
-"""Extractions: named pieces of data that can be parsed.
+"""Extractions: named pieces of data that can be parsed, and the `Session` that those of a document share.
 
 An opened file is an extraction. What is embedded in it becomes child extractions, each made once, on demand; a stored
 piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and confined to it.
@@ -6,38 +6,250 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 
 from __future__ import annotations
 
+import os
 import weakref
 from itertools import islice
 
-from pparse.data.base import Distance
-from pparse.data.files import folder_of
+from pparse.budget import MemoryBudget
+from pparse.data.base import BytesData, Data, Distance, IoStats
+from pparse.data.files import DescriptorPool, folder_of, open_file
 from pparse.document.folder import LocalFolder
-from pparse.errors import FormatError, LimitError, PathError, PparseError, SourceError, UnsupportedError, spoken
+from pparse.equality import Declared
+from pparse.errors import (
+    CancelledError,
+    FormatError,
+    LimitError,
+    PathError,
+    PparseError,
+    SourceError,
+    UnsupportedError,
+    spoken,
+)
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
-from pparse.locking import guard
+from pparse.limits import Limits
+from pparse.locking import RLock, guard
 from pparse.paths import join_extraction
 from pparse.tree.entry import MAP
+from pparse.tree.index import IndexLedger, KeptBlock, Retention
 from pparse.tree.result import Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import ExitStack
     from typing import Any, Final, Self
 
-    from pparse.data.base import Data
+    from pparse.compressed.env import DecodeEnv
     from pparse.data.reader import Range
+    from pparse.data.scratch import Scratch
     from pparse.data.spliced import FilePart
     from pparse.document.folder import Folder
-    from pparse.document.session import Session
+    from pparse.document.registry import Registry
     from pparse.findings import FindingList
     from pparse.tree.node import Node
     from pparse.tree.parser import Container, Parser
     from pparse.tree.visit import Visit
 
+    # called with (bytes done, bytes in all or None, what is going on)
+    Progress = Callable[[int, int | None, str], None]
+
 # Where a download cache of Hugging Face says which of its snapshots is meant, and what a snapshot is called.
 _REVISION: Final = "refs/main"
 _COMMIT: Final = lazy_pattern(r"[0-9a-f]{40}")
+
+
+class Session(Declared):
+    """State that all extractions of one document share. Closing it closes every source that it opened."""
+
+    registry: Registry
+    """Which parsers and viewers there are."""
+    limits: Limits
+    """Limits of the document."""
+    options: dict[str, object]
+    """Options of formats."""
+    stats: IoStats
+    """Counts what sources served."""
+    retain: float | str = 0
+    """Bytes of nodes that stay alive although nobody holds them."""
+    include: tuple[str, ...] = ()
+    """Path patterns of those nodes; empty: all."""
+    exclude: tuple[str, ...] = ()
+    """Path patterns of other nodes."""
+    scratch: str | None = None
+    """Folder for scratch files; None: none are made."""
+    progress: Progress | None = None
+    """Called with the progress of long work."""
+    cancel: Callable[[], bool] | None = None
+    """Asked between blocks whether to stop."""
+    block_size: int = 0
+    """Size of scan blocks; 0: adaptive. Tests set 1 or 7."""
+    closed: bool = False
+    """Whether `close` was called."""
+    source: Data | None = None
+    """The open file, for reports of progress."""
+    doing: str = "reading"
+    """What is being done with it, in words; empty: do not report."""
+    opened: Any = None
+    """What `pparse.open` was given (a `pparse.document.opening.Opened`); None: it was not opened by that."""
+    let_go: Callable[[], object] | None = None
+    """What closing does instead, in a document that is shared by handles."""
+    _spools: Scratch | None = None
+    _told: int = 0
+
+    def __init__(
+        self,
+        *,
+        budget: int | str | MemoryBudget = "64MiB",
+        limits: Limits | None = None,
+        options: Mapping[str, object] | None = None,
+        stats: IoStats | None = None,
+        **others: Any,
+    ) -> None:
+        super().__init__(limits=limits or Limits(), options=dict(options or {}), stats=stats or IoStats(), **others)
+        self.lock = RLock()  # see `pparse.locking`
+        self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        """Memory of the document."""
+        self.pool = DescriptorPool(self.limits.open_files)
+        """Open files of the document."""
+        self.kept_block = KeptBlock(self.budget)
+        """The block that was read last."""
+        self.indexes = IndexLedger(self.budget)
+        """Accounts for the indexes of all nodes."""
+        self.given: weakref.WeakValueDictionary[str, Data] = weakref.WeakValueDictionary()
+        """Files of a `pparse.Folder` that the caller gave, by name, as far as they are open."""
+        self.expected: dict[str, object] = {}
+        """What identifies those files, according to a handle."""
+        self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
+        self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
+
+    def adopt(self, data: Data) -> Data:
+        """Close ``data`` when the document is closed; return it."""
+        with self.lock:
+            self._sources.add(data)
+        return data
+
+    def take(
+        self, source: Any, name: str | None = None, *, owned: bool = False, distance: Distance = Distance.NEAR
+    ) -> Data:
+        """Return ``source`` (a `Data`, bytes, a binary file object or a path) as data that the document closes.
+
+        Far data get a cache; ``distance`` is that of a file object. One that cannot seek, such as a pipe, is read to
+        its end first, into a scratch file: there is no other way to read it. A `Data` or file object is closed only if
+        it is ``owned``. Raises `SourceError`, `LimitError`, and TypeError for anything else.
+        """
+        if isinstance(source, bytes | bytearray | memoryview):
+            return self.adopt(BytesData(source, name or "<bytes>", self.stats))
+        if isinstance(source, str | os.PathLike):
+            return self.adopt(open_file(source, self.pool, self.stats))
+        if isinstance(source, Data):
+            return self._near(self.adopt(source) if owned else source)
+        if hasattr(source, "read"):
+            from pparse.data.file_object import StreamData, can_seek
+
+            if not can_seek(source):
+                return self.adopt(self._spooled(source, name or str(getattr(source, "name", "<stream>")), owned=owned))
+            stats = self.stats if distance is Distance.NEAR else None  # the cache counts
+            data = self.adopt(StreamData(source, name, stats, owned=owned))
+            data.distance = distance
+            return self._near(data)
+        raise TypeError(
+            f"cannot open a {type(source).__name__}: pass a path, bytes, a binary file, a Data or a list of them"
+        )
+
+    def _spooled(self, stream: Any, name: str, *, owned: bool) -> Data:
+        """Return what a stream gives, in a scratch file: in the folder for these, or else that of the system."""
+        import tempfile
+
+        from pparse.data.file_object import SpooledData, spooled
+        from pparse.data.scratch import Scratch
+
+        def tell(count: int) -> None:
+            self.check_cancelled()
+            if self.progress is not None:
+                self.progress(count, None, self.doing)
+
+        scratch = self.spools
+        if self.scratch is None:
+            scratch = Scratch(tempfile.gettempdir(), self.limits.scratch_bytes)
+        try:
+            return SpooledData(spooled(stream, name, scratch, tell), name, self.stats)
+        finally:
+            if owned:
+                stream.close()
+
+    def _near(self, data: Data) -> Data:
+        """Return ``data``, with a cache in front of it if it is far away."""
+        if data.distance is Distance.NEAR:
+            return data
+        from pparse.data.block_cache import BlockCache
+
+        return data if isinstance(data, BlockCache) else self.adopt(BlockCache(data, self.budget, self.stats))
+
+    def sources(self) -> list[Data]:
+        """Return the data that the document opened and that are still in use."""
+        with self.lock:
+            return list(self._sources)
+
+    def new_retention(self) -> Retention:
+        """Return a new retention policy, for one result."""
+        retention = Retention(self.budget, self.retain, self.include, self.exclude)
+        self._retentions.add(retention)
+        return retention
+
+    @property
+    def spools(self) -> Scratch:
+        """Makes scratch files, in the folder that the caller named, if any."""
+        with self.lock:
+            if self._spools is None:
+                from pparse.data.scratch import Scratch
+
+                self._spools = Scratch(self.scratch, self.limits.scratch_bytes)
+            return self._spools
+
+    @property
+    def env(self) -> DecodeEnv:
+        """What decoding may use: memory, limits and scratch files of the document; it is interrupted with it."""
+        from pparse.compressed.env import DecodeEnv
+
+        return DecodeEnv(self.budget, self.limits, self.spools, self.check_cancelled)
+
+    def check_cancelled(self) -> None:
+        """Raise `CancelledError` if the caller wants to stop; report how far in the file reading has come.
+
+        Called often by all long work. Cheap if nothing was read since the last call.
+        """
+        if self.cancel is not None and self.cancel():
+            raise CancelledError("cancelled by the caller")
+        if self.progress is not None and self.stats.reads != self._told and self.doing:
+            self._told = self.stats.reads
+            if self.source is not None and self.source.place < (self.source.size or 1 << 63):
+                self.progress(self.source.place, self.source.size, self.doing)
+
+    def telling(self) -> ExitStack:
+        """Leave reports of progress to the caller in the block that is entered with this."""
+        from contextlib import ExitStack
+
+        stack = ExitStack()
+        stack.callback(setattr, self, "doing", self.doing)
+        self.doing = ""
+        return stack
+
+    def close(self) -> None:
+        """Close every source; nodes and tensors of the document raise `ClosedError` from here on.
+
+        A document that was opened for handles is closed with the last object made of it (docs/handles.md).
+        """
+        if self.let_go is not None:
+            self.let_go()
+            return
+        self.closed = True  # first: those that wait for the lock must see it
+        with self.lock:
+            for data in self.sources():
+                data.close()
+            for retention in list(self._retentions):
+                retention.clear()
+            self.kept_block.drop()
 
 
 class Extraction:
@@ -49,6 +261,23 @@ class Extraction:
     _failed: dict[str, PparseError] | None = None  # why files of the folder could not be opened in advance
     lies_in: Folder | None = None
     """The folder that it is known to lie in, if that is not one of the system or of an archive."""
+
+    proved = False
+    """Whether the member it comes from was read in full for its checksum."""
+    implicit = False
+    """Whether it is a step of decompression, which paths do not name."""
+    is_other = False
+    """Whether it is read as a format that is named, and is surely of another one: its end tells nothing then."""
+    file_parts: Sequence[FilePart] = ()
+    """The files it consists of, if it is split into numbered parts."""
+    notes: tuple[Finding, ...] = ()
+    """What was found wrong before any parser looked at it."""
+    origin: tuple[Any, Any] | None = None
+    """The archive's parser and the member, if it comes from an archive."""
+    _is_itself = False  # whether it is known to be no placeholder
+    _best: weakref.ref[Result] | None = None  # what `parse` found: good for as long as it is among the results
+    _confirmed = False  # `confirm` ran to its end
+    _confirming = False
 
     def __init__(
         self,
@@ -74,29 +303,12 @@ class Extraction:
         """… to this one; None while the size of the data is unknown."""
         self.parent = parent
         """The extraction it was found in; None: it was opened."""
-        self._is_itself = False  # whether it is known to be no placeholder
         self.children: dict[str, Extraction] = {}
         """The extractions found in it so far, by name."""
         self.results: dict[str, Result] = {}
         """What parsers made of it, by name of the parser."""
-        # What `parse` found, held weakly: good for as long as it is among the results.
-        self._best: weakref.ref[Result] | None = None
         self._format = format
         self._named = format is not None  # a named format applies to this, not to what is inside
-        self.is_other = False
-        """Whether it is read as a format that is named, and is surely of another one: its end tells nothing then."""
-        self.file_parts: Sequence[FilePart] = ()
-        """The files it consists of, if it is split into numbered parts."""
-        self.notes: tuple[Finding, ...] = ()
-        """What was found wrong before any parser looked at it."""
-        self.origin: tuple[Any, Any] | None = None
-        """The archive's parser and the member, if it comes from an archive."""
-        self.proved = False
-        """Whether the member it comes from was read in full for its checksum."""
-        self._confirmed = False  # `confirm` ran to its end
-        self._confirming = False
-        self.implicit = False
-        """Whether it is a step of decompression, which paths do not name."""
         self.layers: int = 0 if parent is None else parent.layers
         """Number of archives and streams around it."""
 
@@ -521,23 +733,8 @@ class Extraction:
         return f"<{type(self).__name__} {self.path!r}, {size}>"
 
 
-guard(
-    Extraction,
-    (
-        "assume",
-        "child",
-        "fetch_siblings",
-        "findings_of_stream",
-        "get",
-        "node",
-        "parse",
-        "verify",
-        "verify_streams",
-        "sibling",
-        "view",
-        "walk",
-    ),
-)
+_DOORS: Final = "assume child fetch_siblings findings_of_stream get node parse verify verify_streams sibling view walk"
+guard(Extraction, _DOORS.split())
 
 
 def extraction_of(result: Result) -> Extraction:
@@ -553,8 +750,6 @@ class FolderExtraction(Extraction):
     def __init__(
         self, session: Session, folder: Folder, name: str, parent: Extraction | None = None, format: str | None = None
     ) -> None:
-        from pparse.data.base import BytesData
-
         super().__init__(session, name, BytesData(b"", name, session.stats), parent=parent, format=format)
         self._folder = folder
         self.members = list(folder.names() or ())

@@ -11,12 +11,12 @@ import errno
 import os
 import re
 from abc import ABC, abstractmethod
-from itertools import islice
-from shlex import quote
+from itertools import islice, product
 
 from pparse.data.base import Distance
 from pparse.data.files import folder_of, inside, is_file, is_there, name_of, open_file, real_path, split
 from pparse.data.files import names_in as names_of
+from pparse.equality import Declared
 from pparse.errors import (
     CancelledError,
     ClosedError,
@@ -24,9 +24,11 @@ from pparse.errors import (
     PathError,
     PparseError,
     SourceError,
+    refused,
     system_error,
     told,
 )
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,14 +54,14 @@ MOST_ABSENT: Final = 20
 # How many names a message has.
 _MOST_SHOWN: Final = 6
 # Those that are read as one by this name alone; others are compared first (`pparse.document.opening`).
-_NUMBERED: Final = re.compile(r".+\.0{2,}1")
+_NUMBERED: Final = lazy_pattern(r".+\.0{2,}1")
 # The names of parts: those of split(1), of 7-Zip and of download managers; of Info-ZIP (``zip -s``).
-_PART: Final = re.compile(
+_PART: Final = lazy_pattern(
     r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>[0-9]{1,5}|[a-z]{2,3})", re.IGNORECASE
 )
-_ZIP_PART: Final = re.compile(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
+_ZIP_PART: Final = lazy_pattern(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
 # Those that hardly anything else is called.
-_LATER: Final = re.compile(r".+(?:\.\d{3,}|\.z\d\d+|[._-]part[._-]?\d+)", re.IGNORECASE)
+_LATER: Final = lazy_pattern(r".+(?:\.\d{3,}|\.z\d\d+|[._-]part[._-]?\d+)", re.IGNORECASE)
 
 
 def which_part(path: str, folder: Folder | None) -> str | None:
@@ -77,6 +79,8 @@ def which_part(path: str, folder: Folder | None) -> str | None:
 
 def all_of(folder: str) -> str:
     """Return how to look into all models of a folder."""
+    from shlex import quote
+
     where = quote(folder.rstrip("/") or "/")
     return f"'pparse check -R {where}' checks each, 'pparse ls -R {where}' lists all models in it"
 
@@ -108,6 +112,8 @@ def _listed(give: Callable[[], Iterable[T]]) -> list[T]:
 
 def how_to_join(parts: Sequence[str], names: Collection[str]) -> str:
     """Return what to do to join ``parts``, in order, in a folder that holds ``names``."""
+    from shlex import quote
+
     zipped, part = _ZIP_PART.fullmatch(parts[0]), _PART.fullmatch(parts[0])
     if any(not name.isascii() or name.startswith("-") or not name.isprintable() for name in parts):
         return "join them in order"
@@ -145,12 +151,8 @@ def following_names(name: str) -> Iterator[str]:
     if number.isdecimal():
         yield from (f"{head}{later:0{len(number)}}" for later in range(int(number) + 1, _MOST_PARTS))
     else:
-        for later in range(1, min(_MOST_PARTS, 26 ** len(number))):
-            letters = ""
-            for _ in number:
-                later, digit = divmod(later, 26)
-                letters = chr(ord("a") + digit) + letters
-            yield head + letters
+        letters = map("".join, product("abcdefghijklmnopqrstuvwxyz", repeat=len(number)))
+        yield from (head + later for later in islice(letters, 1, _MOST_PARTS))
 
 
 def absent_part(parts: Sequence[str]) -> str | None:
@@ -194,29 +196,28 @@ def whole_name(name: str) -> str:
     return _last_names(zipped)[0] if zipped is not None else part["whole"] if part is not None else name
 
 
-class SplitSet:
+class SplitSet(Declared):
     """The parts of a file that was split, found by their names."""
 
-    __slots__ = ("marked", "next_name", "parts", "sure", "there", "whole")
-
-    def __init__(self, whole: str, parts: list[str], there: list[bool], next_name: str, *, sure: bool, marked: bool):
-        self.whole = whole
-        """The path of the file that was split."""
-        self.parts = parts
-        """Those of its parts, in order …"""
-        self.there = there
-        """… and whether each of them exists."""
-        self.next_name = next_name
-        """What one more part would be called; empty if none can follow."""
-        self.sure = sure
-        """Whether the names leave no doubt; else the files may be of one kind, each a whole one."""
-        self.marked = marked
-        """Whether the names say that they are those of parts."""
+    whole: str
+    """The path of the file that was split."""
+    parts: list[str]
+    """Those of its parts, in order …"""
+    there: list[bool]
+    """… and whether each of them exists."""
+    next_name: str
+    """What one more part would be called; empty if none can follow."""
+    sure: bool
+    """Whether the names leave no doubt; else the files may be of one kind, each a whole one."""
+    marked: bool
+    """Whether the names say that they are those of parts."""
 
 
 def split_set(path: str) -> SplitSet | None:
     """Return the parts of a split file if ``path`` is the first of several, or the last of a zip's (``.zip``)."""
     folder, name = split(path)
+    if len(name) - max(map(name.rfind, "._-")) > len(".part00001"):
+        return None  # the longest number of a part is not that long
     zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
     first = name
     whole = whole_name(name)
@@ -256,20 +257,17 @@ FILE: Final = "file"
 FOLDER: Final = "folder"
 
 
-class FolderItem:
+class FolderItem(Declared):
     """Something in a folder, or in one below it."""
 
-    __slots__ = ("kind", "path", "size", "stamp")
-
-    def __init__(self, path: str, kind: str, size: int | None = None, stamp: tuple[int, ...] = ()) -> None:
-        self.path = path
-        """Its path from the folder, with ``/``."""
-        self.kind = kind
-        """FILE, FOLDER, or in words why it is neither read nor entered."""
-        self.size = size
-        """The size of a file in bytes, if it is known."""
-        self.stamp = stamp
-        """What is equal as long as the file is the same, and unchanged; empty if that is not known."""
+    path: str
+    """Its path from the folder, with ``/``."""
+    kind: str
+    """FILE, FOLDER, or in words why it is neither read nor entered."""
+    size: int | None = None
+    """The size of a file in bytes, if it is known."""
+    stamp: tuple[int, ...] = ()
+    """What is equal as long as the file is the same, and unchanged; empty if that is not known."""
 
 
 class Folder(ABC):
@@ -349,13 +347,9 @@ class Folder(ABC):
 
     def names(self) -> Sequence[str] | None:
         """Return the names of the files in it, sorted; None if that is not known. Raises `SourceError`."""
-        try:
+        with refused("cannot list", self.path or "<folder>"):
             names = self.list()
-        except SourceError:
-            raise
-        except OSError as error:
-            raise system_error(error, "cannot list", self.path or "<folder>") from error
-        return None if names is None else sorted(names)
+            return None if names is None else sorted(names)
 
     def path_of(self, name: str) -> str:
         """Return the path of a file in it, as the caller who named the folder would write it."""
@@ -444,24 +438,24 @@ class LocalFolder(Folder):
 
     def list(self) -> Sequence[str]:
         """Return the names of the files in it."""
-        with os.scandir(self.path or ".") as listing:
-            return [item.name for item in listing if _is_file(item)]
+        return [item.name for item in self._entries() if _is(item.is_file)]
+
+    def _entries(self, below: str = "") -> Sequence[os.DirEntry[str]]:
+        with os.scandir(inside(self.path or ".", below)) as listing:
+            return [*listing]
 
     def folders(self) -> Sequence[str]:
         """Return the names of the folders in it."""
-        try:
-            with os.scandir(self.path or ".") as listing:
-                return sorted(item.name for item in listing if item.is_dir(follow_symlinks=False))
-        except OSError as error:
-            raise system_error(error, "cannot list", self.path or "<folder>") from error
+        with refused("cannot list", self.path or "<folder>"):
+            return sorted(item.name for item in self._entries() if item.is_dir(follow_symlinks=False))
 
     def unreadable(self) -> Sequence[FolderItem]:
         """Return links that lead nowhere, devices, pipes and sockets in it; not links to folders."""
         try:
-            with os.scandir(self.path or ".") as listing:
-                return [_item(item, item.name, ()) for item in listing if not (_is_file(item) or _is_folder(item))]
+            items = self._entries()
         except OSError:  # listing it says so
             return ()
+        return [_item(item, item.name, ()) for item in items if not (_is(item.is_file) or _is(item.is_dir))]
 
     def split(self, name: str) -> SplitSet | None:
         """Return the parts of the file that ``name`` is the first part of."""
@@ -498,8 +492,7 @@ class LocalFolder(Folder):
         while below:
             prefix = below.pop()
             try:
-                with os.scandir(inside(self.path or ".", prefix)) as listing:
-                    items = sorted(listing, key=lambda item: item.name)
+                items = sorted(self._entries(prefix), key=lambda item: item.name)
             except OSError as error:
                 failed = system_error(error, "cannot list", self.path)
                 if not prefix:
@@ -519,23 +512,15 @@ class LocalFolder(Folder):
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes of the files in the folder ``name``."""
         try:
-            with os.scandir(inside(self.path, *confine(name))) as listing:
-                return [item.stat().st_size for item in listing if item.is_file()]
+            return [item.stat().st_size for item in self._entries("/".join(confine(name))) if item.is_file()]
         except OSError:
             return []
 
 
-def _is_file(item: os.DirEntry[str]) -> bool:
+def _is(asked: Callable[[], bool]) -> bool:
     try:
-        return item.is_file()
+        return asked()
     except OSError:  # a link that leads to itself
-        return False
-
-
-def _is_folder(item: os.DirEntry[str]) -> bool:
-    try:
-        return item.is_dir()
-    except OSError:
         return False
 
 

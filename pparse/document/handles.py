@@ -13,6 +13,7 @@ from collections import OrderedDict
 from pparse.data.files import FileIdentity, inside
 from pparse.document.folder import Folder
 from pparse.document.registry import viewer_for
+from pparse.equality import Declared
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.locking import RLock
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.document.extraction import Extraction
-    from pparse.document.session import Session
+    from pparse.document.extraction import Extraction, Session
 
 # Documents opened for handles: all that are in use, and the last ones even if they are not. A worker gets one task
 # after the other, and would open its document for each of them.
@@ -36,42 +36,25 @@ _viewers: Final[weakref.WeakValueDictionary[tuple[int, tuple[str, ...]], Any]] =
 _latest: Final[OrderedDict[int, tuple[Extraction, list[Any]]]] = OrderedDict()
 
 
-class Handle:
+class Handle(Declared):
     """How to open an extraction again: see `handle_of` and `reopen`."""
 
-    __slots__ = ("files", "given", "host", "inner", "key", "keywords", "source", "unwrapped")
-
-    def __init__(
-        self,
-        source: Any,
-        keywords: Mapping[str, Any],
-        inner: tuple[str, ...],
-        unwrapped: bool,
-        files: Mapping[str, FileIdentity],
-        host: str,
-        key: bytes,
-        given: Mapping[str, object] | None = None,
-    ) -> None:
-        self.source = source
-        """What `pparse.open` was given, paths made absolute."""
-        self.keywords = keywords
-        """Its keyword arguments, as far as they are not the usual ones."""
-        self.inner = inner
-        """Names of the extractions from the opened file to the one that is meant."""
-        self.unwrapped = unwrapped
-        """Whether the content of the compressed streams around it is meant."""
-        self.files = files
-        """What identified the files that it is read from, by absolute path."""
-        self.host = host
-        """Name of the machine: device and inode mean something there only."""
-        self.key = key
-        """What is the same for all handles of one source that was opened alike."""
-        self.given = given
-        """What identified the files of a `pparse.Folder` that was given, by name."""
-
-    def __reduce__(self) -> tuple[type[Handle], tuple[object, ...]]:
-        own = self.source, self.keywords, self.inner, self.unwrapped, self.files, self.host, self.key
-        return Handle, own if self.given is None else (*own, self.given)
+    source: Any
+    """What `pparse.open` was given, paths made absolute."""
+    keywords: Mapping[str, Any]
+    """Its keyword arguments, as far as they are not the usual ones."""
+    inner: tuple[str, ...]
+    """Names of the extractions from the opened file to the one that is meant."""
+    unwrapped: bool
+    """Whether the content of the compressed streams around it is meant."""
+    files: Mapping[str, FileIdentity]
+    """What identified the files that it is read from, by absolute path."""
+    host: str
+    """Name of the machine: device and inode mean something there only."""
+    key: bytes
+    """What is the same for all handles of one source that was opened alike."""
+    given: Mapping[str, object] | None = None
+    """What identified the files of a `pparse.Folder` that was given, by name."""
 
     def __repr__(self) -> str:
         return f"<Handle of {self.source!r} {'::'.join(self.inner)!r}>"

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 
-from pparse.document.appearance import head_of
-from pparse.document.beside import files_of
+from pparse.document.appearance import ARCHIVE_EXTENSIONS, DATA_FORMATS, Named, head_of, named, named_folder
 from pparse.document.extraction import FolderExtraction, snapshot_of
 from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with, parts_in, whole_name
-from pparse.document.named_formats import DATA_FORMATS, Named, named, named_folder
-from pparse.document.opening import open_split
+from pparse.document.opening import files_of, open_split
 from pparse.document.registry import (
-    ARCHIVE_EXTENSIONS,
     BUILTINS,
     builtin,
     model_extensions,
     viewer_for,
 )
+from pparse.equality import Declared
 from pparse.errors import (
     DataError,
     EndOfDataError,
@@ -69,26 +67,23 @@ _INDEX: Final = ".index.json"
 _FIRST: Final = (_INDEX, ".index")
 
 
-class Item:
+class Item(Declared):
     """A model in a folder, or a file or folder that people keep beside models."""
 
-    __slots__ = ("error", "format", "parts", "path", "size", "viewer", "what")
-
-    def __init__(self, path: str, format: str = "", *, viewer: Any = None, size: int | None = None) -> None:
-        self.path = path
-        """Its path from the folder, with ``/``; that of a folder ends in one."""
-        self.format = format
-        """The name of its format; empty if that is not known."""
-        self.viewer = viewer
-        """The viewer of the model, good until the next item is asked for; None: there is nothing to look into."""
-        self.size = size
-        """The size in bytes of a file, or of what lies in a folder, if that is known."""
-        self.error: PparseError | None = None
-        """Why it cannot be read, though its name is that of a model."""
-        self.what = ""
-        """What else is to be said, in words."""
-        self.parts = 0
-        """How many files it was split into that lie here; 0: it is one."""
+    path: str
+    """Its path from the folder, with ``/``; that of a folder ends in one."""
+    format: str = ""
+    """The name of its format; empty if that is not known."""
+    viewer: Any = None
+    """The viewer of the model, good until the next item is asked for; None: there is nothing to look into."""
+    size: int | None = None
+    """The size in bytes of a file, or of what lies in a folder, if that is known."""
+    error: PparseError | None = None
+    """Why it cannot be read, though its name is that of a model."""
+    what: str = ""
+    """What else is to be said, in words."""
+    parts: int = 0
+    """How many files it was split into that lie here; 0: it is one."""
 
     @property
     def is_model(self) -> bool:
@@ -155,9 +150,7 @@ class Inventory:
                 try:
                     inner = self._enter(here, name)
                 except (PathError, SourceError) as error:  # it cannot be listed, or has a name that is not taken
-                    item = Item(path, FOLDER)
-                    item.error = error
-                    yield item
+                    yield Item(path, FOLDER, error=error)
                     continue
                 if self._deep:
                     below.append((path, inner))
@@ -207,9 +200,8 @@ class Inventory:
             except (PathError, SourceError):  # there is no such folder
                 has_weights = False
             if not has_weights:
-                item = Item(f"{prefix}{name}/")
-                item.error = MissingTensorError(f"named by {_PIPELINE}, no weights", name=name)
-                yield item
+                error = MissingTensorError(f"named by {_PIPELINE}, no weights", name=name)
+                yield Item(f"{prefix}{name}/", error=error)
 
     def _files(self, prefix: str, here: FolderExtraction, skipped: Collection[str] = ()) -> Generator[Item, None, None]:
         """Yield the models that are files of a folder, but for those ``skipped``, and count its other files."""
@@ -242,11 +234,9 @@ class Inventory:
             here.children.pop(name, None)
         for lost in here.folder.unreadable():
             if bare_name(lost.path).endswith(self._models):
-                item = Item(prefix + lost.path)
-                item.error = SourceError(f"cannot be opened: {lost.kind}", source=item.path)
-                yield item
-        others = [name for name in here.members if name not in used]
-        self._count(others, prefix)
+                path = prefix + lost.path
+                yield Item(path, error=SourceError(f"cannot be opened: {lost.kind}", source=path))
+        self._count([name for name in here.members if name not in used], prefix)
 
     @staticmethod
     def _joined(here: FolderExtraction, name: str) -> Extraction | None:
@@ -289,19 +279,14 @@ class Inventory:
             if broken and self._promises(bare_name(name), here):  # so little of it is there that it shows no tensors
                 said = found.root.finding.reason if found.root.finding is not None else "it is not whole"
                 kind = EndOfDataError if found.root.known_status is Status.TRUNCATED else MalformedError
-                item = Item(path, found.format, size=found.size)
-                item.error = kind(said, source=path)
-                return item
+                return Item(path, found.format, size=found.size, error=kind(said, source=path))
             own = found.own_result.parser.name
             known = builtin(own)
             packed = bare_name(name).endswith(ARCHIVE_EXTENSIONS)
             if packed or (known is not None and (known.is_data_set or not known.generic)):
-                item = Item(path, own, size=found.size)
-                item.what = _PASSED
-                absent = [note for note in found.notes if note.code.startswith("part-")]
-                if absent:
-                    item.error = EndOfDataError(absent[0].reason, source=path)
-                return item
+                absent = next((note.reason for note in found.notes if note.code.startswith("part-")), None)
+                lost = None if absent is None else EndOfDataError(absent, source=path)
+                return Item(path, own, size=found.size, error=lost, what=_PASSED)
         except STOPPED:
             raise
         except PparseError as error:
@@ -309,9 +294,7 @@ class Inventory:
             if other is not None and other in DATA_FORMATS:
                 return _not_read(path, other, found)
             if self._promises(bare_name(name), here):
-                item = Item(path, size=None if found is None else found.size)
-                item.error = error
-                return item
+                return Item(path, size=None if found is None else found.size, error=error)
         return _unfinished(path, None if found is None else found.size) if name.endswith(_UNFINISHED) else None
 
     def _promises(self, name: str, here: FolderExtraction) -> bool:
@@ -344,15 +327,12 @@ class Inventory:
         items.close()
         self.others, self.other_count = kept
         if not models:
-            unfinished = [_unfinished(path + item.path, item.size) for item in begun]
-            yield from unfinished
+            yield from [_unfinished(path + item.path, item.size) for item in begun]
             self._count([item.path for item in files if item not in begun], path)
             return
-        item = Item(path, FOLDER, size=sum(item.size or 0 for item in files))
-        item.what = f"not looked into: {count_words(len(models), 'model file')} in it"
-        if begun:
-            item.error = _unfinished(begun[0].path, None).error
-        yield item
+        what = f"not looked into: {count_words(len(models), 'model file')} in it"
+        error = _unfinished(begun[0].path, None).error if begun else None
+        yield Item(path, FOLDER, size=sum(item.size or 0 for item in files), error=error, what=what)
 
 
 def is_one_thing(folder: Extraction) -> bool:
@@ -364,12 +344,9 @@ def is_one_thing(folder: Extraction) -> bool:
 
 def _unfinished(path: str, size: int | None) -> Item:
     """Return a file of a download that did not end, whatever is in it."""
-    item = Item(path, size=size)
-    item.error = EndOfDataError("its download is not finished", source=path)
-    return item
+    return Item(path, size=size, error=EndOfDataError("its download is not finished", source=path))
 
 
 def _not_read(path: str, known: Named, found: Any = None) -> Item:
-    item = Item(path, known.name, size=None if found is None else found.size)
-    item.what = f"not read yet (see 'pparse formats {known.name}')"
-    return item
+    size = None if found is None else found.size
+    return Item(path, known.name, size=size, what=f"not read yet (see 'pparse formats {known.name}')")

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import os
 from errno import ENOENT, ENOTDIR
+from functools import cached_property
 from itertools import islice
 from operator import itemgetter
 
 from pparse.data import files
+from pparse.data.base import Distance
+from pparse.data.files import name_of
 from pparse.data.zero_runs import first_unwritten
-from pparse.document.extraction import Extraction, FolderExtraction, extraction_of, snapshot_of
-from pparse.document.folder import MOST_ABSENT, Folder, LocalFolder, following_names, split_set
+from pparse.document.extraction import Extraction, FolderExtraction, Session, extraction_of, snapshot_of
+from pparse.document.folder import (
+    MOST_ABSENT,
+    STOPPED,
+    UNREADABLE,
+    Folder,
+    LocalFolder,
+    absent_part,
+    following_names,
+    how_to_join,
+    names_in,
+    parts_in,
+    split_set,
+)
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
-from pparse.document.session import Session
-from pparse.equality import ByValue
+from pparse.equality import ByValue, Declared
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
@@ -28,9 +42,9 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
     from pparse.data.files import FileIdentity
+    from pparse.document.extraction import Progress
     from pparse.document.folder import SplitSet
     from pparse.document.registry import Registry
-    from pparse.document.session import Progress
     from pparse.limits import Limits
     from pparse.tree.parser import Parser
 
@@ -84,25 +98,9 @@ def open(
     Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
     format has an option. An unrecognised format raises only when the tree is first used.
     """
-    return open_expecting(
-        source,
-        {},
-        format=format,
-        parsers=parsers,
-        registry=registry,
-        options=options,
-        budget=budget,
-        retain=retain,
-        include=include,
-        exclude=exclude,
-        limits=limits,
-        scratch=scratch,
-        folder=folder,
-        progress=progress,
-        cancel=cancel,
-        stats=stats,
-        block_size=block_size,
-    )
+    keywords = dict(locals())
+    del keywords["source"]
+    return open_expecting(source, {}, **keywords)
 
 
 def refuse_unknown(function: str, how: Mapping[str, object]) -> None:
@@ -175,8 +173,6 @@ def _with_parsers(registry: Registry, parsers: Iterable[type[Parser]]) -> Regist
 class Opened:
     """How a document was opened, for handles (`pparse.document.handles`)."""
 
-    __slots__ = ("_key", "_portable", "folder", "keywords", "source")
-
     def __init__(self, source: Source, keywords: dict[str, Any]) -> None:
         self.source = source
         """What `open` was given."""
@@ -189,30 +185,23 @@ class Opened:
             self.folder = ""
         if isinstance(self.keywords.get("folder"), str | os.PathLike):
             self.keywords["folder"] = _portable(self.keywords["folder"], self.folder)
-        self._portable: Any = None
-        self._key = b""
 
-    @property
+    @cached_property
     def portable(self) -> Any:
         """The source as it can be given again in another folder, and another process."""
-        if self._portable is None:
-            self._portable = _portable(self.source, self.folder)
-        return self._portable
+        return _portable(self.source, self.folder)
 
-    @property
+    @cached_property
     def key(self) -> bytes:
-        """Equal for sources that were opened alike."""
-        if not self._key:
-            from hashlib import blake2b
-            from pickle import PicklingError, dumps
+        """Equal for sources that were opened alike. Raises `SourceError` if that cannot be told."""
+        from hashlib import blake2b
+        from pickle import PicklingError, dumps
 
-            try:
-                given = dumps((self.portable, sorted(self.keywords.items(), key=itemgetter(0))), 4)
-            except (AttributeError, TypeError, PicklingError) as error:
-                reason = f"what the document was opened with cannot be pickled: {error}"
-                raise SourceError(reason) from error
-            self._key = blake2b(given, digest_size=16).digest()
-        return self._key
+        try:
+            given = dumps((self.portable, sorted(self.keywords.items(), key=itemgetter(0))), 4)
+        except (AttributeError, TypeError, PicklingError) as error:
+            raise SourceError(f"what the document was opened with cannot be pickled: {error}") from error
+        return blake2b(given, digest_size=16).digest()
 
     def reduce(self, extraction: Extraction) -> tuple[Any, tuple[object, ...]]:
         """Return what `pickle` keeps of an extraction."""
@@ -491,24 +480,21 @@ def _open_parts(session: Session, parts: Sequence[Any], format: str | None) -> E
 # -- Which downloads to resume: for content of an archive or compressed stream, that of the outermost file -------------
 
 
-class Resume(ByValue, by=("file", "at")):
+class Resume(ByValue, Declared, by=("file", "at")):
     """A file whose download should be resumed."""
 
-    __slots__ = ("at", "file", "helps", "hole", "note", "size")
-
-    def __init__(self, file: str, at: int, *, hole: bool = False, size: int | None = None) -> None:
-        self.file = file
-        """Name of the file."""
-        self.at = at
-        """Byte to resume at; 0: download it again."""
-        self.hole = hole
-        """Whether the file has its full size, so that programs that resume at its end would do nothing."""
-        self.size = size
-        """Bytes that the file should have, if that is known of it alone."""
-        self.note = ""
-        """What lies beside it and is better, or as good, in words (`pparse.document.beside`)."""
-        self.helps = True
-        """Whether resuming, or fetching, it gives the whole file; else the note says what does."""
+    file: str
+    """Name of the file."""
+    at: int
+    """Byte to resume at; 0: download it again."""
+    hole: bool = False
+    """Whether the file has its full size, so that programs that resume at its end would do nothing."""
+    size: int | None = None
+    """Bytes that the file should have, if that is known of it alone."""
+    note: str = ""
+    """What lies beside it and is better, or as good, in words (`advise`)."""
+    helps: bool = True
+    """Whether resuming, or fetching, it gives the whole file; else the note says what does."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the attributes as plain data, for JSON: ``at`` is None if resuming does not help."""
@@ -618,3 +604,119 @@ def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
     if len(shown) < len(files):
         lines.append(f"  … and {len(files) - len(shown):,} more; 'pparse check' names all")
     return lines
+
+
+# -- What lies beside a file that is not whole: its other parts, the file that was meant, a download that goes on ------
+
+# Only names are looked at, and sizes and first bytes of a few files: what is said is where to look, never a verdict.
+
+# How many files are asked for their size.
+_MOST_SIZES: Final = 16
+# A folder names an index, and that its files.
+_LEVELS: Final = 3
+# How many first bytes of two files are compared.
+_BEGIN: Final = 64 << 10
+# Files in which a program keeps how far a download is, and the endings of what is not finished.
+_CONTROL: Final = (".aria2", ".dl-meta", ".st", ".axel")
+_UNFINISHED: Final = (".part", ".partial", ".crdownload", ".download", ".incomplete", ".!qB", ".tmp")
+# What copies of a file are called.
+_COPY: Final = lazy_pattern(r"^copy of |\(\d{1,4}\)| - copy|[ _-]copy|(?:\.part|\.partial|\.tmp|\.bak|\.old|\.orig)$")
+
+
+def advise(outer: Extraction, files: Sequence[Resume], expected: int | None) -> None:
+    """Note at each of ``files``, which are to be resumed or fetched, what lies beside it and is better, or as good.
+
+    ``outer`` is the outermost file, or a folder; ``expected`` the size that the file should have, if that is known.
+    """
+    names = _names_beside(outer)
+    for file in files[:_MOST_SIZES] if names else ():
+        name = name_of(file.file)
+        if outer.folder is None or outer.folder.path_of(name).removeprefix("./") != file.file.removeprefix("./"):
+            continue
+        control = _control(name, names)
+        parts = () if control is not None else _parts(outer, name, names)
+        if control is not None:
+            how = " (aria2c -c)" if control.endswith(".aria2") else ""
+            file.note = f"the program that wrote {control} has not finished: run it again{how}"
+            file.helps = False
+        elif parts:
+            absent = absent_part(parts)
+            file.note = f"{name} is the first of {len(parts)} parts that lie beside it: {how_to_join(parts, names)}"
+            if absent is not None:
+                file.note = f"{name} is one of the parts beside it, and {absent} is missing: get it, and join them"
+            file.helps = False
+        else:
+            file.note = _other(outer, name, names, file.at, file.size or expected)
+
+
+def unfinished(outer: Extraction) -> str | None:
+    """Return the file in which a program keeps how far the download of an outermost file is; None if there is none."""
+    return None if outer.is_folder else _control(name_of(outer.name), _names_beside(outer))
+
+
+def files_of(document: Extraction) -> set[str]:
+    """Return the names of the files that were opened because they belong to a document."""
+    used: set[str] = set()
+    level = [document]
+    for _ in range(_LEVELS):
+        below = [kid for one in level for kid in one.children.items()]
+        used.update(name for name, _ in below)
+        level = [kid for _, kid in below]
+    return used
+
+
+def _names_beside(outer: Extraction) -> frozenset[str]:
+    """Return the names of the files in the folder of a file, or in a folder; none if that is far away."""
+    is_far = outer.folder is not None and outer.folder.distance is Distance.FAR
+    return frozenset() if is_far else names_in(outer.folder)
+
+
+def _control(name: str, names: frozenset[str]) -> str | None:
+    return next((name + ending for ending in _CONTROL if name + ending in names), None)
+
+
+def _parts(outer: Extraction, name: str, names: frozenset[str]) -> list[str]:
+    """Return the parts of a file, in order, if ``name`` is that of the first one and others lie beside it.
+
+    What begins as this one does is another file of its kind: of the next step of a training, say.
+    """
+    found = parts_in(names, name)
+    begin = _looked_at(outer, found[1], 4)[1] if found else b""
+    return found if found and begin != outer.data.pread(outer.start, 4) else []
+
+
+def _looked_at(outer: Extraction, name: str, count: int) -> tuple[int, bytes]:
+    """Return the size and the first bytes of a file beside another; nothing if it cannot be read.
+
+    What is wrong with a file that nobody asked for is not told.
+    """
+    try:
+        file = outer.sibling(name, any_content=True)
+        return file.find_end(), file.data.pread(0, count)
+    except STOPPED:
+        raise
+    except UNREADABLE:
+        return 0, b""
+
+
+def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expected: int | None) -> str:
+    """Return what to say of a file beside another one that may be the one that was meant; empty if there is none."""
+    for ending in _UNFINISHED:
+        if name + ending in names:
+            return f"{name + ending} beside it may be the download of it that is not finished"
+    plain, ending = _plain(name), name.rpartition(".")[2]
+    alike = sorted(other for other in names if other != name and _plain(other) == plain)
+    others = [*alike, *sorted(one for one in names if one.endswith(f".{ending}") and one not in (name, *alike))]
+    count = min(at, _BEGIN)
+    begin = outer.data.pread(outer.start, count) if count and expected else b""
+    for other in others[:_MOST_SIZES] if expected else ():
+        if _looked_at(outer, other, count) == (expected, begin):
+            has = f"{other!r} beside it has the {expected:,} bytes that this should have"
+            return f"{has}, and begins as it does" if at else f"or rename it, if that is it: {has}"
+    return f"or rename {alike[0]!r}, if that is it" if alike and not at else ""
+
+
+def _plain(name: str) -> str:
+    """Return a name without what makes it that of a copy."""
+    stem, dot, ending = name.lower().rpartition(".")
+    return _COPY.sub("", stem).strip() + dot + ending if dot else _COPY.sub("", name.lower()).strip()

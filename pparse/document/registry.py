@@ -12,20 +12,19 @@ name. Content decides; the extension counts only if the content tells nothing.
 from __future__ import annotations
 
 import importlib
+from functools import cache
 
-from pparse.codecs.table import CODECS
 from pparse.data.base import Access
-from pparse.document.appearance import head_of, is_text, known_other, mistaken, nothing_there, what_it_is
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
-from pparse.document.named_formats import NAMED, named, named_as, words
+from pparse.equality import Declared
 from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.data.reader import Range
@@ -35,72 +34,33 @@ PARSER_GROUP: Final = "pparse_parsers_v1"
 VIEWER_GROUP: Final = "pparse_viewers_v1"
 
 
-class Builtin:
+class Builtin(Declared):
     """A built-in parser, known without importing it; its class says the same (see `pparse.tree.parser.Parser`)."""
 
-    __slots__ = (
-        "extensions",
-        "folder",
-        "further",
-        "generic",
-        "is_data_set",
-        "magic",
-        "name",
-        "named_is_enough",
-        "parser",
-        "viewer",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        parser: str,
-        viewer: str | None,
-        magic: tuple[tuple[int, bytes], ...],
-        extensions: tuple[str, ...],
-        generic: bool = False,
-        folder: bool = False,
-        named_is_enough: bool = True,
-        further: bool = False,
-        data_set: bool = False,
-    ) -> None:
-        self.name = name
-        self.parser = parser
-        """``module:class`` …"""
-        self.viewer = viewer
-        """… and that of the viewer; None: only nodes."""
-        self.magic = magic
-        """``(offset, bytes)``, one of which must match; empty: any content."""
-        self.extensions = extensions
-        self.generic = generic
-        """Whether other formats are made of it."""
-        self.folder = folder
-        self.named_is_enough = named_is_enough
-        """Whether the extension is enough; False where several formats share it."""
-        self.further = further
-        """Whether to ask it again, with more than the first bytes, if nothing else matches."""
-        self.is_data_set = data_set
-        """Whether libraries read records of its files as they come."""
+    name: str
+    parser: str
+    """``module:class`` …"""
+    viewer: str | None
+    """… and that of the viewer; None: only nodes."""
+    magic: tuple[tuple[int, bytes], ...]
+    """``(offset, bytes)``, one of which must match; empty: any content."""
+    extensions: tuple[str, ...]
+    generic: bool
+    """Whether other formats are made of it."""
+    folder: bool
+    named_is_enough: bool
+    """Whether the extension is enough; False where several formats share it."""
+    further: bool
+    """Whether to ask it again, with more than the first bytes, if nothing else matches."""
+    is_data_set: bool
+    """Whether libraries read records of its files as they come."""
 
 
-BUILTINS: Final = (
-    *(Builtin(*row) for row in ROWS),
-    *(
-        Builtin(codec.name, codec.parser, None, codec.marks, codec.extensions, generic=True)
-        for codec in CODECS.values()
-        if codec.told_by
-    ),
-)
+BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
 
 # How many models of a folder are asked for their size.
 _MOST_SIZES: Final = 8
 
-# Extensions of archives and compressed streams; not those of files that also happen to be zips (.jar, .npz, …).
-ARCHIVE_EXTENSIONS: Final = (
-    ".zip",
-    ".tar",
-    *(extension for codec in CODECS.values() for extension in codec.extensions),
-)
 EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
 
 
@@ -137,10 +97,6 @@ class Registry:
             self._plugin_parsers = found
         return {**self._plugin_parsers, **self._extra_parsers}
 
-    def added_viewer(self, name: str) -> Any:
-        """Return the viewer added by hand for the format ``name``; None if there is none."""
-        return self._extra_viewers.get(name)
-
     def plugin_viewers(self) -> dict[str, Any]:
         """Return the viewers that are not built in, by format name."""
         if self._plugin_viewers is None:
@@ -164,14 +120,10 @@ class Registry:
         return known + sorted(set(self.plugin_parsers()) - set(known))
 
 
-_default: list[Registry] = []
-
-
+@cache
 def default_registry() -> Registry:
     """Return the registry used by default; each process has one."""
-    if not _default:
-        _default.append(Registry())
-    return _default[0]
+    return Registry()
 
 
 def import_dotted(dotted: str) -> Any:
@@ -209,11 +161,12 @@ def parser_class(registry: Registry, name: str) -> type[Parser]:
         return import_dotted(known.parser)  # type: ignore[no-any-return]
     parsers = registry.plugin_parsers()
     if name not in parsers:
+        from pparse.document.appearance import NAMED, named_as, words
+        from pparse.tree.result import near_misses
+
         other = named_as(name)
         if other is not None:
             raise FormatError(f"{name}: {words(other)}")
-        from pparse.tree.result import near_misses
-
         close = near_misses(name, [*registry.names(), *(other.name for other in NAMED)])
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(registry.names())}"
         raise FormatError(f"there is no format {name!r}; {hint}")
@@ -268,10 +221,8 @@ def _is_empty(folder: Extraction, name: str) -> bool:
 def detect(extraction: Extraction) -> type[Parser]:
     """Return the parser that fits ``extraction`` best. Raises `FormatError` that says what the data looks like."""
     excerpt = excerpt_of(extraction)
-    candidates = _folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction, excerpt)
-    best = [(parser, confidence, True) for parser, confidence in candidates]
-    generic = not best or all((known := builtin(parser.name)) is not None and known.generic for parser, _, _ in best)
-    if generic:
+    best = dict(_folder_candidates(extraction) if extraction.is_folder else _file_candidates(extraction, excerpt))
+    if all((known := builtin(parser.name)) is not None and known.generic for parser in best):
         for parser in extraction.session.registry.plugin_parsers().values():
             try:
                 confidence = _ask(parser, extraction, excerpt)
@@ -281,18 +232,20 @@ def detect(extraction: Extraction) -> type[Parser]:
                 extraction.session.registry.failed[parser.name] = f"{type(error).__name__}: {error}"
                 continue
             if confidence:
-                best.append((parser, confidence, False))
+                best[parser] = confidence
     if not best and not extraction.is_folder:
-        best = [(parser, confidence, True) for parser, confidence in _further_candidates(extraction)]
+        best = dict(_further_candidates(extraction))
     if not best:
+        from pparse.document.appearance import nothing_there, what_it_is
+
         if (reason := nothing_there(extraction)) is not None:
             raise NothingThereError(reason, source=extraction.name)
         raise FormatError(what_it_is(extraction, EXTENSIONS, model_extensions()), source=extraction.name)
-    chosen = max(best, key=lambda candidate: _rank(candidate, best))[0]
+    chosen = max(best, key=lambda parser: _rank(parser, best))
     if extraction.is_folder:
-        models = [model for parser, _, _ in best for model in parser.models_in(extraction)]
+        models = [model for parser in best for model in parser.models_in(extraction)]
         if len(models) > 1:
-            about = [words for parser, _, _ in best if (words := parser.about_models(extraction))]
+            about = [words for parser in best if (words := parser.about_models(extraction))]
             raise several_models(extraction.folder, _all_models(extraction, models), about)  # type: ignore[arg-type]
     no_bytes = chosen.empty_is_nothing and not excerpt.head(1) and extraction.find_end() <= extraction.start
     if no_bytes and not extraction.data.flawed:  # else its content is lost, and it is not empty
@@ -315,7 +268,11 @@ def _misnamed(excerpt: Excerpt, chosen: type[Parser]) -> str | None:
     Nothing is said of an extension that no format has, and of a compressed stream: many
     programs write one under the name of its content.
     """
-    if excerpt.ends_with(chosen.usual_names) or chosen.name in CODECS:
+    if excerpt.ends_with(chosen.usual_names):
+        return None
+    from pparse.codecs.table import CODECS
+
+    if chosen.name in CODECS:
         return None
     owners = [known for known in BUILTINS if excerpt.ends_with(known.extensions)]
     named = [import_dotted(known.parser) for known in owners if not known.named_is_enough]
@@ -339,25 +296,26 @@ def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Pars
     known = builtin(chosen.name)
     if known is None or not known.generic or excerpt.ends_with(known.extensions):
         return
+    from pparse.document.appearance import is_text
+
     head = excerpt.head(64)
     if not is_text(head) and len(head) >= 8:
         return
-    for other in BUILTINS:
-        if other.extensions and excerpt.ends_with(other.extensions):
-            start = excerpt.head(80).decode("utf-8", "replace")
-            raise FormatError(
-                f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
-                f"to read it anyway, use {spoken(f'-f {chosen.name}')}",
-                source=extraction.name,
-                option=f"-f {chosen.name}",
-            )
+    other = next((known for known in BUILTINS if excerpt.ends_with(known.extensions)), None)
+    if other is not None:
+        start = excerpt.head(80).decode("utf-8", "replace")
+        raise FormatError(
+            f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
+            f"to read it anyway, use {spoken(f'-f {chosen.name}')}",
+            source=extraction.name,
+            option=f"-f {chosen.name}",
+        )
 
 
-def _rank(
-    candidate: tuple[type[Parser], Confidence, bool], others: list[tuple[type[Parser], Confidence, bool]]
-) -> tuple[bool, int, int, bool, list[int]]:
-    parser, confidence, is_builtin = candidate
-    refined = sum(1 for other, _, _ in others if other.name in parser.refines)
+def _rank(parser: type[Parser], best: Mapping[type[Parser], Confidence]) -> tuple[bool, int, int, bool, list[int]]:
+    confidence, known = best[parser], builtin(parser.name)
+    refined = sum(other.name in parser.refines for other in best)
+    is_builtin = known is not None and known.parser.startswith(f"{parser.__module__}:")
     # Reversed code points: of two otherwise equal ones, the name that sorts first wins.
     return confidence > Confidence.EXTENSION, refined, confidence, is_builtin, [-ord(char) for char in parser.name]
 
@@ -371,38 +329,34 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
         known.name: max((len(magic) for at, magic in known.magic if head.startswith(magic, at)), default=0)
         for known in files
     }
+    called = {known.name for known in files if excerpt.ends_with(known.extensions)}
     # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
     # others need no import.
-    fitting = sorted(
-        (known for known in files if fits[known.name]),
-        key=lambda known: (fits[known.name] == 1, not excerpt.ends_with(known.extensions)),
+    suggested = sorted(
+        (known for known in files if fits[known.name] or known.name in called),
+        key=lambda known: (not fits[known.name], fits[known.name] == 1, known.name not in called),
     )
     certain = likely = False
-    for known in fitting:
-        has_name = excerpt.ends_with(known.extensions)
-        if fits[known.name] == 1 and (certain or (likely and not has_name)):
-            break
+    for known in suggested:
+        fit, has_name = fits[known.name], known.name in called
+        if fit < 2 and (certain or (likely and not has_name)):
+            continue
         parser = import_dotted(known.parser)
         confidence = _ask(parser, extraction, excerpt) or _by_name(known, excerpt, head)
         if confidence:
-            certain |= confidence is Confidence.CERTAIN and not known.generic
-            likely |= confidence is Confidence.LIKELY and not known.generic and has_name
+            if fit and not known.generic:
+                certain |= confidence is Confidence.CERTAIN
+                likely |= confidence is Confidence.LIKELY and has_name
             yield parser, confidence
-    if certain:
-        return
-    for known in files:
-        if known not in fitting and excerpt.ends_with(known.extensions):
-            parser = import_dotted(known.parser)
-            confidence = _ask(parser, extraction, excerpt) or _by_name(known, excerpt, head)
-            if confidence:
-                yield parser, confidence
 
 
 def _by_name(known: Builtin, excerpt: Excerpt, head: bytes) -> Confidence:
     """Return how sure the extension alone makes of a format whose parser sees nothing of it in the content."""
-    if not known.named_is_enough or not excerpt.ends_with(known.extensions) or mistaken(head) or is_text(head):
+    if not known.named_is_enough or not excerpt.ends_with(known.extensions):
         return Confidence.NO
-    return Confidence.NO if named(head, excerpt.tail(8)) is not None else Confidence.EXTENSION
+    from pparse.document.appearance import is_text, mistaken
+
+    return Confidence.NO if mistaken(head) or is_text(head) else Confidence.EXTENSION
 
 
 def _further_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], Confidence]]:
@@ -429,13 +383,15 @@ def other_format(extraction: Extraction, parser: Parser) -> str | None:
     try:
         if _ask(type(parser), extraction, excerpt) > Confidence.EXTENSION:
             return None
-        best = [(found, sure, True) for found, sure in _file_candidates(extraction, excerpt)]
+        asked = dict(_file_candidates(extraction, excerpt))
     except PparseError:  # whatever reads more of it reports that
         return None
-    best = [row for row in best if row[1] is Confidence.CERTAIN]
+    best = {found: sure for found, sure in asked.items() if sure is Confidence.CERTAIN}
     if not best:
+        from pparse.document.appearance import known_other
+
         return known_other(extraction)
-    found = max(best, key=lambda candidate: _rank(candidate, best))[0]
+    found = max(best, key=lambda parser: _rank(parser, best))
     related = found.name in parser.refines or parser.name in found.refines
     return None if related else f"{found.name} ({found.description})"
 
@@ -456,6 +412,9 @@ def hidden_format(extraction: Extraction) -> str | None:
                 found.append((known.name != "tar" or bool(at % 512), at, known.name))
     if found:
         return min(found)[2]
+    from pparse.codecs.table import CODECS
+    from pparse.document.appearance import head_of
+
     head = head_of(extraction, 16)
     # Of what is made to be a file, not a part of one: two bytes of zlib's occur by chance.
     streams = (codec for codec in CODECS.values() if codec.joins)
@@ -505,7 +464,7 @@ def viewer_for(extraction: Extraction) -> Any:
 def _viewers_of(parser: Parser, registry: Registry) -> Iterator[Any]:
     """Yield the viewers of a format: those added by hand, then built-in, then installed, then what the class names."""
     name = parser.name
-    added = registry.added_viewer(name)
+    added = registry._extra_viewers.get(name)
     if added is not None:
         yield added
     known = builtin(name)

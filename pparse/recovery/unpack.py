@@ -13,8 +13,8 @@ from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_dee
 from pparse.containers.content import Beginning, Verdict, read_through
 from pparse.containers.stream import StreamParser
 from pparse.data.base import Access
+from pparse.document.appearance import ARCHIVE_EXTENSIONS
 from pparse.document.extraction import Extraction, extraction_of
-from pparse.document.registry import ARCHIVE_EXTENSIONS
 from pparse.errors import (
     DataError,
     EndOfDataError,

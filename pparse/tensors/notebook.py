@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.display.html import table
-from pparse.display.text import safe, shorten
+from pparse.display.text import safe, shorten, table
 from pparse.document.opening import resume_lines
 from pparse.errors import PparseError
 from pparse.findings import Status

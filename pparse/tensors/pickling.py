@@ -7,8 +7,7 @@ has, and becomes one of its class. So objects of this process pay nothing for it
 
 from __future__ import annotations
 
-from pparse.display.html import table
-from pparse.display.text import safe, shorten
+from pparse.display.text import safe, shorten, table
 from pparse.document.handles import Handle, handle_of, reopen_view
 from pparse.errors import DataChangedError, SourceError
 from pparse.locking import RLock

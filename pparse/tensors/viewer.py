@@ -8,8 +8,7 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import LEAST, PAGE, zeros_at_end
-from pparse.document.beside import advise
-from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
+from pparse.document.opening import Resume, advise, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.locking import Guarded, steps
@@ -24,11 +23,10 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
-    from pparse.document.extraction import Extraction
+    from pparse.document.extraction import Extraction, Progress
     from pparse.document.folder import Folder
     from pparse.document.opening import Source
     from pparse.document.registry import Registry
-    from pparse.document.session import Progress
     from pparse.graphs.graph import Graph
     from pparse.limits import Limits
     from pparse.tensors.dtype import DType

@@ -1,6 +1,6 @@
 """What nodes require of the objects they belong to: `Session`, `Host` (a document), `Services` (a result), `Format`.
 
-`pparse.document.session.Session`, `pparse.document.extraction.Extraction`, `pparse.tree.result.Result` and
+`pparse.document.extraction.Session`, `pparse.document.extraction.Extraction`, `pparse.tree.result.Result` and
 `pparse.tree.parser.Parser` implement them. Nodes know only these interfaces, so the tree imports none of the four.
 For type checkers: nothing imports this module at run time.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.display.html import table
+from pparse.display.text import table
 from pparse.errors import PparseError
 from pparse.findings import Status
 from pparse.paths import format_path
