@@ -18,9 +18,9 @@ from pparse.errors import CancelledError, LimitError, OptionError
 from pparse.limits import Limits
 from pparse.recovery import target as target_module
 from pparse.recovery.folder_writer import ANCHORED, JOURNAL_NAME, WORK_NAME, AnchoredPlaces, PathPlaces
-from pparse.recovery.journal import Journal
 from pparse.recovery.recover import extract, is_unfinished, recover
 from pparse.recovery.target import REPORT_NAME, Target
+from pparse.writers.journal import Journal
 from tests import sweep
 from tests.conftest import safetensors
 from tests.pytorch_files import checkpoint, numbered

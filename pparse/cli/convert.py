@@ -12,7 +12,6 @@ from pparse.cli.common import DAMAGED, OK, open_file, size
 from pparse.cli.matching import Matcher
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
-from pparse.conversion.workspace import is_begun
 from pparse.display.text import safe
 from pparse.document.opening import resume_lines
 from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.conversion.report import LeftOut, Report
+    from pparse.conversion.plan import LeftOut, Report
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -105,7 +104,8 @@ class _Choice:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.conversion.converting import Options, convert_view
+    from pparse.conversion.converting import convert_view, is_begun
+    from pparse.conversion.plan import Options
     from pparse.document.registry import viewer_for
 
     choice = _Choice(options.include, options.exclude)
@@ -127,7 +127,7 @@ def run(options: Any, out: Output) -> int:
                 )
             raise
         except SourceError as error:
-            from pparse.recovery.journal import is_disk_full
+            from pparse.writers.journal import is_disk_full
 
             if is_disk_full(error) and is_begun(options.output):
                 out.error("with more room the same command continues from here")

@@ -131,7 +131,7 @@ def telling_how_to_go_on(options: Any, out: Output, listing: FileTable) -> Itera
             out.error(f"interrupted; the same command continues from here, with what it keeps in {options.output}")
         raise
     except SourceError as error:
-        from pparse.recovery.journal import is_disk_full
+        from pparse.writers.journal import is_disk_full
 
         listing.close()
         if is_disk_full(error):

@@ -5,27 +5,37 @@ Two runs on the same input give the same files. The input is only read.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 
 from pparse.containers.archive import ArchiveParser
 from pparse.containers.stream import StreamParser
 from pparse.data.files import real_path
-from pparse.document.extraction import Extraction
+from pparse.document.extraction import Extraction, FolderExtraction
 from pparse.document.opening import open, refuse_unknown
-from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError, UnsupportedError, told
+from pparse.errors import (
+    EndOfDataError,
+    FormatError,
+    OptionError,
+    PathError,
+    PparseError,
+    SourceError,
+    UnsupportedError,
+    told,
+)
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.limits import parse_size
 from pparse.parsers.shards.shard_set import ShardSet
 from pparse.paths import glob
 from pparse.recovery.folder_writer import JOURNAL_NAME, WORK_NAME
-from pparse.recovery.journal import is_disk_full, was_stopped
-from pparse.recovery.model_files import base_name, files_beside, whole_folder
-from pparse.recovery.report import RecoveryReport, Summary
-from pparse.recovery.steps import run_of, unlike_all
+from pparse.recovery.model_files import base_name, files_beside, stamp_of, whole_folder
+from pparse.recovery.report import SCHEMA, RecoveryReport, Summary
 from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.unpack import Unpacker
 from pparse.tensors.viewer import Viewer
+from pparse.writers.journal import is_disk_full, was_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,7 +241,7 @@ def recover(
             with suppress(OSError):  # a run that was killed when only this was left to do
                 os.rmdir(os.path.join(folder, WORK_NAME))
             raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
-        run = run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
+        run = _run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
         size = files.size if files is not None else _size_beside(document, result)
         with open_target(document, folder, **options, run=run, beside=size) as target:
             report = RecoveryReport(target, fill="zeros")
@@ -314,7 +324,7 @@ def extract(
     wanted: Callable[[str], bool] | None = members if callable(members) else _Members(members)
     if isinstance(wanted, _Members) and not wanted.identity:
         wanted = None
-    chosen = None if wanted is None else getattr(wanted, "identity", None) or unlike_all()
+    chosen = None if wanted is None else getattr(wanted, "identity", None) or _unlike_all()
     resumed = 0
     with opened(source, how) as document:
         _refuse_others(document)
@@ -323,7 +333,7 @@ def extract(
             kept.count = summary.add_whole
             kept.files.clear()
             result = document.parse()
-            run = run_of(document, "extract", **options, recursive=recursive, wanted=chosen)
+            run = _run_of(document, "extract", **options, recursive=recursive, wanted=chosen)
             with open_target(document, folder, **options | {"exist_ok": exist_ok or drain}, run=run) as target:
                 unpacker = Unpacker(document, target, kept, recursive=recursive, drain=drain, wanted=wanted)
                 unpacker.run(result)
@@ -354,3 +364,57 @@ def _refuse_others(document: Extraction) -> None:
             "pparse.view reads its tensors, pparse.recover saves what is whole",
         )
         raise UnsupportedError(f"{parser.name} is not an archive; {advice}")
+
+
+# -- what run it is ----------------------------------------------------------------------------------------------------
+
+
+def _run_of(document: Extraction, command: str, *, stamp: str | None = None, **options: object) -> dict[str, object]:
+    """Return a description of everything that changes the output; a run continues another only if theirs are equal.
+
+    The source is identified by name, size, time and inode (a folder by those of its files), not by its folder; by
+    samples of its bytes if it is not a file; by ``stamp`` if that is given.
+    """
+    import pparse
+
+    session = document.session
+    outermost = document.topmost
+    run = {
+        "command": command,
+        "of": outermost.name.replace("\\", "/").rstrip("/").rpartition("/")[2],
+        "inside": document.path.partition("::")[2],
+        "source": [stamp] if stamp is not None else _identity(outermost),
+        "format": document._format,
+        "options": {name: repr(value) for name, value in sorted(session.options.items())},
+        "limits": {name: getattr(session.limits, name) for name in session.limits.DEFAULTS},
+        "budget": session.budget.limit,
+        "scratch": session.scratch is not None,
+        "version": pparse.__version__,
+        "schema": SCHEMA,
+        **options,
+    }
+    loaded: dict[str, object] = json.loads(json.dumps(run))  # as it will be read back
+    return loaded
+
+
+def _identity(extraction: Extraction) -> list[object]:
+    if isinstance(extraction, FolderExtraction):
+        # What lies in folders below belongs to no set of shards, and may be what this run writes.
+        stamp = stamp_of(takewhile(lambda item: "/" not in item.path, extraction.folder.tree()))
+        return [_unlike_all() if stamp is None else stamp]
+    data = extraction.data
+    if data.stamp is not None:
+        return [*data.stamp]
+    if data.size is not None:
+        from pparse.data.index_files import fingerprint
+
+        try:
+            return [data.size, fingerprint(data.range(0, data.size)).hex()]
+        except PparseError:
+            pass
+    return [_unlike_all()]
+
+
+def _unlike_all() -> str:
+    """Return a value that no other run has, for a source that cannot be compared."""
+    return os.urandom(16).hex()

@@ -13,7 +13,7 @@ else:
 ``["told", status, gaps, known]``      an entry of the report
 ``["found", list, finding]``           a finding
 ``["omitted", list, count, errors]``   findings that were counted but not kept
-``["at", …]``, ``["moving"]``          of a conversion: how far it has come, see `pparse.conversion.workspace`
+``["at", …]``, ``["moving"]``          of a conversion: how far it has come, see `pparse.conversion.converting`
 ``["done"]``, ``["entered"]``          the unit is done; or it was a container, whose members are units of their own
 =====================================  ===============================================================================
 
