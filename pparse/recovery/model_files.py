@@ -589,7 +589,10 @@ class BesideJudge:
             self._latest = None  # give its memory back first
             verdict = verify_document(model)
             known.pop(at, None)
-            known[at] = {at: verdict, **_verdicts_on_files(model)}
+            viewer = viewer_for(model)
+            beside = viewer.files_beside() if isinstance(viewer, Viewer) else ()
+            files = [(file.origin[1].at, file) for _, file in beside if file.origin is not None]
+            known[at] = {at: verdict, **{place: verdict_on(file, viewer, model) for place, file in files}}
             self._latest = archive, at, model
             if len(known) > _KEPT:
                 known.popitem(last=False)
@@ -620,16 +623,6 @@ def _place(model: Extraction) -> tuple[ArchiveParser, int]:
     """Return the archive that a model's main file was entered in, and where its member begins there."""
     archive, member = model.outermost.origin  # type: ignore[misc]
     return archive, member.at
-
-
-def _verdicts_on_files(model: Extraction) -> Verdicts:
-    """Judge the data files of a model that has been checked; return the verdicts by the places of the members."""
-    viewer = viewer_for(model)
-    found: Verdicts = {}
-    for _, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
-        if file.origin is not None:
-            found[file.origin[1].at] = verdict_on(file, viewer, model)
-    return found
 
 
 def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:

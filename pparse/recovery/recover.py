@@ -39,7 +39,7 @@ from pparse.writers.journal import is_disk_full, was_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.document.opening import Resume, Source
@@ -53,39 +53,28 @@ _KEPT: Final = 10_000
 class Outcome:
     """The result of `recover` or `extract`."""
 
-    def __init__(
-        self,
-        summary: Summary,
-        findings: FindingList,
-        walk: Unpacker,
-        resumed: int,
-        files: list[RecoveredFile],
-        *,
-        resume: list[Resume] | None = None,
-        confirmed: dict[str | None, int] | None = None,
-        unmatched: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, walk: Unpacker, summary: Summary, files: list[RecoveredFile]) -> None:
         self.folder = walk.target.folder
         """The folder that was written to."""
         self.files = files
         """The first 10,000 files, without their gaps; ``tell`` is called with each, and the summary counts all."""
-        self.unmatched = list(unmatched)
+        self.unmatched: list[str] = []
         """Patterns of members that matched none."""
         self.summary = summary
         """Counts of the files."""
-        self.findings = findings
+        self.findings = walk.findings
         """What was found wrong, in all models of a folder."""
-        self.errors = findings.errors
+        self.errors = walk.findings.errors
         """Number of findings that are errors."""
-        self.warnings = sum(finding.severity is Severity.WARNING for finding in findings)
+        self.warnings = sum(finding.severity is Severity.WARNING for finding in walk.findings)
         """Number of findings that are warnings."""
         self.limits = walk.limits
         """Limits that cut files or left them out, by name."""
-        self.resumed = resumed
+        self.resumed = walk.steps.resumed
         """Units of work that were done by an earlier run, which this one continued."""
-        self.resume = resume
+        self.resume: list[Resume] | None = None
         """Downloads to resume, of all models of a folder that was saved as a whole; else None."""
-        self.confirmed = confirmed or {}
+        self.confirmed: dict[str | None, int] = {}
         """Containers of which a checksum at the end of a stream confirmed the files told of before, with their number.
 
         The summary counts those as verified."""
@@ -262,8 +251,9 @@ def recover(
                         report.finish(findings)
                 raise
             summary = report.finish(findings)
-        resume = unpacker.models.resume if files is not None else None
-        return Outcome(summary, findings, unpacker, unpacker.steps.resumed, kept.files, resume=resume)
+        outcome = Outcome(unpacker, summary, kept.files)
+        outcome.resume = unpacker.models.resume if files is not None else None
+        return outcome
 
 
 def _model_of(document: Extraction) -> tuple[Extraction, Result]:
@@ -344,15 +334,15 @@ def extract(
             document.forget()
             if begin_again is not None:
                 begin_again()
-        confirmed = unpacker.trusted.confirmed()
-        summary.note_confirmed(sum(confirmed.values()))
+        outcome = Outcome(unpacker, summary, kept.files)
+        outcome.resumed = resumed
+        outcome.confirmed = unpacker.trusted.confirmed()
+        outcome.unmatched = wanted.missed() if isinstance(wanted, _Members) else []
+        summary.note_confirmed(sum(outcome.confirmed.values()))
         for file in kept.files:
-            if file.status is Status.COMPLETE and file.source in confirmed:
+            if file.status is Status.COMPLETE and file.source in outcome.confirmed:
                 file.verified = True
-        unmatched = wanted.missed() if isinstance(wanted, _Members) else []
-        return Outcome(
-            summary, document.findings, unpacker, resumed, kept.files, confirmed=confirmed, unmatched=unmatched
-        )
+        return outcome
 
 
 def _refuse_others(document: Extraction) -> None:

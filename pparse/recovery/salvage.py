@@ -348,13 +348,7 @@ class Job:
         self.report(file, Status.TRUNCATED, reason, offset=self.start, gaps=gaps)
 
     def conclude(
-        self,
-        file: TargetFile,
-        status: Status,
-        reason: str,
-        rest: Rest,
-        *saves: Callable[[], object],
-        stem: str | None = None,
+        self, file: TargetFile, status: Status, reason: str, rest: Rest, *saves: Callable[[], object], stem: str = ""
     ) -> str:
         """Report the saved file, write what is left of the lost parts, do ``saves``, and finish the list of the parts.
 
@@ -362,7 +356,7 @@ class Job:
         """
         self.report(file, status, reason)
         try:
-            rest.save_pieces(file.path if stem is None else stem, status)
+            rest.save_pieces(stem or file.path, status)
             for save in saves:
                 save()
         finally:

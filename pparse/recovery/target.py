@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from pparse.containers.archive import ArchiveMember
     from pparse.data.base import Buffer, Data
 
+    Work = tuple[Any, str, int]
+
 REPORT_NAME: Final = "RECOVERY.json"
 _SPARE: Final = 64 * MIB
 _MOST: Final = 16 * GIB
@@ -266,12 +268,7 @@ class Target:
     # -- what is made --------------------------------------------------------------------------------------------------
 
     def create(
-        self,
-        name: str,
-        raw_name: bytes | None = None,
-        mtime: float | None = None,
-        *,
-        compressed_size: int | None = None,
+        self, name: str, raw_name: bytes | None = None, mtime: float | None = None, compressed_size: int | None = None
     ) -> TargetFile:
         """Create a new, empty file for the member stored as ``name``.
 
@@ -295,8 +292,11 @@ class Target:
             self._taken.discard(self._key_of(folder + actual))
             raise system_error(error, "cannot write", folder + actual) from error
         self.entries += 1
-        expansion = None if compressed_size is None else Expansion(compressed_size, self.limits.expansion_ratio)
-        return TargetFile(self, work, place, parts, folder + actual, (name, raw_name), mtime, expansion)
+        file = TargetFile(self, work, place, parts, folder + actual, (name, raw_name))
+        file.mtime = mtime
+        if compressed_size is not None:
+            file.expansion = Expansion(compressed_size, self.limits.expansion_ratio)
+        return file
 
     def publish(self, file: TargetFile, work: Any, temporary: str, place: Any, found: os.stat_result) -> None:
         """Give a complete file its name, or the next free one. Raise OSError."""
@@ -632,19 +632,20 @@ class TargetFile(_Open):
     def __init__(
         self,
         target: Target,
-        work: tuple[Any, str, int],
+        work: Work,
         place: Any,
         parts: tuple[str, ...],
         path: str,
         stored: tuple[str, bytes | None],
-        mtime: float | None,
-        expansion: Expansion | None,
     ) -> None:
         super().__init__(target, *work, path)
         self._place: Any = place
-        self._expansion = expansion
         self._sha256 = sha256()
         self._stored = stored
+        self.expansion: Expansion | None = None
+        """What limits the output of a compressed stream."""
+        self.mtime: float | None = None
+        """Modification time to set, in seconds since 1970."""
         self.skipped = 0
         """Bytes that were left out with `skip`."""
         self.parts = parts
@@ -654,7 +655,6 @@ class TargetFile(_Open):
         """Size of the content in bytes, holes included."""
         self.hole_bytes = 0
         """Bytes of the content that are holes."""
-        self.mtime = mtime
         self.raw_name: str | None = None
         """The stored name, readable; None if it does not differ from the path."""
         self.named(path)
@@ -674,22 +674,26 @@ class TargetFile(_Open):
         """Bytes that count as output: all but the holes left with `skip`."""
         return self.bytes - self.skipped
 
-    def write(self, data: Buffer) -> None:
-        """Write ``data``. Raise `LimitError` (nothing is written then), `SourceError` if the disk is full."""
+    def write(self, data: Buffer) -> int:
+        """Write ``data``; return its size. Raise `LimitError` (nothing is written then), `SourceError` for a full disk."""
         count = memoryview(data).nbytes
-        if self._expansion is not None:
-            self._expansion.add(count)
+        if self.expansion is not None:
+            self.expansion.add(count)
         self._target.take(count)
         before = self.bytes
         try:
             self._write_all(data, self._hash)
         finally:
             self._target.bytes -= count - (self.bytes - before)
+        return count
+
+    def flush(self) -> None:
+        """Do nothing: no bytes are buffered."""
 
     def write_zeros(self, count: int) -> None:
         """Write ``count`` zeros as a hole, which takes no space on the disk; otherwise like `write`."""
-        if self._expansion is not None:
-            self._expansion.add(count)
+        if self.expansion is not None:
+            self.expansion.add(count)
         self._target.take(count)
         try:
             self._leave_hole(count)

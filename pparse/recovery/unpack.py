@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import contextmanager, suppress
+from copy import copy
 from hashlib import blake2b
 from operator import attrgetter
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from pparse.writers.journal import Journal
 
     Report = Callable[[RecoveredFile], object]
+    Judgement = DocumentVerdict | None
 
 # The folder for bytes without a name, beside the members of their container.
 NAMELESS: Final = "nameless"
@@ -60,7 +62,7 @@ NAMELESS: Final = "nameless"
 MOST_LINK: Final = 4096
 
 
-class _ContainerLevel:
+class _Level:
     """A container being unpacked: its remaining members, and the folder its files go to."""
 
     __slots__ = ("count", "data", "member", "members", "names", "parser", "prefix", "source", "spans")
@@ -68,7 +70,7 @@ class _ContainerLevel:
     def __init__(self, parser: ArchiveParser, prefix: str, source: str) -> None:
         self.spans = array("q")  # where members begin and end, if bytes around them may be of others
         self.count = 0  # number of members that are files or folders
-        self.member: tuple[_ContainerLevel, ArchiveMember] | None = None  # its own member in the container around it
+        self.member: tuple[_Level, ArchiveMember] | None = None  # its own member in the container around it
         self.parser = parser
         self.data = parser.result.extraction.data
         self.members: Iterator[ArchiveMember] = parser.files()
@@ -116,7 +118,7 @@ class Unpacker:
         self.models = ModelFiles(self)
         """What writes models in several files."""
         self._recursive, self._drains, self._salvages, self._wanted = recursive, drain, salvage, wanted
-        self._levels: list[_ContainerLevel] = []
+        self._levels: list[_Level] = []
         self._beside = BesideJudge()
         self._entered = 0
         self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
@@ -200,14 +202,14 @@ class Unpacker:
         if self._drains:
             parser.suspect()
         self.trusted.watch(result.extraction.data)
-        self._levels.append(_ContainerLevel(parser, prefix, source))
+        self._levels.append(_Level(parser, prefix, source))
         return True
 
     def _is_archive(self, parser: Parser) -> TypeGuard[ArchiveParser]:
         """Say whether to enter what ``parser`` reads: not a model of which the tensors are saved instead."""
         return isinstance(parser, ArchiveParser) and not (self._salvages and parser.viewer is not None)
 
-    def _leave(self, level: _ContainerLevel) -> None:
+    def _leave(self, level: _Level) -> None:
         """Finish a container: its findings count for the document."""
         result = level.parser.result
         level.parser.extraction.verify_streams()
@@ -218,7 +220,7 @@ class Unpacker:
         if self._levels and level.data is not self._levels[-1].data:
             level.data.close()
 
-    def _write_left(self, level: _ContainerLevel) -> None:
+    def _write_left(self, level: _Level) -> None:
         """Write what lies between the members, and around them, that may be of others."""
         if not level.count and level.member is not None:  # nothing was found in it: write it as it is
             self._write_member(*level.member)
@@ -247,7 +249,7 @@ class Unpacker:
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_suspect:
                 verdict.verified = True
         self._gather(parser.result)
-        self._tell(sink, verdict, source, extraction.start, name)
+        self._tell(sink, verdict, name, source=source, offset=extraction.start)
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
         """Return the name for a file that is not recognised as a model; a damaged one must not keep a model's name."""
@@ -262,7 +264,7 @@ class Unpacker:
             self.write_plain(result, self._unlike_a_model(name, damaged=odd), source, judgement, prefix)
 
     def write_plain(
-        self, result: Result, name: str, source: str, judgement: DocumentVerdict | None, prefix: str | None = None
+        self, result: Result, name: str, source: str, judgement: Judgement, prefix: str | None = None
     ) -> str | None:
         """Write a document as it is; return its path, None if there was nothing to write."""
         path = self.write_bytes(extraction_of(result), name, source, judgement, prefix)
@@ -272,20 +274,20 @@ class Unpacker:
         return path
 
     def write_bytes(
-        self,
-        extraction: Extraction,
-        name: str,
-        source: str | None = None,
-        judgement: DocumentVerdict | None = None,
-        prefix: str | None = None,
+        self, file: Extraction, name: str, source: str = "", judgement: Judgement = None, prefix: str | None = None
     ) -> str | None:
-        """Write a file as it is; return its path, None if there was nothing to write."""
-        data, start, end = extraction.data, extraction.start, extraction.find_end()
+        """Write a file as it is; return its path, None if there was nothing to write.
+
+        ``judgement`` is the verdict of its own format, which counts, too.
+        """
+        data, start, end = file.data, file.start, file.find_end()
         with self._open_sink(name) as sink:
             verdict = sink.refused(data, start, end) or sink.reading(
                 lambda: read_through(self._session, data, start, end, sink=sink)
             )
-        self._tell(sink, verdict, source or name, extraction.start, name, prefix, judgement)
+        if judgement is not None:
+            judgement.count_for(verdict)
+        self._tell(sink, verdict, name, prefix, source=source or name, offset=start)
         return None if sink.file is None else sink.file.path
 
     def verdict_on(self, extraction: Extraction) -> DocumentVerdict:
@@ -315,7 +317,7 @@ class Unpacker:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def _do_member(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _do_member(self, level: _Level, member: ArchiveMember) -> None:
         outermost = len(self._levels) == 1
         level.count += member.kind != "gap"
         if self._salvages and level.parser.leaves_unclaimed:
@@ -333,7 +335,7 @@ class Unpacker:
         self.steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
         self.trusted.end(level.data, member.start, member.end)
 
-    def _work_off(self, level: _ContainerLevel, member: ArchiveMember, listed: str) -> bool:
+    def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Write a member, or report why not. Return True if it was entered as a container instead."""
         if member.kind == "gap":
             if self._salvages:
@@ -351,7 +353,7 @@ class Unpacker:
             self._write_member(level, member)
         return self._levels[-1] is not level
 
-    def _enter_member(self, level: _ContainerLevel, member: ArchiveMember, listed: str) -> bool:
+    def _enter_member(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Enter a member that is a container, or salvage a model file. Return False to write it as it is."""
         try:
             extraction = level.parser.open_member(member)
@@ -392,17 +394,15 @@ class Unpacker:
             self._levels[-1].member = (level, member)
         return entered
 
-    def _keep_unlike(self, level: _ContainerLevel, member: ArchiveMember, listed: str, error: FormatError) -> bool:
+    def _keep_unlike(self, level: _Level, member: ArchiveMember, listed: str, error: FormatError) -> bool:
         """Write what has the name of a model and is none, under another name. Return False if that is not certain."""
         finding = unlike_its_name(quoted(listed), level.parser.open_member(member), error)
         if finding is None:
             return False
         self.findings.add(finding)
-        return self._write_member(level, member, judgement=DocumentVerdict.on_damage(finding), as_found=True)
+        return self._write_member(level, member, DocumentVerdict.on_damage(finding), as_found=True)
 
-    def _save_member(
-        self, level: _ContainerLevel, member: ArchiveMember, extraction: Extraction, result: Result
-    ) -> bool:
+    def _save_member(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
         """Write what can be saved of a member that is a document. Return False to write it as it is.
 
         A compressed document is written as it is if document and stream are whole. Otherwise it becomes a folder with
@@ -417,7 +417,7 @@ class Unpacker:
         judgement = self.verdict_on(extraction_of(result))
         if not streams:
             return self.salvage(extraction, level.prefix + member.name, judgement) or self._write_member(
-                level, member, judgement=judgement
+                level, member, judgement
             )
         if not damaged and judgement.is_whole:
             return False
@@ -425,59 +425,52 @@ class Unpacker:
         self.write_document(result, prefix + base_name(result.extraction.name), source, prefix)
         return True
 
-    def _save_with_others(
-        self, level: _ContainerLevel, member: ArchiveMember, extraction: Extraction, result: Result
-    ) -> bool:
+    def _save_with_others(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
         """Do what `_save_member` does for a member that belongs to others, or stands for one of them."""
         model = extraction_of(result)
         name = level.prefix + _safe(member)
         if model.outermost is not extraction:
             judgement = self._beside.judge_file(model, member)
             damaged = judgement is not None and not judgement.is_whole
-            return self._write_member(level, member, judgement=judgement, as_found=damaged)
+            return self._write_member(level, member, judgement, as_found=damaged)
         judgement = self._beside.verdict_on(model)
         self.findings.extend(judgement.findings)
         if not self._beside.lacks_all(model):
             self.salvage(model, name, judgement, keep=False)
         if not self._beside.is_whole_alone(model):
-            return self._write_member(level, member, judgement=judgement, as_found=True)
+            return self._write_member(level, member, judgement, as_found=True)
         # If there is a fault, it is in the others: nothing is wrong with this one.
-        return self._write_member(level, member, judgement=judgement if judgement.is_whole else None)
+        return self._write_member(level, member, judgement if judgement.is_whole else None)
 
     def _write_member(
-        self,
-        level: _ContainerLevel,
-        member: ArchiveMember,
-        content: ArchiveMember | None = None,
-        judgement: DocumentVerdict | None = None,
-        *,
-        as_found: bool = False,
+        self, level: _Level, member: ArchiveMember, judgement: Judgement = None, *, as_found: bool = False
     ) -> bool:
-        """Write a member, and return True. ``content`` is the member with its bytes, if it is a link to that.
+        """Write a member, and return True.
 
         ``judgement`` is the verdict of its own format; ``as_found``: it must not keep the name of a model.
         """
-        content = content or member
         name = level.prefix + _safe(member)
         if as_found:
             name = AS_FOUND.format(name)
         elif not (judgement and judgement.is_whole) and self._unlike_a_model(name, damaged=True) != name:
             # Its format is not recognised, or it is one that others are made of.
-            damaged = level.parser.verify(content).status not in (Status.COMPLETE, Status.UNSUPPORTED)
+            damaged = level.parser.verify(member).status not in (Status.COMPLETE, Status.UNSUPPORTED)
             name = self._unlike_a_model(name, damaged=damaged)
-        compressed_size = None if content.method == "stored" else content.compressed_size
+        compressed_size = None if member.method == "stored" else member.compressed_size
         with self._open_sink(name, member.mtime, compressed_size) as sink:
-            if sink.refuses(content):
+            if sink.refuses(member):
                 verdict = Verdict()
                 if level.data.access is not Access.FREE:  # decoded to reach what follows
-                    self._in_vain += content.compressed_size or 0
+                    self._in_vain += member.compressed_size or 0
             else:
-                verdict = level.parser.verify(content, sink, sink.skip)
-        offset = min(content.at, content.start)
-        self._tell(sink, verdict, level.source, offset, member.name, level.prefix, judgement)
+                verdict = level.parser.verify(member, sink, sink.skip)
+        if judgement is not None:
+            judgement.count_for(verdict)
+        offset = min(member.at, member.start)
+        self._tell(sink, verdict, member.name, level.prefix, source=level.source, offset=offset)
         return True
 
-    def _read_link(self, level: _ContainerLevel, member: ArchiveMember) -> bool:
+    def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Read the target of a symbolic link, which is its content. Return False if it cannot be a link target."""
         keep = Beginning(MOST_LINK + 1)
         verdict = level.parser.verify(member, keep)
@@ -487,13 +480,17 @@ class Unpacker:
         member.link = found.decode("utf-8", "backslashreplace")
         return True
 
-    def _write_hard_link(self, level: _ContainerLevel, member: ArchiveMember) -> bool:
+    def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write the target of a hard link as a separate file. Return False if it is not in the archive."""
         node = level.parser.member_node(member.link or "")
         target = None if node is None else node.note
-        return target is not None and target.kind == "file" and self._write_member(level, member, target)
+        if target is None or target.kind != "file":
+            return False
+        linked = copy(target)
+        linked.name, linked.raw_name, linked.mtime = member.name, member.raw_name, member.mtime
+        return self._write_member(level, linked)
 
-    def _write_unclaimed(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
         outer = level.parser.extraction
         if self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
@@ -506,7 +503,7 @@ class Unpacker:
                     return
         self._write_stretch(level, member.start, member.end, member)
 
-    def _write_stretch(self, level: _ContainerLevel, start: int, end: int, member: ArchiveMember | None = None) -> None:
+    def _write_stretch(self, level: _Level, start: int, end: int, member: ArchiveMember | None = None) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         with self._open_sink(name) as sink:
             verdict = sink.reading(lambda: read_through(self._session, level.data, start, end, sink=sink))
@@ -515,7 +512,7 @@ class Unpacker:
             elif member.finding is not None:  # it is after the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
-            self._tell(sink, verdict, level.source, start, name)
+            self._tell(sink, verdict, name, source=level.source, offset=start)
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
@@ -523,22 +520,11 @@ class Unpacker:
         """Add a finding."""
         self.findings.add(Finding(code, reason, severity=severity, **known))
 
-    def _tell(
-        self,
-        sink: FileSink,
-        verdict: Verdict,
-        source: str,
-        offset: int,
-        name: str,
-        prefix: str | None = None,
-        judgement: DocumentVerdict | None = None,
-    ) -> None:
-        """Report a file; ``prefix``: the folders before the part of its path that is its own name.
+    def _tell(self, sink: FileSink, verdict: Verdict, name: str, prefix: str | None = None, **known: Any) -> None:
+        """Report a file; ``known``: its source, and its offset there.
 
-        ``judgement`` is the verdict of its own format, which counts, too.
+        ``prefix``: the folders before the part of its path that is its own name.
         """
-        if judgement is not None:
-            judgement.count_for(verdict)
         sink.conclude(verdict)
         written = sink.file
         if written is not None and verdict.code != "nameless":
@@ -550,7 +536,7 @@ class Unpacker:
                 verdict.gaps.add(written.bytes, None)
         if written is None and verdict.status is not Status.UNSUPPORTED:
             verdict.status = Status.MISSING
-        file = RecoveredFile.judged(written, verdict, source=source, offset=offset)
+        file = RecoveredFile.judged(written, verdict, **known)
         if file.path is None:
             file.raw_name = name
         elif prefix is not None:
@@ -558,7 +544,7 @@ class Unpacker:
             file.raw_name = name if changed(name, own) else None
         self.report(file)
         if sink.error is not None:
-            self._meet(sink.error, name, source)
+            self._meet(sink.error, name, known["source"])
 
     def _meet(self, error: LimitError, name: str, source: str) -> None:
         """Record a limit that a file met. Raise ``error`` if nothing more can be written, or it would be in vain."""
@@ -592,14 +578,14 @@ class Unpacker:
                     self.report(cut)
             raise
 
-    def _tell_damage(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
         """Report what is wrong with a member that is not written, as a check does."""
         if member.size or member.status is not Status.COMPLETE:
             finding = level.parser.verify(member).finding(member.name, level.source)
             if finding is not None:
                 self.findings.add(finding)
 
-    def _progress(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _progress(self, level: _Level, member: ArchiveMember) -> None:
         progress = self._session.progress
         if progress is not None:
             if len(self._levels) == 1:  # for members of a nested archive, the progress is that of the nested archive

@@ -144,11 +144,6 @@ class Journal:
         """Say whether the folder ``path`` was created by the run that this one continues."""
         return self._name_key(path) in self._made
 
-    @property
-    def units(self) -> int:
-        """Number of units that were done before."""
-        return len(self._units)
-
     # -- what is done now ----------------------------------------------------------------------------------------------
 
     def begin(self, run: dict[str, Any]) -> None:
