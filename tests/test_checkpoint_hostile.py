@@ -25,7 +25,7 @@ from pparse.parsers.checkpoint import parser as parsers
 from pparse.parsers.checkpoint import table as tables
 from pparse.parsers.checkpoint.beside import read_state
 from pparse.parsers.checkpoint.recovered import find_blocks
-from pparse.testing.patience import Patience
+from pparse.testing.contract import Patience
 from pparse.viewers.checkpoint import entry as entries
 from pparse.viewers.checkpoint import parts
 from pparse.viewers.checkpoint.entry import name_in, name_prefix, prefix_in, read_entry

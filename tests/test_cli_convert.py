@@ -135,7 +135,7 @@ def test_names_cannot_write_on_the_terminal(run, model, tmp_path):
 
 
 def test_unfinished_work_of_another_kind_is_told_of(run, samples, tmp_path, monkeypatch):
-    from pparse.conversion.workspace import ConversionFolder
+    from pparse.conversion.converting import ConversionFolder
 
     def interrupt(self, paths, *, force):
         raise KeyboardInterrupt

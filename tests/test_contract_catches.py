@@ -12,7 +12,7 @@ import pytest
 
 from pparse import DONE, Confidence
 from pparse.testing import ParserContract
-from pparse.testing.patience import EndlessCaseError, Patience
+from pparse.testing.contract import EndlessCaseError, Patience
 from tests.test_how_to_write_a_parser import record, toy_parser
 
 if TYPE_CHECKING:

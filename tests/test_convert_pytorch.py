@@ -16,8 +16,7 @@ import pytest
 import pparse
 from pparse import Status
 from pparse.conversion import converting as convert_module
-from pparse.conversion import workspace as workspace_module
-from pparse.conversion.workspace import ConversionFolder
+from pparse.conversion.converting import ConversionFolder
 from pparse.data.base import IoStats
 from pparse.errors import NotWholeError
 from pparse.kernels.joined_crc import joined_crc
@@ -34,7 +33,7 @@ SIZE = 4 * ROWS
 def small_pieces(monkeypatch):
     """Let small samples take many pieces, all but the last ones written in the thread."""
     monkeypatch.setattr(convert_module, "PIECE", 512)
-    monkeypatch.setattr(workspace_module, "_WORTH_A_THREAD", 100)
+    monkeypatch.setattr(convert_module, "_WORTH_A_THREAD", 100)
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ import pytest
 
 import pparse
 from pparse.conversion import converting as convert_module
-from pparse.conversion import workspace as workspace_module
-from pparse.conversion.workspace import ConversionFolder
+from pparse.conversion.converting import ConversionFolder
 from pparse.errors import CancelledError, DataChangedError, NotWholeError, OptionError, SourceError
-from pparse.recovery.journal import Journal
+from pparse.writers.journal import Journal
 from tests import sweep
 from tests.rows import rows
 
@@ -32,7 +31,7 @@ WORK = ".m.safetensors.pparse-convert"
 STEPS = (
     (ConversionFolder, "_write"),
     (Journal, "flush"),
-    (workspace_module, "_sync"),
+    (convert_module, "_sync"),
     (os, "replace"),
     (os, "unlink"),
     (os, "mkdir"),
@@ -46,7 +45,7 @@ def small_pieces(monkeypatch):
     """Let small samples take many pieces, and the journal follow each of them."""
     monkeypatch.setattr(convert_module, "PIECE", 512)
     monkeypatch.setattr(convert_module, "CHECKPOINT", 1500)
-    monkeypatch.setattr(workspace_module, "_WORTH_A_THREAD", 500)
+    monkeypatch.setattr(convert_module, "_WORTH_A_THREAD", 500)
 
 
 def killed_at(step: int, after: bool, call) -> bool:

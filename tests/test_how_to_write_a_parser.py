@@ -18,7 +18,7 @@ import pparse
 from pparse import DONE, Parser
 from pparse.document.registry import PARSER_GROUP, VIEWER_GROUP
 from pparse.testing import ParserContract, UnknownSizeData, tree_of
-from pparse.testing.patience import EndlessCaseError, Patience
+from pparse.testing.contract import EndlessCaseError, Patience
 from tests.sparse_contract import SparseContract
 
 if TYPE_CHECKING:

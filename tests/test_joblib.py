@@ -18,7 +18,7 @@ from pparse.cli import main
 from pparse.errors import PparseError
 from pparse.findings import Status
 from pparse.recovery.recover import recover
-from pparse.testing.patience import Patience
+from pparse.testing.contract import Patience
 from tests import sweep
 from tests.joblib_samples import FOLDER, described, one_array, padded, row, rows, state, told
 

@@ -20,7 +20,7 @@ import pparse
 from pparse.cli import main
 from pparse.errors import EngineError, PparseError
 from pparse.parsers.pickle.parser import PickleParser
-from pparse.testing.patience import Patience
+from pparse.testing.contract import Patience
 from tests import sweep
 from tests.pickle_samples import each
 from tests.pytorch_files import numbered, tar_checkpoint

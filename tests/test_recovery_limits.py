@@ -95,7 +95,7 @@ def test_a_size_that_lies_costs_nothing(tmp_path):
 
 def test_a_bomb_costs_itself(tmp_path, monkeypatch):
     free = 64 * MIB if sweep.full else 8 * MIB
-    monkeypatch.setattr("pparse.recovery.target_file.FREE_EXPANSION", free)
+    monkeypatch.setattr("pparse.recovery.target.FREE_EXPANSION", free)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("bomb", bytes(free + 2 * MIB))

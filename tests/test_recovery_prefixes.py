@@ -116,7 +116,7 @@ def test_nothing_is_written_outside(tmp_path, name):
 
 def test_the_ratio_of_a_stream_is_limited_and_can_be_lifted(tmp_path, monkeypatch):
     free = 64 << 20 if sweep.full else 8 << 20
-    monkeypatch.setattr("pparse.recovery.target_file.FREE_EXPANSION", free)
+    monkeypatch.setattr("pparse.recovery.target.FREE_EXPANSION", free)
     bomb = bz2.compress(bytes(free + (16 << 20)))  # 100 bytes: no honest file is like that
     with pparse.open(bomb, format="bz2") as document:
         outcome = recover(document, tmp_path / "stopped", max_output=1 << 30)

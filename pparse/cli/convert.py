@@ -11,7 +11,6 @@ from __future__ import annotations
 from pparse.cli.common import DAMAGED, OK, Matcher, open_file, size
 from pparse.cli.output import to_resume
 from pparse.cli.streams import without_waiting
-from pparse.conversion.workspace import is_begun
 from pparse.display.text import safe
 from pparse.document.opening import resume_lines
 from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.conversion.report import LeftOut, Report
+    from pparse.conversion.plan import LeftOut, Report
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -104,7 +103,8 @@ class _Choice:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    from pparse.conversion.converting import Options, convert_view
+    from pparse.conversion.converting import convert_view, is_begun
+    from pparse.conversion.plan import Options
     from pparse.document.registry import viewer_for
 
     choice = _Choice(options.include, options.exclude)
@@ -123,7 +123,7 @@ def run(options: Any, out: Output) -> int:
             without_waiting(lambda: out.error(f"interrupted; {then}"))
             raise
         except SourceError as error:
-            from pparse.recovery.journal import is_disk_full
+            from pparse.writers.journal import is_disk_full
 
             if is_disk_full(error) and is_begun(options.output):
                 out.error("with more room the same command continues from here")

@@ -8,6 +8,7 @@ from math import prod
 
 from pparse.cli.common import DAMAGED, OK, USAGE, Matcher
 from pparse.cli.output import refuse_terminal, write, write_binary, write_text
+from pparse.conversion.forms import why_no_name
 from pparse.display.text import safe, shorten
 from pparse.document.registry import viewer_for
 from pparse.errors import (
@@ -22,7 +23,6 @@ from pparse.errors import (
 )
 from pparse.findings import Status
 from pparse.limits import LITTLE, MIB, count_words, format_size
-from pparse.recovery.reader_rules import why_no_name
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 from pparse.tensors.status import status_words
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.conversion.forms import Item
-    from pparse.conversion.plan import OutputFile
-    from pparse.conversion.report import LeftOut
+    from pparse.conversion.plan import LeftOut, OutputFile
     from pparse.document.extraction import Extraction
     from pparse.tensors.scales import Quantisation
     from pparse.tensors.viewer import Viewer
@@ -420,8 +419,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
 
 def _left_out(tensor: Tensor) -> LeftOut | None:
     """Return why a tensor is not written; None if it is whole."""
-    from pparse.conversion.plan import flaw_of
-    from pparse.conversion.report import LeftOut
+    from pparse.conversion.plan import LeftOut, flaw_of
 
     tensor.resolve()
     flaw = flaw_of(tensor)

@@ -135,7 +135,7 @@ def telling_how_to_go_on(options: Any, out: Output, listing: FileTable) -> Itera
         without_waiting(lambda: end(f"interrupted; {on}"))
         raise
     except SourceError as error:
-        from pparse.recovery.journal import is_disk_full
+        from pparse.writers.journal import is_disk_full
 
         end(f"with more room {on}" if is_disk_full(error) else "")
         raise

@@ -6,15 +6,15 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.conversion.converting import Options, Rename, convert, convert_view
-    from pparse.conversion.report import LeftOut, Report
+    from pparse.conversion.converting import convert, convert_view
+    from pparse.conversion.plan import LeftOut, Options, Rename, Report
 __getattr__ = lazy_names(
     __name__,
     {
-        "LeftOut": "report",
-        "Options": "converting",
-        "Rename": "converting",
-        "Report": "report",
+        "LeftOut": "plan",
+        "Options": "plan",
+        "Rename": "plan",
+        "Report": "plan",
         "convert": "converting",
         "convert_view": "converting",
     },

@@ -13,8 +13,7 @@ from pparse.kernels.ggml_blocks import q8_0_of
 from pparse.kernels.joined_crc import joined_crc
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.parsers.gguf.parser import ARRAY, LAYOUTS, TEXT, TYPES
-from pparse.parsers.safetensors.header import REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
-from pparse.recovery.reader_rules import NPY, measured, safetensors_head, safetensors_header, why_no_name, why_unfit
+from pparse.parsers.safetensors.header import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DType, as_type
 from pparse.tensors.npy import npy_header
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
+
+    # Name, type, shape, and where the bytes begin and end.
+    Entry = tuple[str, str, Sequence[int], int, int]
 
 # Bytes that are read at a time, and written while the next are read: what is written then still is in the processor's
 # cache (with 4 MiB a copy took half as long again). Two buffers of that size are charged to the budget.
@@ -48,6 +50,11 @@ CASTS: Final = (
 )
 Q8_0: Final = DType("Q8_0", 8, "float")
 """Stands for the blocks of that name where a type is asked for: eight bits for each element, and a scale for 32."""
+# What numpy appends to a name in an .npz.
+NPY: Final = ".npy"
+# The length of a name in a zip takes 16 bits.
+_MOST_NAME: Final = 0xFFFF - len(NPY)
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def cast_target(name: object, form: str | None = None) -> DType:
@@ -62,18 +69,13 @@ def cast_target(name: object, form: str | None = None) -> DType:
         known = DType.named(name)
         if known.name in CASTS:
             return known
-    of = f" of a .{form}" if form is not None else ""
-    raise OptionError(f"floating tensors{of} can be cast to {_castable(form)}, not to {str(name)!r}")
-
-
-def _castable(form: str | None) -> str:
-    """Return the names of the types that floating tensors can have in a file of ``form``; None: of any."""
+    of, types = f" of a .{form}", ", ".join(CASTS)
     if form is None:
-        return f"{', '.join(CASTS)}, and for GGUF to {Q8_0.name}"
-    if form != "gguf":
-        return ", ".join(CASTS)
-    held = {known.dtype for known in TYPES.values()}
-    return ", ".join([name for name in CASTS if name in held] + [Q8_0.name])
+        of, types = "", f"{types}, and for GGUF to {Q8_0.name}"
+    elif form == "gguf":
+        held = {known.dtype for known in TYPES.values()}
+        types = ", ".join([name for name in CASTS if name in held] + [Q8_0.name])
+    raise OptionError(f"floating tensors{of} can be cast to {types}, not to {str(name)!r}")
 
 
 class Item:
@@ -189,6 +191,78 @@ class Form:
     def tail(self, items: list[Item]) -> Iterator[bytes]:
         """Yield what comes after the items."""
         yield from ()
+
+
+# -- what readers refuse, or cannot tell apart -------------------------------------------------------------------------
+
+
+def is_text(text: str) -> bool:
+    """Return whether UTF-8 can hold ``text``: not half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def why_no_name(name: str, form: str) -> str | None:
+    """Return why no tensor can have that name in a file of ``form`` ("safetensors", "npz"); None if one can."""
+    if not is_text(name):
+        return "UTF-8 cannot hold its name"
+    if form == "safetensors" and name == METADATA:
+        return f"no tensor can be called {METADATA} in a safetensors file"
+    if form == "npz" and "\0" in name:
+        return "readers of zip files end a name at its NUL character"
+    if form == "npz" and len(name.encode()) > _MOST_NAME:
+        return "the name is longer than a zip file can hold"
+    return None
+
+
+def why_unfit(name: str, dtype: DType, size: int) -> str | None:
+    """Return why no safetensors file can hold a tensor of ``size`` elements under that name; None if one can."""
+    why = why_no_name(name, "safetensors")
+    if why is not None:
+        return why
+    if not dtype.is_number:
+        return f"its elements, of {dtype}, are not numbers"
+    if word_of(dtype) is None:
+        known = any(dtype.name == stored.name for stored in STORED_DTYPES.values())
+        return f"safetensors has no type for {dtype}" + (" in whole bytes" if known else "")
+    if size * dtype.bits % 8:
+        return f"{size} elements of {dtype} do not fill whole bytes"
+    return None
+
+
+def safetensors_header(entries: Iterable[Entry], metadata: Mapping[str, str] | None = None) -> Iterator[bytes]:
+    """Yield the header of a safetensors file: how it opens, a piece for each entry, how it closes."""
+    yield b"{" if metadata is None else f'{{"{METADATA}":{_encode(dict(metadata))}'.encode()
+    separator = "" if metadata is None else ","
+    for name, word, shape, begin, end in entries:
+        yield (
+            f'{separator}{_encode(name)}:{{"dtype":"{word}","shape":[{",".join(map(str, shape))}],'
+            f'"data_offsets":[{begin},{end}]}}'
+        ).encode()
+        separator = ","
+    yield b"}"
+
+
+def safetensors_head(header: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the first ``size`` bytes of a safetensors file: the length of the header, the header, and spaces."""
+    yield (size - 8).to_bytes(8, "little")
+    at = 8
+    for piece in header:
+        at += len(piece)
+        yield piece
+    yield b" " * (size - at)
+
+
+def measured(header: Iterable[bytes]) -> tuple[int, int]:
+    """Return the length of what `safetensors_header` yields, filled up, and how many of its entries readers accept."""
+    length, accepted = 0, -1  # how it opens is no entry
+    for piece in header:
+        length += len(piece)
+        accepted += piece != b"}" and length < REFERENCE_HEADER_LIMIT  # one byte more closes it
+    return length + -length % 8, max(0, accepted)
 
 
 # -- safetensors -------------------------------------------------------------------------------------------------------

@@ -6,17 +6,17 @@ Everything is decided, and everything that can be refused is refused, before the
 from __future__ import annotations
 
 import json
+import re
+from collections import namedtuple
 from itertools import cycle
 from zlib import crc32
 
 from pparse.conversion import forms
-from pparse.conversion.report import LeftOut, Report, Written, refuse_damage
 from pparse.data.base import digest
 from pparse.display.text import shorten
-from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError, spoken, told
+from pparse.errors import LimitError, MalformedError, NotWholeError, OptionError, UnsupportedError, spoken, told
 from pparse.findings import Severity, Status, clipped
-from pparse.limits import MIB, count_words, format_size
-from pparse.recovery.reader_rules import clashes, is_text
+from pparse.limits import MIB, are, count_words, format_size
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import codes_of, is_scale, quantisation_of
@@ -24,10 +24,9 @@ from pparse.tensors.status import Remark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any, BinaryIO, Final
 
-    from pparse.conversion.converting import Options, Rename
     from pparse.conversion.forms import Form
     from pparse.data.base import Data
     from pparse.tensors.dtype import DType
@@ -45,6 +44,11 @@ _STEP: Final = 64 << 10
 _ROWS_OF_SCALED: Final = 4
 # Room for what is read and written at a time, beside the list: blocks of the source, and three buffers.
 _BESIDE: Final = 12 * MIB
+# What JSON has of a report, in this order.
+_TOLD: Final = (
+    "dry_run files tensors tensor_bytes bytes left_out document_reason overflowed shared_copies shared_bytes aliases "
+    "unused_renames notes resumed_bytes"
+)
 
 
 def form_named(target: str, to: str | None) -> str:
@@ -64,6 +68,97 @@ def form_named(target: str, to: str | None) -> str:
 def form_of(target: str) -> str | None:
     """Return what the extension of ``target`` says that is to be written; None if it says nothing."""
     return next((form for form in FORMS if target.lower().endswith(f".{form}")), None)
+
+
+class Rename:
+    """``old=new``: a name that begins with ``old`` begins with ``new`` instead.
+
+    With one ``*`` on both sides, ``old`` is compared with the whole name, and ``new`` gets what its star stood for.
+    Raises `OptionError` for a rule with stars on one side only, or several.
+    """
+
+    __slots__ = ("_search", "new", "old")
+
+    def __init__(self, rule: str) -> None:
+        self.old, mark, self.new = rule.partition("=")
+        if not mark:
+            raise OptionError(f"expected OLD=NEW, not {rule!r}")
+        stars = self.old.count("*"), self.new.count("*")
+        if stars not in ((0, 0), (1, 1)):
+            raise OptionError(f"{rule}: one star on both sides, or none (a prefix); found {stars[0]} and {stars[1]}")
+        before, star, after = self.old.partition("*")
+        rest = "(.*)" + re.escape(after) if star else "(.*)"
+        self._search = re.compile(re.escape(before) + rest, re.DOTALL).fullmatch
+
+    def __call__(self, name: str) -> str | None:
+        """Return the new name; None if the rule is not for this name."""
+        found = self._search(name)
+        if found is None:
+            return None
+        before, star, after = self.new.partition("*")
+        return before + found[1] + after if star else self.new + found[1]
+
+    def __str__(self) -> str:
+        return f"{self.old}={self.new}"
+
+
+class Options:
+    """What to write, of which tensors, and how; see `pparse.convert`. ``target`` is for messages.
+
+    Raises `OptionError`.
+    """
+
+    def __init__(
+        self,
+        *,
+        target: str | None = None,
+        to: str | None = None,
+        max_shard_size: int | None = None,
+        dtype: object = None,
+        dequantize: bool = False,
+        rename: Iterable[str] = (),
+        chosen: Callable[[Viewer, Tensor], bool] | None = None,
+        skip_damaged: bool = False,
+        skip_unsupported: bool = False,
+        dedupe: bool = False,
+        force: bool = False,
+    ) -> None:
+        written = to or (None if target is None else form_of(target))
+        self.to = to
+        """``safetensors``, ``npz`` or ``gguf``; None: what the extension of the target says."""
+        self.max_shard_size = max_shard_size
+        """The most bytes of tensors in a file of a set; None: one file."""
+        self.dtype = None if dtype is None else forms.cast_target(dtype, written if written in FORMS else None)
+        """What floating tensors are cast to; None: they stay as they are."""
+        self.dequantize = dequantize
+        """Whether to write what codes stand for, and not the codes and their scales."""
+        self.renames = [Rename(rule) for rule in rename]
+        """Rules for names: the first that fits a name changes it."""
+        self.chosen = chosen
+        """Says of a tensor of the source whether to write it; None: all are written."""
+        self.skip_damaged = skip_damaged
+        """Whether to leave out tensors that are not whole, instead of writing nothing."""
+        self.skip_unsupported = skip_unsupported
+        """Whether to leave out tensors that the target cannot hold, instead of writing nothing."""
+        self.dedupe = dedupe
+        """Whether to write tensors that share their bytes once, and note the other names in the metadata."""
+        self.force = force
+        """Whether to replace existing files."""
+        if max_shard_size is not None and max_shard_size < 1:
+            raise OptionError(f"a shard must have room for a byte at least, not for {max_shard_size}")
+
+    def takes(self, viewer: Viewer, tensor: Tensor) -> bool:
+        """Return whether a tensor of the source is to be written."""
+        return self.chosen is None or self.chosen(viewer, tensor)
+
+    def renamed(self, name: str, used: set[Rename] | None = None) -> str:
+        """Return the name that a tensor gets; add the rule that gave it to ``used``."""
+        for rule in self.renames:
+            if (found := rule(name)) is not None:
+                if used is not None:
+                    used.add(rule)
+                return found
+        return name
 
 
 class OutputFile:
@@ -131,8 +226,7 @@ class Plan:
             self.judge_document()
             if not options.skip_damaged:
                 refuse_damage(self.report)
-            self._refuse_unsupported()
-            self._refuse_nothing(items)
+            self._refuse_unsupported(items)
             refuse_collisions(items, self.form.name)
             items = self._share(items)
             holds = self.form.holds_metadata
@@ -172,34 +266,27 @@ class Plan:
         """Return what to write, in the order of the source; what cannot be goes into the report."""
         if resolve:
             self.viewer.resolve_all()  # what is written must be known to be whole
-        try:
-            return self._items()
-        except LimitError as error:
-            if error.option.startswith("--budget"):
-                self._refuse_budget()
-            raise
-
-    def _items(self) -> list[forms.Item]:
         items: list[forms.Item] = []
         taken = 0
-        for number, tensor in self._wanted():
-            taken += self._weight(tensor)
-            if taken > self.charge.amount:
-                self.charge.resize(taken + _STEP)
-            if self.options.dequantize and self._is_used_up(tensor):
-                continue
-            found = self._judge(number, tensor)
-            if isinstance(found, forms.Item):
-                items.append(found)
-            else:
-                self.report.left_out.append(found)
+        try:
+            for number, tensor in self._wanted():
+                taken += self._weight(tensor)
+                if taken > self.charge.amount:
+                    self.charge.resize(taken + _STEP)
+                if self.options.dequantize and self._is_used_up(tensor):
+                    continue
+                found = self._judge(number, tensor)
+                if isinstance(found, forms.Item):
+                    items.append(found)
+                else:
+                    self.report.left_out.append(found)
+        except LimitError as error:
+            if error.option.startswith("--budget"):  # whatever did not fit: say how much the whole list needs
+                self.charge.release()
+                self.report.left_out.clear()
+                self.charge.resize(sum(self._weight(tensor) for _, tensor in self._wanted()) + _BESIDE)
+            raise
         return items
-
-    def _refuse_budget(self) -> None:
-        """Raise `LimitError` that says how much the whole list needs: it did not fit, in whatever part of it."""
-        self.charge.release()
-        self.report.left_out.clear()
-        self.charge.resize(sum(self._weight(tensor) for _, tensor in self._wanted()) + _BESIDE)
 
     def _wanted(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the tensors that are asked for, each with its number among those of the source."""
@@ -241,11 +328,6 @@ class Plan:
             return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
         return self.form.item(tensor, name, dtype, number)
 
-    def contradicts(self, item: forms.Item) -> bool:
-        """Return whether what was written of an item is not what a checksum of the source says."""
-        wanted = item.wanted_crc
-        return wanted is not None and item.crc != self.form.crc_of(item, wanted)
-
     def _target_type(self, tensor: Tensor, dtype: DType) -> DType:
         """Return the type to write. Raises `OptionError` for codes that would be cast without their scales."""
         wanted = self.options.dtype
@@ -284,24 +366,24 @@ class Plan:
         tensor = self.viewer.find(path) if path and self.options.chosen is not None else None
         return tensor is not None and not self.options.takes(self.viewer, tensor)
 
-    def _refuse_unsupported(self) -> None:
-        lost = [entry for entry in self.report.left_out if entry.status is Status.UNSUPPORTED]
-        if not lost or self.options.skip_unsupported:
-            return
-        names = "; ".join(f"{shorten(entry.name, 80)}: {entry.reason}" for entry in lost[:_NAMED])
-        more = f"; and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
-        raise UnsupportedError(
-            f"{self.report.form} cannot hold {count_words(len(lost), 'tensor')}, and nothing was written "
-            f"({names}{more}); {spoken('--skip-unsupported')} leaves such tensors out"
-        )
+    def _refuse_unsupported(self, items: list[forms.Item]) -> None:
+        """Raise if tensors that the target cannot hold must not be left out, or if everything was.
 
-    def _refuse_nothing(self, items: list[forms.Item]) -> None:
-        """Raise if everything was left out; a source without tensors is no reason."""
-        if items or not self.report.left_out:
-            return
-        if not self.report.is_whole:
-            raise self.report.refusal("not one of the tensors is whole: nothing was written")
-        raise UnsupportedError(f"{self.report.form} can hold none of the tensors: nothing was written")
+        A source without tensors is no reason.
+        """
+        form, left_out = self.report.form, self.report.left_out
+        lost = [entry for entry in left_out if entry.status is Status.UNSUPPORTED]
+        if lost and not self.options.skip_unsupported:
+            names = "; ".join(f"{shorten(entry.name, 80)}: {entry.reason}" for entry in lost[:_NAMED])
+            more = f"; and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
+            raise UnsupportedError(
+                f"{form} cannot hold {count_words(len(lost), 'tensor')}, and nothing was written "
+                f"({names}{more}); {spoken('--skip-unsupported')} leaves such tensors out"
+            )
+        if left_out and not items:
+            if not self.report.is_whole:
+                raise self.report.refusal("not one of the tensors is whole: nothing was written")
+            raise UnsupportedError(f"{form} can hold none of the tensors: nothing was written")
 
     def _refuse_expansion(self) -> None:
         """Raise `LimitError` if a small source stands for a huge output, as one value for any number of elements."""
@@ -367,7 +449,7 @@ class Plan:
                 raise OptionError(
                     f"{spoken('--dedupe')} would note {name!r} in the metadata, which have that key already"
                 )
-        unwritable = [key for key, text in found.items() if not is_text(key) or not is_text(text)]
+        unwritable = [key for key, text in found.items() if not forms.is_text(key) or not forms.is_text(text)]
         for key in unwritable:
             del found[key]
         if unwritable:
@@ -545,12 +627,20 @@ def write_file(file: OutputFile, stream: BinaryIO) -> None:
 
 
 def refuse_collisions(items: Iterable[forms.Item], form: str, advice: str = "") -> None:
-    """Raise `OptionError`, which ends with ``advice``, if two tensors would have one name in a file of ``form``."""
+    """Raise `OptionError`, which ends with ``advice``, if readers of a file of ``form`` know two tensors by one name.
+
+    To numpy, a member of an .npz has two names, with and without ``.npy``.
+    """
+    known: dict[str, forms.Item] = {}
     found: list[str] = []
     count = 0
-    for count, (first, item, name) in enumerate(clashes(items, form), 1):
-        if count <= _NAMED:
-            found.append(f"{first.tensor.name!r} and {item.tensor.name!r} would both be {name!r}")
+    for item in items:
+        names = (item.name, item.name + forms.NPY) if form == "npz" else (item.name,)
+        taken = next((name for name in names if known.setdefault(name, item) is not item), None)
+        if taken is not None:
+            count += 1
+            if count <= _NAMED:
+                found.append(f"{known[taken].tensor.name!r} and {item.tensor.name!r} would both be {taken!r}")
     if found:
         more = f"; and {count - _NAMED:,} more" if count > _NAMED else ""
         raise OptionError(f"names would collide, and nothing was written: {'; '.join(found)}{more}{advice}")
@@ -585,7 +675,7 @@ def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
         return f"its type {tensor.stored_dtype!r} cannot be decoded (numpy(raw=True) gives its blocks)"
     if dtype is None:
         return f"its type {tensor.stored_dtype!r} is not known"
-    if not is_text(name):
+    if not forms.is_text(name):
         return "UTF-8 cannot hold its name"
     return None
 
@@ -610,3 +700,108 @@ def _as_json(value: Any) -> str:
         return dict(other) if hasattr(other, "keys") else list(other) if hasattr(other, "__iter__") else str(other)
 
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain)
+
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
+
+class LeftOut(namedtuple("LeftOut", "name status reason")):
+    """A tensor that was not written, or that stands in the way of writing anything.
+
+    ``name``: in the source; ``status``: UNSUPPORTED if it may be whole, but the target cannot hold it; ``reason``: why
+    it was left out, in words.
+    """
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {"name": self.name, "status": str(self.status), "reason": self.reason}
+
+
+class Written(namedtuple("Written", "path bytes tensors")):
+    """A file of the output: where it is, its size, and the number of tensors in it; 0 for an index."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<Written {self.path!r}: {count_words(self.tensors, 'tensor')}, {format_size(self.bytes)}>"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {"path": self.path, "bytes": self.bytes, "tensors": self.tensors}
+
+
+class Report:
+    """What a conversion did; of a dry run, what it would do."""
+
+    def __init__(self, form: str, *, dry_run: bool) -> None:
+        self.form = form
+        """``safetensors``, ``npz`` or ``gguf``."""
+        self.dry_run = dry_run
+        """Whether nothing was written because that was asked for."""
+        self.files: list[Written] = []
+        """The files, in order; of a set, the index comes last."""
+        self.tensors = 0
+        """Number of tensors in them."""
+        self.tensor_bytes = 0
+        """Bytes of these tensors."""
+        self.left_out: list[LeftOut] = []
+        """Tensors that are not in them."""
+        self.document_reason: str | None = None
+        """Why what the source holds beside its tensors is not sound, so that more may be missing; None: it is."""
+        self.overflowed: dict[str, int] = {}
+        """By tensor, how many finite numbers are too large for the new type, and became infinite or NaN."""
+        self.shared_copies = 0
+        """Number of tensors that share their bytes with another one in the source, and have a copy of their own now."""
+        self.shared_bytes = 0
+        """Bytes of these copies."""
+        self.aliases: dict[str, str] = {}
+        """Names that were not written since another tensor has the same bytes, and the name of that one."""
+        self.unused_renames: list[str] = []
+        """Rules for names that were for none of the tensors."""
+        self.notes: list[str] = []
+        """What else there is to know, in words."""
+        self.resumed_bytes = 0
+        """Bytes of tensors that an earlier run, which this one continued, had written."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def lost(self) -> list[LeftOut]:
+        """The tensors that are not whole: what the target cannot hold does not count."""
+        return [entry for entry in self.left_out if entry.status is not Status.UNSUPPORTED]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the source was sound, as far as tensors were chosen."""
+        return not self.lost and self.document_reason is None
+
+    def refusal(self, reason: str) -> NotWholeError:
+        """Return the error that nothing was written, which has name, status and reason of each tensor lost."""
+        return NotWholeError(reason, lost=tuple((one.name, str(one.status), one.reason) for one in self.lost))
+
+    def __repr__(self) -> str:
+        done = "would be written" if self.dry_run else "written"
+        left = f", {len(self.left_out):,} left out" if self.left_out else ""
+        return f"<Report: {count_words(self.tensors, 'tensor')} {done} as {self.form}{left}>"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as plain data, for JSON."""
+        plain = {"files": [file.to_dict() for file in self.files], "left_out": [one.to_dict() for one in self.left_out]}
+        return {"to": self.form, **{name: plain.get(name, getattr(self, name)) for name in _TOLD.split()}}
+
+
+def refuse_damage(report: Report) -> None:
+    """Raise `NotWholeError` if not everything that was chosen is sound."""
+    if report.is_whole:
+        return
+    lost = report.lost
+    reasons = [] if report.document_reason is None else [report.document_reason]
+    if lost:
+        names = ", ".join(entry.name for entry in lost[:3]) + (", …" if len(lost) > 3 else "")
+        reasons.append(f"{count_words(len(lost), 'tensor')} {are(len(lost))} not whole ({names})")
+    raise report.refusal(f"{'; '.join(reasons)}: nothing was written; {spoken('--skip-damaged')} writes what is whole")

@@ -165,18 +165,11 @@ def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
         if not just_cut and reason.path not in named and (reason.code, reason.reason) not in told:
             found.append(reason)
     if extent.status in BROKEN and not any(finding.is_fault for finding in found):
-        found.append(_summary(viewer, extent))
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        reason = f"it is {extent.status}; whole: {whole_words(extent)}{hit}"
+        summary = Finding(str(extent.status), reason, source=viewer.extraction.name)
+        found.append(viewer.truncation(extent) if extent.missing_bytes else summary)
     return found
-
-
-def _summary(viewer: Viewer, extent: Extent) -> Finding:
-    """Return the finding that says what the counts say: that a model is not whole."""
-    if extent.missing_bytes:
-        return viewer.truncation(extent)
-    hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-    return Finding(
-        str(extent.status), f"it is {extent.status}; whole: {whole_words(extent)}{hit}", source=viewer.extraction.name
-    )
 
 
 def all_findings(document: Extraction, status: Status) -> list[Finding]:
@@ -227,6 +220,8 @@ def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> s
     ``extent`` is that of its viewer, if it has one; ``digests`` the number of whole files whose digest given elsewhere
     agrees.
     """
+    from pparse.containers.stream import StreamParser
+
     things, agreed, word = document.parse().listing.checksums() or (0, 0, "")
     listed, of = count_words(things, word) if word else "", ""
     if extent is not None:
@@ -239,24 +234,15 @@ def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> s
     if agreed:
         some = f"{agreed:,}{of or ' of them'}"
         said.append(f"a checksum agrees for {some if agreed < things else f'each{of}' if things > 1 else 'it'}")
-    said += [f"the checksum of the {name} stream agrees" for name in _streams_checked(document)]
+    streams = [result.parser for inner in document.parsed.outward() for result in list(inner.results.values())]
+    agreeing = (one for one in streams if isinstance(one, StreamParser) and one.checks and not one.content.is_suspect)
+    said += [f"the checksum of the {parser.name} stream agrees" for parser in agreeing]
     if digests:
         said.append("the SHA-256 agrees" if digests == 1 else f"the SHA-256 of {digests:,} files agrees")
     if not said and (things or not listed):
         what = "it" if things < 2 else "their data" if word == "file" else "them"
         said.append(f"no checksum covers {what}")
     return "; ".join(filter(None, (listed, *said)))
-
-
-def _streams_checked(document: Extraction) -> Iterator[str]:
-    """Yield the formats of the compressed streams around a document whose checksums were compared and agree."""
-    from pparse.containers.stream import StreamParser
-
-    for inner in document.parsed.outward():
-        for result in list(inner.results.values()):
-            parser = result.parser
-            if isinstance(parser, StreamParser) and parser.checks and not parser.content.is_suspect:
-                yield parser.name
 
 
 def document_status(document: Extraction, *, damaged: bool = False) -> Status:

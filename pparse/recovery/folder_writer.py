@@ -294,7 +294,7 @@ class Workspace:
     """The hidden folder `WORK_NAME` of ``root``, created on demand.
 
     Everything in it is unfinished: files called ``<16 hexadecimal digits>.partial``, and the journal
-    (`pparse.recovery.journal`). It is removed when everything is done, unless somebody else put something into it.
+    (`pparse.writers.journal`). It is removed when everything is done, unless somebody else put something into it.
     """
 
     def __init__(self, places: Places, root: Any) -> None:
@@ -361,14 +361,13 @@ class Workspace:
 
     def remove_journal(self, descriptor: int) -> None:
         """Remove the journal and close it."""
-        if os.name == "nt":  # Windows does not remove open files
-            os.close(descriptor)
-            self._places.unlink(self.open(), JOURNAL_NAME)
-            return
         try:
-            self._places.unlink(self.open(), JOURNAL_NAME)
+            if os.name != "nt":  # Windows does not remove open files
+                self._places.unlink(self.open(), JOURNAL_NAME)
         finally:
             os.close(descriptor)
+        if os.name == "nt":
+            self._places.unlink(self.open(), JOURNAL_NAME)
 
     def close(self) -> None:
         """Release the folder; remove it if it is empty."""

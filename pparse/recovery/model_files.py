@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from contextlib import suppress
 from functools import partial
+from hashlib import blake2b
 from weakref import WeakKeyDictionary
 
 from pparse.containers.archive import ArchiveParser
@@ -24,7 +26,7 @@ from pparse.document.extraction import extraction_of
 from pparse.document.folder import FILE, FOLDER, FolderItem
 from pparse.document.opening import Resume
 from pparse.document.registry import viewer_for
-from pparse.errors import DataError, EndOfDataError, FaultError, FormatError, PathError, PparseError, SourceError
+from pparse.errors import DataError, EndOfDataError, FaultError, FormatError, PathError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.checkpoint.beside import (
@@ -44,7 +46,6 @@ from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, verify_document
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of
-from pparse.recovery.steps import stamp_of
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.shards.viewer import ShardTable
@@ -52,7 +53,7 @@ from pparse.viewers.tensorflow.saved_model import SavedModelViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.containers.archive import ArchiveMember
@@ -318,11 +319,17 @@ class ShardWriter:
             shard = self._parser.shard(name)
             result = shard.parse()
         except (FaultError, SourceError) as error:  # no file, or not a known format: go on with the others
-            self._lose(name, error)
+            reason = error.reason if not isinstance(error, SourceError) else f"it cannot be read: {error.reason}"
+            self._lost[name] = f"its shard is lost: {reason}"
+            self._whole = False
+            self._walk.models.lost(name, reason)
             return
         entries = self._entries
         judgement = verify_document(shard)
-        saved = not judgement.is_plain and self._salvage(shard, name)
+        saved = False
+        if not judgement.is_plain:
+            with suppress(FaultError):
+                saved = salvage(shard, self._target, name, report=self._note, kept=self._keep)
         if saved:
             self._whole = False
         else:
@@ -337,22 +344,10 @@ class ShardWriter:
         shard.results.clear()  # do not keep the headers of thousands of shards
         shard.children.clear()
 
-    def _salvage(self, shard: Extraction, name: str) -> bool:
-        try:
-            return salvage(shard, self._target, name, report=self._note, kept=self._keep)
-        except FaultError:
-            return False
-
     def _note(self, file: RecoveredFile) -> None:
         """Record a reported file of the shard; the first is the shard itself."""
         self._path = self._path or file.path
         self._walk.report(file)
-
-    def _lose(self, name: str, error: PparseError) -> None:
-        reason = error.reason if not isinstance(error, SourceError) else f"it cannot be read: {error.reason}"
-        self._lost[name] = f"its shard is lost: {reason}"
-        self._whole = False
-        self._walk.report(RecoveredFile(None, Status.MISSING, raw_name=name, reason=reason))
 
     # -- the index -----------------------------------------------------------------------------------------------------
 
@@ -381,7 +376,7 @@ class ShardWriter:
         file.write(f"\n}},\n{json.dumps('metadata')}: {json.dumps(metadata)}}}\n".encode())
         file.close()
         total = self._parser.map_size() or 0
-        job = Job(extraction, self._target, file.path, self._walk.report)
+        job = Job(extraction, file.path, self._target, self._walk.report)
         reason = (
             f"a new index of the {count_words(self._entries, 'tensor')} that are whole; the old index names {total:,}"
         )
@@ -475,33 +470,27 @@ class FolderFiles:
 
         return writer.opened(name, give)
 
-    def _compare_fingerprint(self) -> None:
-        """Find out whether the message is what the fingerprint says."""
-        try:
-            viewer = viewer_for(self._document)
-            if isinstance(viewer, SavedModelViewer):
-                viewer.compare_fingerprint()
-        except DataError:  # the message is told of
-            pass
-
     def _save_checkpoint(self, writer: ModelFiles, name: str, data: list[str]) -> None:
         index = self._open(writer, name)
         if index is not None:
             writer.save_checkpoint(name, index, [base_name(other) for other in data])
-            return
-        for other in data:
-            self._save_file(writer, other)
+        else:
+            for other in data:
+                self._save_file(writer, other)
 
     def _save_file(self, writer: ModelFiles, name: str) -> None:
-        if name in MEMBERS:
-            self._compare_fingerprint()
+        if name in MEMBERS:  # is the message what the fingerprint says?
+            with suppress(DataError):  # the message is told of
+                viewer = viewer_for(self._document)
+                if isinstance(viewer, SavedModelViewer):
+                    viewer.compare_fingerprint()
         file = self._open(writer, name)
         if file is not None:
             writer.save_file(name, file, must_be_model=name in MEMBERS)
 
     def _save_rest(self, writer: ModelFiles) -> None:
         """Tell of what is not saved, or not there."""
-        source = self._document.name
+        source, has_message = self._document.name, any(name in self._items for name in MEMBERS)
         for item in self._items.values():
             if item.kind not in (FILE, FOLDER):
                 if item.kind.startswith("cannot"):
@@ -509,24 +498,19 @@ class FolderFiles:
                 else:
                     reason = f"{item.kind}, which is never written"
                     writer.walk.note("not-written", reason, Severity.NOTE, path=item.path, source=source)
-        try:
-            viewer = viewer_for(self._document) if self._has_message() else None
+        with suppress(DataError):  # the message is told of
+            viewer = viewer_for(self._document) if has_message else None
             self._lacking.update(viewer.files_missing() if isinstance(viewer, Viewer) else ())
-        except DataError:  # the message is told of
-            pass
         is_outermost = self._document.topmost is self._document  # else it is the archive that can be fetched
         for name, reason in self._lacking.items():
             writer.lost(name, reason)
             if is_outermost:
                 writer.resume.append(Resume(self._document.folder.path_of(name), 0))
-        if not self._has_message() and INDEX_OF_VARIABLES in self._items:
+        if not has_message and INDEX_OF_VARIABLES in self._items:
             reason = "no message of a SavedModel is in the folder: its variables are all that is known of the model"
             writer.walk.note("missing", reason, path=MEMBERS[1], source=source)
         if STATE in self._items and self._items[STATE].kind == FILE:
             self._look_for_latest(writer)
-
-    def _has_message(self) -> bool:
-        return any(name in self._items for name in MEMBERS)
 
     def _look_for_latest(self, writer: ModelFiles) -> None:
         """Say if the checkpoint is not there that readers look for first."""
@@ -539,6 +523,16 @@ class FolderFiles:
             latest = names[0].removesuffix(INDEX)
             reason = f"the latest checkpoint by the file {STATE}, {latest}, is not here"
             writer.walk.note("other-checkpoints", reason, Severity.WARNING, source=STATE)
+
+
+def stamp_of(items: Iterable[FolderItem]) -> str | None:
+    """Return what is equal for the same files only, while none of them changes; None if that is not known."""
+    digest = blake2b(digest_size=16)
+    for item in items:
+        if item.kind == FILE and not item.stamp:
+            return None
+        digest.update(repr((item.path, item.kind, item.stamp)).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
 
 
 def whole_folder(document: Extraction, skipped: str) -> FolderFiles | None:
@@ -595,7 +589,10 @@ class BesideJudge:
             self._latest = None  # give its memory back first
             verdict = verify_document(model)
             known.pop(at, None)
-            known[at] = {at: verdict, **_verdicts_on_files(model)}
+            viewer = viewer_for(model)
+            beside = viewer.files_beside() if isinstance(viewer, Viewer) else ()
+            files = [(file.origin[1].at, file) for _, file in beside if file.origin is not None]
+            known[at] = {at: verdict, **{place: verdict_on(file, viewer, model) for place, file in files}}
             self._latest = archive, at, model
             if len(known) > _KEPT:
                 known.popitem(last=False)
@@ -626,16 +623,6 @@ def _place(model: Extraction) -> tuple[ArchiveParser, int]:
     """Return the archive that a model's main file was entered in, and where its member begins there."""
     archive, member = model.outermost.origin  # type: ignore[misc]
     return archive, member.at
-
-
-def _verdicts_on_files(model: Extraction) -> Verdicts:
-    """Judge the data files of a model that has been checked; return the verdicts by the places of the members."""
-    viewer = viewer_for(model)
-    found: Verdicts = {}
-    for _, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
-        if file.origin is not None:
-            found[file.origin[1].at] = verdict_on(file, viewer, model)
-    return found
 
 
 def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentVerdict:

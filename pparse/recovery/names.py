@@ -64,7 +64,9 @@ def safe_name(
     parts, and `MAX_PATH` bytes with separators. Bytes that are not UTF-8 appear as ``%E9``. With ``windows``,
     characters that are forbidden there are replaced, too. The function is idempotent.
     """
-    text = _shortened(_decoded(name, raw))
+    text = _decoded(name, raw)
+    if len(text) > _MAX_TEXT:  # longer than any path: what is between its ends is dropped unread
+        text = text[: _MAX_TEXT // 2] + text[-_MAX_TEXT // 2 :]
     if not (text.isascii() and text.isprintable() and "\\" not in text):
         text = text.translate(_HARMLESS)
     parts = [part for part in text.split("/") if part not in ("", ".", "..")]
@@ -128,11 +130,6 @@ def _decoded(name: str, raw: bytes | None) -> str:
     except UnicodeDecodeError:
         return raw.decode("utf-8", "surrogateescape")
     return name  # the replacement character was stored as such
-
-
-def _shortened(text: str) -> str:
-    """Return both ends of a text that is longer than any path; the rest is dropped unread."""
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT // 2] + text[-_MAX_TEXT // 2 :]
 
 
 def _strip_drive(parts: list[str], *, network: bool) -> None:

@@ -5,31 +5,41 @@ Two runs on the same input give the same files. The input is only read.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 
 from pparse.containers.archive import ArchiveParser
 from pparse.containers.stream import StreamParser
 from pparse.data.files import real_path
-from pparse.document.extraction import Extraction
+from pparse.document.extraction import Extraction, FolderExtraction
 from pparse.document.opening import open, refuse_unknown
-from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError, UnsupportedError, told
+from pparse.errors import (
+    EndOfDataError,
+    FormatError,
+    OptionError,
+    PathError,
+    PparseError,
+    SourceError,
+    UnsupportedError,
+    told,
+)
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.limits import parse_size
 from pparse.parsers.shards.shard_set import ShardSet
 from pparse.paths import glob
 from pparse.recovery.folder_writer import JOURNAL_NAME, WORK_NAME
-from pparse.recovery.journal import is_disk_full, was_stopped
-from pparse.recovery.model_files import base_name, files_beside, whole_folder
-from pparse.recovery.report import RecoveryReport, Summary
-from pparse.recovery.steps import run_of, unlike_all
+from pparse.recovery.model_files import base_name, files_beside, stamp_of, whole_folder
+from pparse.recovery.report import SCHEMA, RecoveryReport, Summary
 from pparse.recovery.target import REPORT_NAME, Target
 from pparse.recovery.unpack import Unpacker
 from pparse.tensors.viewer import Viewer
+from pparse.writers.journal import is_disk_full, was_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.document.opening import Resume, Source
@@ -43,39 +53,28 @@ _KEPT: Final = 10_000
 class Outcome:
     """The result of `recover` or `extract`."""
 
-    def __init__(
-        self,
-        summary: Summary,
-        findings: FindingList,
-        walk: Unpacker,
-        resumed: int,
-        files: list[RecoveredFile],
-        *,
-        resume: list[Resume] | None = None,
-        confirmed: dict[str | None, int] | None = None,
-        unmatched: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, walk: Unpacker, summary: Summary, files: list[RecoveredFile]) -> None:
         self.folder = walk.target.folder
         """The folder that was written to."""
         self.files = files
         """The first 10,000 files, without their gaps; ``tell`` is called with each, and the summary counts all."""
-        self.unmatched = list(unmatched)
+        self.unmatched: list[str] = []
         """Patterns of members that matched none."""
         self.summary = summary
         """Counts of the files."""
-        self.findings = findings
+        self.findings = walk.findings
         """What was found wrong, in all models of a folder."""
-        self.errors = findings.errors
+        self.errors = walk.findings.errors
         """Number of findings that are errors."""
-        self.warnings = sum(finding.severity is Severity.WARNING for finding in findings)
+        self.warnings = sum(finding.severity is Severity.WARNING for finding in walk.findings)
         """Number of findings that are warnings."""
         self.limits = walk.limits
         """Limits that cut files or left them out, by name."""
-        self.resumed = resumed
+        self.resumed = walk.steps.resumed
         """Units of work that were done by an earlier run, which this one continued."""
-        self.resume = resume
+        self.resume: list[Resume] | None = None
         """Downloads to resume, of all models of a folder that was saved as a whole; else None."""
-        self.confirmed = confirmed or {}
+        self.confirmed: dict[str | None, int] = {}
         """Containers of which a checksum at the end of a stream confirmed the files told of before, with their number.
 
         The summary counts those as verified."""
@@ -231,7 +230,7 @@ def recover(
             with suppress(OSError):  # a run that was killed when only this was left to do
                 os.rmdir(os.path.join(folder, WORK_NAME))
             raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
-        run = run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
+        run = _run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
         size = files.size if files is not None else _size_beside(document, result)
         with open_target(document, folder, **options, run=run, beside=size) as target:
             report = RecoveryReport(target, fill="zeros")
@@ -252,8 +251,9 @@ def recover(
                         report.finish(findings)
                 raise
             summary = report.finish(findings)
-        resume = unpacker.models.resume if files is not None else None
-        return Outcome(summary, findings, unpacker, unpacker.steps.resumed, kept.files, resume=resume)
+        outcome = Outcome(unpacker, summary, kept.files)
+        outcome.resume = unpacker.models.resume if files is not None else None
+        return outcome
 
 
 def _model_of(document: Extraction) -> tuple[Extraction, Result]:
@@ -314,7 +314,7 @@ def extract(
     wanted: Callable[[str], bool] | None = members if callable(members) else _Members(members)
     if isinstance(wanted, _Members) and not wanted.identity:
         wanted = None
-    chosen = None if wanted is None else getattr(wanted, "identity", None) or unlike_all()
+    chosen = None if wanted is None else getattr(wanted, "identity", None) or _unlike_all()
     resumed = 0
     with opened(source, how) as document:
         _refuse_others(document)
@@ -323,7 +323,7 @@ def extract(
             kept.count = summary.add_whole
             kept.files.clear()
             result = document.parse()
-            run = run_of(document, "extract", **options, recursive=recursive, wanted=chosen)
+            run = _run_of(document, "extract", **options, recursive=recursive, wanted=chosen)
             with open_target(document, folder, **options | {"exist_ok": exist_ok or drain}, run=run) as target:
                 unpacker = Unpacker(document, target, kept, recursive=recursive, drain=drain, wanted=wanted)
                 unpacker.run(result)
@@ -334,15 +334,15 @@ def extract(
             document.forget()
             if begin_again is not None:
                 begin_again()
-        confirmed = unpacker.trusted.confirmed()
-        summary.note_confirmed(sum(confirmed.values()))
+        outcome = Outcome(unpacker, summary, kept.files)
+        outcome.resumed = resumed
+        outcome.confirmed = unpacker.trusted.confirmed()
+        outcome.unmatched = wanted.missed() if isinstance(wanted, _Members) else []
+        summary.note_confirmed(sum(outcome.confirmed.values()))
         for file in kept.files:
-            if file.status is Status.COMPLETE and file.source in confirmed:
+            if file.status is Status.COMPLETE and file.source in outcome.confirmed:
                 file.verified = True
-        unmatched = wanted.missed() if isinstance(wanted, _Members) else []
-        return Outcome(
-            summary, document.findings, unpacker, resumed, kept.files, confirmed=confirmed, unmatched=unmatched
-        )
+        return outcome
 
 
 def _refuse_others(document: Extraction) -> None:
@@ -354,3 +354,57 @@ def _refuse_others(document: Extraction) -> None:
             "pparse.view reads its tensors, pparse.recover saves what is whole",
         )
         raise UnsupportedError(f"{parser.name} is not an archive; {advice}")
+
+
+# -- what run it is ----------------------------------------------------------------------------------------------------
+
+
+def _run_of(document: Extraction, command: str, *, stamp: str | None = None, **options: object) -> dict[str, object]:
+    """Return a description of everything that changes the output; a run continues another only if theirs are equal.
+
+    The source is identified by name, size, time and inode (a folder by those of its files), not by its folder; by
+    samples of its bytes if it is not a file; by ``stamp`` if that is given.
+    """
+    import pparse
+
+    session = document.session
+    outermost = document.topmost
+    run = {
+        "command": command,
+        "of": outermost.name.replace("\\", "/").rstrip("/").rpartition("/")[2],
+        "inside": document.path.partition("::")[2],
+        "source": [stamp] if stamp is not None else _identity(outermost),
+        "format": document._format,
+        "options": {name: repr(value) for name, value in sorted(session.options.items())},
+        "limits": {name: getattr(session.limits, name) for name in session.limits.DEFAULTS},
+        "budget": session.budget.limit,
+        "scratch": session.scratch is not None,
+        "version": pparse.__version__,
+        "schema": SCHEMA,
+        **options,
+    }
+    loaded: dict[str, object] = json.loads(json.dumps(run))  # as it will be read back
+    return loaded
+
+
+def _identity(extraction: Extraction) -> list[object]:
+    if isinstance(extraction, FolderExtraction):
+        # What lies in folders below belongs to no set of shards, and may be what this run writes.
+        stamp = stamp_of(takewhile(lambda item: "/" not in item.path, extraction.folder.tree()))
+        return [_unlike_all() if stamp is None else stamp]
+    data = extraction.data
+    if data.stamp is not None:
+        return [*data.stamp]
+    if data.size is not None:
+        from pparse.data.index_files import fingerprint
+
+        try:
+            return [data.size, fingerprint(data.range(0, data.size)).hex()]
+        except PparseError:
+            pass
+    return [_unlike_all()]
+
+
+def _unlike_all() -> str:
+    """Return a value that no other run has, for a source that cannot be compared."""
+    return os.urandom(16).hex()

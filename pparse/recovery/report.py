@@ -23,7 +23,7 @@ from pparse.recovery.target import REPORT_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any, Final, Self
 
     from pparse.containers.content import Verdict
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = 1
 _BLOCK: Final = 64 << 10
-_NEXT_GAPS: Final = 1 << 10  # gaps that are converted to text at a time
 _ABSOLUTE: Final = lazy_pattern(r"/|\\|[A-Za-z]:[/\\]")
 
 
@@ -43,11 +42,6 @@ def doubtful_name(name: str) -> str:
     folder, slash, base = name.rpartition("/")
     stem, dot, suffix = base.rpartition(".")
     return f"{folder}{slash}{stem}.doubtful.{suffix}" if dot and stem else f"{name}.doubtful"
-
-
-def is_set_apart(path: str) -> bool:
-    """Say whether a file has a name as `doubtful_name` gives it."""
-    return path.endswith(".doubtful") or ".doubtful." in path.rpartition("/")[2]
 
 
 class RecoveredFile:
@@ -170,8 +164,9 @@ class Summary:
         self.bytes += file.bytes
         self.not_written += file.path is None
         self.doubtful += bool(file.doubtful)
-        if file.path is not None and is_set_apart(file.path) and len(self.set_apart) < 1000:
-            self.set_apart.append(file.path)
+        base = (file.path or "").rpartition("/")[2]
+        if (base.endswith(".doubtful") or ".doubtful." in base) and len(self.set_apart) < 1000:
+            self.set_apart.append(str(file.path))
 
     def add_whole(self, file: RecoveredFile) -> None:
         """Count a file and its gaps, which are kept in the file."""
@@ -241,8 +236,9 @@ class RecoveryReport:
         text = _dump(file.to_dict())
         self._put(f'{self._separator}{text[:-1]}, "gaps": [')
         separator = ""
-        for part in _gaps_text(file.gaps, self.summary):
-            self._put(separator + part)
+        for offset, length in file.gaps:
+            self.summary.add_gap(length)
+            self._put(f"{separator}{_dump([offset, length])}")
             separator = ", "
         self._put("]}")
         self._separator = ",\n"
@@ -259,7 +255,8 @@ class RecoveryReport:
             self._put(f'\n], "fill": {_dump(self._fill)}, "findings": [')
             separator = "\n"
             for finding in findings:
-                self._put(separator + _dump(_finding(finding)))
+                told = {**finding.to_dict(), "source": without_folder(finding.source)}
+                self._put(separator + _dump(told))
                 separator = ",\n"
             omitted = getattr(findings, "omitted", 0)
             self._put(f'\n], "omitted_findings": {omitted}, "summary": {_dump(self.summary.to_dict())}}}\n')
@@ -294,23 +291,6 @@ class RecoveryReport:
     def _flush(self) -> None:
         self._file.write(self._buffer)
         self._buffer = bytearray()
-
-
-def _gaps_text(gaps: Iterable[Gap], summary: Summary) -> Iterator[str]:
-    """Yield the content of a list of gaps as text, some at a time."""
-    parts: list[str] = []
-    for offset, length in gaps:
-        summary.add_gap(length)
-        parts.append(_dump([offset, length]))
-        if len(parts) == _NEXT_GAPS:
-            yield ", ".join(parts)
-            parts.clear()
-    if parts:
-        yield ", ".join(parts)
-
-
-def _finding(finding: Finding) -> dict[str, object]:
-    return {**finding.to_dict(), "source": without_folder(finding.source)}
 
 
 def _dump(value: object) -> str:

@@ -22,7 +22,6 @@ from pparse.errors import EndOfDataError, FaultError, GapError, MalformedError
 from pparse.findings import Status
 from pparse.limits import MIB, count_words
 from pparse.recovery.report import RecoveredFile, doubtful_name
-from pparse.tensors.status import there_words
 from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[RecoveredFile], object]
     OnKept = Callable[[str, int], object]
+    JobOf = Callable[[Extraction, str], "Job"]
 
 _MAX_HOLES: Final = 10_000
 # What becomes of an attempt: a valid file; nothing is lost, so that the file is written as it is; nothing can be saved.
@@ -47,7 +47,7 @@ PROTOBUF: Final = ("saved-model", "graph-def", "meta-graph", "protobuf")
 _TENSORS: Final = "tensors"
 # What saves each form: the names of parsers, and all others that have a viewer.
 _SAVERS: Final = {
-    "safetensors": "salvage_safetensors:salvage_safetensors",
+    "safetensors": "salvage_tensors:salvage_safetensors",
     "riegeli": "salvage_records:salvage_riegeli",
     "tfrecord": "salvage_records:salvage_tfrecord",
     "json-lines": "salvage_records:salvage_rows",
@@ -84,59 +84,48 @@ def salvage(
     reported, if the format has no such form, if nothing can be saved in it, or if nothing is lost, so that the file
     should be written as it is. Raise `LimitError`; source errors propagate.
     """
-    outcome = _attempt(extraction, target, name, report, kept, is_alone=is_alone)
-    if outcome is not NOTHING or not keep:
-        return outcome is SAVED
-    result = extraction.parse()
-    if _form_of(result) is None or not _is_lost(extraction_of(result)):
-        return False
-    if _is_sound(result):
-        return False  # all its fields are whole and its library reads it: only their content is odd
-    Job(extraction_of(result), target, name, report).save_as_found()
-    return True
-
-
-def _attempt(
-    extraction: Extraction, target: Target, name: str, report: Report, kept: OnKept | None, *, is_alone: bool
-) -> str:
-    """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
     try:
         result = extraction.parse()
     except FaultError:
-        return NOTHING
+        return False
     form = _form_of(result)
-    inner = extraction_of(result)
     if form is None:
-        return NOTHING
+        return False
+
+    def job_of(extraction: Extraction, name: str) -> Job:
+        job = Job(extraction, name, target, report)
+        job.kept, job.is_alone = kept, is_alone
+        return job
+
+    outcome = _attempt(result, form, name, job_of)
+    if keep and outcome is NOTHING and _is_lost(extraction_of(result)) and not _is_sound(result):
+        job_of(extraction_of(result), name).save_as_found()
+        return True
+    return outcome is SAVED
+
+
+def _attempt(result: Result, form: str, name: str, job_of: JobOf) -> str:
+    """Do what `salvage` does; distinguish files of which nothing is left from those to be written as they are."""
+    inner = extraction_of(result)
     start, end = inner.start, max(inner.start, inner.find_end())
     suspect_ranges = inner.data.suspect_ranges_in(start, end)
     if suspect_ranges and form in ("riegeli", "cpb"):
-        suspect_ranges = _unproved(inner)
+        suspect_ranges = _unproved(inner, start, end)
     if form in PROTOBUF:
         suspect_ranges = joined([*suspect_ranges, *islice(inner.data.holes(start, end), _MAX_HOLES)])
     if suspect_ranges and form not in _JUDGED_APART:
-        return _save_apart(inner, form, suspect_ranges, target, name, report)
-    if form == _TENSORS and not _has_values(inner):
-        return NOTHING
-    job = Job(inner, target, name, report)
-    job.kept, job.is_alone = kept, is_alone
+        return _save_apart(inner, form, suspect_ranges, name, job_of)
+    if form == _TENSORS and ((viewer := viewer_for(inner)) is None or not viewer.has_values):
+        return NOTHING  # nobody looked for the bytes of its tensors: its file is all that can be saved
+    job = job_of(inner, name)
     outcome = _save(job, form)
+    # Its own format may not tell that it ends where the archive does: there are some that may end in many places.
+    member = inner.origin[1] if inner.origin is not None else None
     unlike = result.parser.is_generic and is_model_name(name)
-    missing = _cut_off(inner) if outcome is UNHARMED and not unlike else None
-    if missing is not None:
-        job.save_cut(missing)
+    if outcome is UNHARMED and not unlike and member is not None and member.status is Status.TRUNCATED:
+        job.save_cut(member.size or 0)
         return SAVED
     return outcome
-
-
-def _cut_off(extraction: Extraction) -> int | None:
-    """Return how many bytes of a file are behind the end of the archive that holds it; None: it does not end there.
-
-    The file's own format may not tell: there are some that may end in many places.
-    """
-    if extraction.origin is None or extraction.origin[1].status is not Status.TRUNCATED:
-        return None
-    return max(0, (extraction.origin[1].size or 0) - (extraction.find_end() - extraction.start))
 
 
 def _form_of(result: Result) -> str | None:
@@ -150,12 +139,6 @@ def _form_of(result: Result) -> str | None:
     return _TENSORS if isinstance(viewer, Viewer) and not viewer.alone.is_set else None
 
 
-def _has_values(extraction: Extraction) -> bool:
-    """Say whether the bytes of a model's tensors were looked for; if not, its file is all that can be saved."""
-    viewer = viewer_for(extraction)
-    return viewer is not None and viewer.has_values
-
-
 def _is_lost(extraction: Extraction) -> bool:
     """Say whether an error is known in a model of which nothing could be saved."""
     viewer = viewer_for(extraction)
@@ -164,32 +147,32 @@ def _is_lost(extraction: Extraction) -> bool:
 
 
 def _is_sound(result: Result) -> bool:
-    """Say whether every field of a message with a schema is whole, or every chunk of one in chunks."""
-    from pparse.parsers.protobuf.check import Checker
-
+    """Say whether every field of a message with a schema is whole, or every chunk of one in chunks: its library reads
+    it, and only the content is odd."""
     if result.parser.name == "cpb":
         return bool(import_dotted("pparse.recovery.salvage_cpb:is_whole")(result.parser))
     if result.parser.name not in PROTOBUF:
         return False
+    from pparse.parsers.protobuf.check import Checker
+
     parser: ProtobufParser = result.parser  # type: ignore[assignment]
     extraction = result.extraction
     part = extraction.data.range(extraction.start, max(extraction.start, extraction.find_end()))
     return parser.root_type is not None and Checker(extraction.session.check_cancelled).sound(part, parser.root_type)
 
 
-def _unproved(extraction: Extraction) -> list[tuple[int, int]]:
+def _unproved(extraction: Extraction, start: int, end: int) -> list[tuple[int, int]]:
     """Compare the hashes of all chunks of a Riegeli file in doubt; return the ranges that no hash proves."""
     from pparse.riegeli.lookup import RecordLookup
 
-    session, data = extraction.session, extraction.data
-    start, end = extraction.start, max(extraction.start, extraction.find_end())
-    lookup = RecordLookup(data.range(start, end), session.env, verify="all")
+    session = extraction.session
+    lookup = RecordLookup(extraction.data.range(start, end), session.env, verify="all")
     lookup.survey(lambda _region: session.check_cancelled(), lambda _error: None)
-    return data.suspect_ranges_in(start, end)
+    return extraction.data.suspect_ranges_in(start, end)
 
 
 def _save_apart(
-    extraction: Extraction, form: str, suspect_ranges: list[tuple[int, int]], target: Target, name: str, report: Report
+    extraction: Extraction, form: str, suspect_ranges: list[tuple[int, int]], name: str, job_of: JobOf
 ) -> str:
     """Save the certain part of a file as ``name``, as if suspect ranges were lost, and all of it under another name.
 
@@ -202,18 +185,18 @@ def _save_apart(
         extraction.session, extraction.name, data, extraction.start, extraction.end, extraction.parent, form
     )
     start, end = extraction.start, max(extraction.start, extraction.find_end())
-    job = Job(sure, target, name, report)
+    job = job_of(sure, name)
     if form in ("riegeli", "cpb"):
         job.end = end  # a suspect end counts as lost: there may have been more chunks than those before it
     with suppress(MalformedError, EndOfDataError, GapError):
         if _save(job, form) is UNHARMED:
             return UNHARMED
-    job = Job(extraction, target, doubtful_name(name), report)
-    with target.create(job.name) as file:
+    job = job_of(extraction, doubtful_name(name))
+    with job.target.create(job.name) as file:
         gaps = job.copy_known(file, start, end)
     why = extraction.data.why_suspect(start, end) or "some were never written (a file hole), and read as zeros"
-    reason = f"some of its bytes may be wrong: {why}"
     known = [(low - start, high - low) for low, high in suspect_ranges]
+    reason = f"some of its bytes may be wrong: {why}"
     job.report(file, Status.DAMAGED, reason, offset=start, gaps=gaps, doubtful=known)
     return SAVED
 
@@ -245,7 +228,12 @@ class Job:
     known, since an unknown number of bytes is missing before them.
     """
 
-    def __init__(self, extraction: Extraction, target: Target, name: str, report: Report) -> None:
+    kept: OnKept | None = None
+    """Called with name and size of every tensor of a safetensors file that is in the new one."""
+    is_alone = True
+    """Whether nothing else is written of the document: not if the caller writes it as it was found, too."""
+
+    def __init__(self, extraction: Extraction, name: str, target: Target, report: Report) -> None:
         self.extraction = extraction
         """The document."""
         self.session = extraction.session
@@ -259,9 +247,6 @@ class Job:
         """The folder to write to."""
         self.name = name
         """Name of the new file."""
-        self.kept: OnKept | None = None
-        self.is_alone = True
-        """Whether nothing else is written of the document: not if the caller writes it as it was found, too."""
         self._report = report
         self._done = 0
         self.loose = [
@@ -352,9 +337,10 @@ class Job:
         reason = "no tensor, record or field is whole; these are the bytes as found"
         self.save_piece(AS_FOUND.format(self.name), self.start, self.end, reason)
 
-    def save_cut(self, missing: int) -> None:
-        """Write the bytes of a model that was cut where its format may end: what is there opens as it is."""
+    def save_cut(self, size: int) -> None:
+        """Write the bytes of a model of ``size`` bytes, cut where its format may end: what is there opens as it is."""
         have = self.end - self.start
+        missing = max(0, size - have)
         with self.target.create(self.name) as file:
             gaps = self.copy_known(file, self.start, self.end)
         gaps.add(have, missing or None)
@@ -362,13 +348,7 @@ class Job:
         self.report(file, Status.TRUNCATED, reason, offset=self.start, gaps=gaps)
 
     def conclude(
-        self,
-        file: TargetFile,
-        status: Status,
-        reason: str,
-        rest: Rest,
-        *saves: Callable[[], object],
-        stem: str | None = None,
+        self, file: TargetFile, status: Status, reason: str, rest: Rest, *saves: Callable[[], object], stem: str = ""
     ) -> str:
         """Report the saved file, write what is left of the lost parts, do ``saves``, and finish the list of the parts.
 
@@ -376,7 +356,7 @@ class Job:
         """
         self.report(file, status, reason)
         try:
-            rest.save_pieces(file.path if stem is None else stem, status)
+            rest.save_pieces(stem or file.path, status)
             for save in saves:
                 save()
         finally:
@@ -474,12 +454,6 @@ class Rest:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self.discard()
-
-
-def part_words(there: int, length: int, why: str) -> str:
-    """Return how many bytes of a tensor are there, and why not all; nothing is said twice."""
-    told = f"{there:,} of {length:,} bytes are there"
-    return told if why == there_words(there, length) else f"{told}: {why}"
 
 
 def text_of(text: str) -> str:

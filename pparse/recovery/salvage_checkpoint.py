@@ -12,7 +12,7 @@ from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import text_of
 from pparse.recovery.salvage_tensors import Leftovers, flat
-from pparse.recovery.target_file import FileSink
+from pparse.recovery.target import FileSink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pparse.containers.archive import ArchiveMember
     from pparse.parsers.pytorch.storages import Stored
-    from pparse.viewers.pickle.viewer import PickleViewer
 
 # Members that say nothing of what was saved.
 _OF_THE_WRITER: Final = frozenset(
@@ -33,12 +32,13 @@ _LOST_NAMES: Final = "the pickle that names its tensors is lost, or cut before t
 class CheckpointLeftovers(Leftovers):
     """Writes what is left of a pickle, or of a checkpoint of PyTorch."""
 
-    viewer: PickleViewer
-
     def save_others(self) -> None:
         """Save the members and storages that no tensor is in, and the bytes behind the last part."""
         parser: Any = self.viewer.parser
-        used = self._used() if isinstance(parser, StorageReader) else set()
+        used: set[str] = set()  # keys of the storages that a listed tensor is in
+        if isinstance(parser, StorageReader):
+            named = (what for _, what, _ in self.viewer.named_tensors() if isinstance(what, StoredTensor))
+            used = {what.storage.key for what in named if what.storage is not None}
         if isinstance(parser, PyTorchZipParser):
             self._save_members(parser, used)
             return
@@ -48,14 +48,6 @@ class CheckpointLeftovers(Leftovers):
                     self._save_storage(key, stored)
         if isinstance(parser, PickleParser):
             self._save_behind(parser)
-
-    def _used(self) -> set[str]:
-        """Return the keys of the storages that a listed tensor is in."""
-        return {
-            what.storage.key
-            for _, what, _ in self.viewer.named_tensors()
-            if isinstance(what, StoredTensor) and what.storage is not None
-        }
 
     def _save_storage(self, key: str, stored: Stored) -> None:
         """Write a storage that no tensor is known to be in."""

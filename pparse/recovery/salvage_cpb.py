@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
-from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, PparseError, spoken
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, spoken
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.cpb.metadata import ChunkMetadata
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import FieldType, MessageType
     from pparse.recovery.salvage import Job
-    from pparse.recovery.salvage_records import Wanted
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.lookup import RecordLookup
 
     Step = tuple[str, Any]
     Path = tuple[Step, ...]
+    Record = tuple[int, bytes]  # its position and its content
 
 _MESSAGE: Final = 1  # ChunkInfo.Type
 _BYTES: Final = 2
@@ -55,7 +55,8 @@ class _Known:
     def __init__(self, job: Job, parser: CpbParser, metadata: Any) -> None:
         self._by_position: dict[int, list[int]] = {}
         self._infos = metadata.chunks
-        self._last = getattr(parser, "metadata_position", -1)
+        self.last: int = getattr(parser, "metadata_position", -1)
+        """Position of the metadata, which are replaced."""
         self._solid = job.solid - job.start  # after it, positions have changed
         self.places: dict[int, int] = {}
         moved = parser.chunks.metadata.moved if parser.chunks is not None else None
@@ -63,10 +64,6 @@ class _Known:
             position = info.offset if moved is None else moved.get(info.offset)
             if position is not None:
                 self._by_position.setdefault(position, []).append(number)
-
-    def wanted(self, position: int, _size: int) -> bool:
-        """Say whether to write a record: all but the metadata, which are replaced."""
-        return position != self._last
 
     def written(self, position: int, size: int, now: int) -> None:
         """Record a chunk that was written."""
@@ -151,7 +148,7 @@ def _metadata(parser: CpbParser, charge: Any) -> Any:
         return None
 
 
-def _old_metadata(parser: CpbParser) -> tuple[int, bytes] | None:
+def _old_metadata(parser: CpbParser) -> Record | None:
     """Return position and bytes of the last record if it is chunk metadata that cannot be used."""
     position = parser.last_found
     try:
@@ -166,12 +163,7 @@ def _old_metadata(parser: CpbParser) -> tuple[int, bytes] | None:
 
 
 def _save_chunks(
-    job: Job,
-    problem: str,
-    pruned: _Pruned | None = None,
-    *,
-    known: _Known | None = None,
-    old: tuple[int, bytes] | None = None,
+    job: Job, problem: str, pruned: _Pruned | None = None, known: _Known | None = None, old: Record | None = None
 ) -> str:
     """Write the readable chunks as a Riegeli file; ``problem`` says why they cannot be merged.
 
@@ -179,15 +171,12 @@ def _save_chunks(
     their position: a reader that uses them would get wrong names.
     """
     known = pruned.known if pruned is not None else known
-    wanted: Wanted | None = None if known is None else known.wanted
-    if old is not None:
-        position = old[0]
-        wanted = lambda at, _size: at != position  # noqa: E731
+    skipped = old[0] if old is not None else known.last if known is not None else None
     with (
         job.target.create(CHUNKS.format(job.name)) as file,
         Rest(job, job.name.removesuffix(".cpb"), {"format": "cpb"}) as rest,
     ):
-        copy = RecordCopy(job, file, rest, wanted=wanted)
+        copy = RecordCopy(job, file, rest, skipped=skipped)
         copy.run()
         copy.damaged = copy.damaged or (known is not None and pruned is None)
         if pruned is not None:
@@ -196,7 +185,7 @@ def _save_chunks(
         if not copy.records or (copy.is_whole and known is None and old is None):
             return job.give_up(file, rest, is_unharmed=copy.records > 0)
     whole = "" if pruned is None else f"{pruned.whole} are whole; "
-    _report(job, file, copy, rest, f"{job.name}.partial", f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
+    _report(copy, f"{job.name}.partial", f"{whole}{described(copy)}; no .cpb and no .pb: {problem}")
     if old is not None:
         with job.target.create(METADATA.format(job.name)) as kept:
             kept.write(old[1])
@@ -207,32 +196,30 @@ def _save_chunks(
 def _save_message(job: Job, parser: CpbParser, metadata: Any) -> str:
     """Write the chunks as a ``.cpb``, and the message; if they cannot be merged, do as `_save_chunks`."""
     stem = job.name.removesuffix(".cpb")
-    problem: PparseError | str | None = None
     merged: TargetFile | None = None
+    limit: LimitError | None = None
     with job.target.create(job.name) as file, Rest(job, stem, {"format": "cpb"}) as rest:
         copy, pruned = _copy(job, parser, metadata, file, rest)
         if pruned is not None and pruned.problem is None:
             try:
                 merged = _merge(job, pruned, f"{stem}.pb")
+            except LimitError as error:  # it can still be merged with more memory
+                limit = error
             except DataError as error:
-                problem = error
-        elif pruned is not None:
-            problem = pruned.problem
-        # A message refused for its size can still be merged with more memory.
-        if pruned is None or (problem is not None and not isinstance(problem, LimitError)):
+                pruned.problem = error.reason
+        if pruned is None or pruned.problem is not None:
             job.give_up(file, rest)
     if pruned is None:
         wrong = parser.misplaced() if copy.records else None
         if wrong is not None:  # if a merger accepts it, the result has holes read as zeros
             return _save_chunks(job, f"the places of chunks are wrong: {wrong}", known=_Known(job, parser, metadata))
         return UNHARMED if copy.records else NOTHING
-    folder = f"{file.path}.partial"
-    if isinstance(problem, LimitError):
-        _report(job, file, copy, rest, folder, f"{pruned.whole} are whole; {described(copy)}; no .pb: {problem.reason}")
-        raise problem
-    if merged is None:
-        return _save_chunks(job, getattr(problem, "reason", str(problem)), pruned)
-    _report(job, file, copy, rest, folder, f"{pruned.whole} are whole; {described(copy)}", merged=(merged, pruned))
+    if pruned.problem is not None:
+        return _save_chunks(job, pruned.problem, pruned)
+    why = "" if limit is None else f"; no .pb: {limit.reason}"
+    _report(copy, f"{file.path}.partial", f"{pruned.whole} are whole; {described(copy)}{why}", pruned, merged)
+    if limit is not None:
+        raise limit
     return SAVED
 
 
@@ -241,7 +228,7 @@ def _copy(
 ) -> tuple[RecordCopy, _Pruned | None]:
     """Copy the chunks; return the copy, and the pruned metadata unless there are no chunks, or nothing is wrong."""
     known = _Known(job, parser, metadata)
-    copy = RecordCopy(job, file, rest, wanted=known.wanted, written=known.written)
+    copy = RecordCopy(job, file, rest, skipped=known.last, written=known.written)
     copy.run()
     unknown = [info for info in metadata.chunks if info.type not in (0, _MESSAGE, _BYTES)]
     if not copy.records or (copy.is_whole and not known.lost and not unknown):
@@ -260,7 +247,8 @@ def _copy(
                 info.size, info.offset = (len(NO_TYPE), blank) if number in pruned.blank else (0, empty)
         for number, place in known.places.items():
             metadata.chunks[number].offset = place
-        copy.finish(metadata.SerializeToString(deterministic=True))
+        copy.write(metadata.SerializeToString(deterministic=True))
+        copy.finish()
     return copy, pruned
 
 
@@ -420,27 +408,21 @@ def _text(path: Path, type: MessageType | None) -> str:
 
 
 def _report(
-    job: Job,
-    file: TargetFile,
-    copy: RecordCopy,
-    rest: Rest,
-    folder: str,
-    reason: str,
-    merged: tuple[TargetFile, _Pruned] | None = None,
+    copy: RecordCopy, folder: str, reason: str, pruned: _Pruned | None = None, merged: TargetFile | None = None
 ) -> None:
     """Report the file of chunks, the rest of the last chunk (in ``folder``), the message, and what is lost."""
+    job = copy.job
     status = cut_status(damaged=copy.damaged or job.has_gaps)
 
     def save() -> None:
-        if merged is not None:
-            message, pruned = merged
+        if merged is not None and pruned is not None:
             said = f"merged from {pruned.whole}"
             if pruned.left_out:
                 said += f"; {count_words(len(pruned.left_out), 'field')} left out, whose place is not known"
-            job.report(message, status if pruned.lost else Status.COMPLETE, said)
+            job.report(merged, status if pruned.lost else Status.COMPLETE, said)
         copy.save_tail(folder)
 
-    job.conclude(file, status, reason, rest, save)
+    job.conclude(copy.file, status, reason, copy.rest, save)
 
 
 def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:

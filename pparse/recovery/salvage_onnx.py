@@ -17,11 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.recovery.salvage import Job
     from pparse.recovery.salvage_tensors import SalvagePlan, TensorJudge
     from pparse.recovery.target import TargetFile
     from pparse.tensors.tensor import Tensor
-    from pparse.viewers.onnx.viewer import OnnxViewer
 
 _EXTENSION: Final = ".onnx"
 _MOST_NAMES: Final = 5
@@ -33,14 +31,10 @@ class ModelWriter:
     ``name`` is that of the damaged model.
     """
 
-    def __init__(
-        self, job: Job, viewer: OnnxViewer, judge: TensorJudge, plan: SalvagePlan, file: TargetFile | None, name: str
-    ) -> None:
-        self._job = job
-        self._viewer = viewer
+    def __init__(self, judge: TensorJudge, plan: SalvagePlan, file: TargetFile | None, name: str) -> None:
         self._judge = judge
         self._plan = plan
-        self._file = file
+        self._location = "" if file is None else file.path.rpartition("/")[2]
         self._name = name if name.lower().endswith(_EXTENSION) else name + _EXTENSION
         self._places = {one.number: StoredField(plan.begin + one.place, one.size) for one in plan.listed()}
         self._seen: set[int] = set()
@@ -54,10 +48,9 @@ class ModelWriter:
 
     def save(self, status: Status) -> None:
         """Write the model and report it with ``status``, or report why there is none."""
-        job = self._job
-        location = "" if self._file is None else self._file.path.rpartition("/")[2]
+        job = self._judge.job
         try:
-            model = RebuiltModel(self._viewer, location, self._stored)
+            model = RebuiltModel(self._judge.viewer, self._location, self._stored)
             with job.target.create(self._name) as file:
                 model.write(file.write)
         except DataError as error:
@@ -67,17 +60,13 @@ class ModelWriter:
             job.report_as(RecoveredFile(None, Status.MISSING, raw_name=self._name, reason=text_of(reason)))
             return
         self.path = file.path
-        job.report(file, status, text_of(self._reason(model, location)))
-
-    def _reason(self, model: RebuiltModel, location: str) -> str:
         reason = "the graph with " + (count_words(model.kept, "whole initializer") if model.kept else "no initializer")
         if model.needs_file:
-            reason += f", most of whose bytes are in {location}: keep both in one folder"
-        lost = model.inputs
-        if not lost:
-            return reason
-        shown = ", ".join(lost[:_MOST_NAMES]) + (" …" if len(lost) > _MOST_NAMES else "")
-        return f"{reason}; to be fed as inputs, since they are lost: {shown}"
+            reason += f", most of whose bytes are in {self._location}: keep both in one folder"
+        if lost := model.inputs:
+            shown = ", ".join(lost[:_MOST_NAMES]) + (" …" if len(lost) > _MOST_NAMES else "")
+            reason += f"; to be fed as inputs, since they are lost: {shown}"
+        job.report(file, status, text_of(reason))
 
     def _stored(self, number: int, tensor: Tensor) -> StoredField | None:
         """Return where a tensor is in the safetensors file; without a length, if it is whole and not there."""
@@ -85,17 +74,12 @@ class ModelWriter:
             return self._places[number]
         if number in self._judge.spoiled or tensor.status is not Status.COMPLETE or tensor.unwritten_nbytes:
             return None
-        if tensor.dtype is not None and number not in self._seen and not self._can_be_read(number, tensor):
-            return None
+        if tensor.dtype is not None and number not in self._seen:  # it is read once
+            try:
+                for _ in bytes_of(tensor):
+                    pass
+            except DataError:
+                self._judge.spoiled.add(number)
+                return None
+            self._seen.add(number)
         return StoredField()
-
-    def _can_be_read(self, number: int, tensor: Tensor) -> bool:
-        """Read a tensor that is not in the safetensors file, once."""
-        try:
-            for _ in bytes_of(tensor):
-                pass
-        except DataError:
-            self._judge.spoiled.add(number)
-            return False
-        self._seen.add(number)
-        return True

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pparse.recovery.salvage import Job
 
     Op = Range | bytes | None  # a range to copy; the tag of a message that begins; the end of one
-    # called with path, begin and end of bytes that are dropped, and where their payload begins (None: not a field)
-    Lose = Callable[[str, int, int, int | None], object]
 
 _STEP: Final = 1 * MIB
 _GONE: Final = 7  # instead of a wire type: a range in which fields cannot be recognised
@@ -80,23 +78,27 @@ class _MessageFrame:
 
 
 class _MessageWalk:
-    """One pass through a message; ``lose`` is called with path, begin and end of everything that is dropped."""
+    """One pass through a message, which lists everything that is dropped in ``rest``; None: it is listed already."""
 
-    def __init__(self, job: Job, type: MessageType | None, lose: Lose) -> None:
+    def __init__(self, job: Job, type: MessageType | None, rest: Rest | None = None) -> None:
+        self._job = job
         self._data = job.data
         self._end = job.solid
-        self._start = job.start
         self._type = type
-        self._lose = lose
-        self._depth = job.session.limits.depth
+        self._rest = rest
         self._check_cancelled = job.session.check_cancelled
         self._checker = Checker(job.session.check_cancelled)
         self._window = Window(job.data, job.solid)
         self._told = -1  # end of the range that was reported last
+        self.first = ""
+        """What is lost first, in words."""
+        self.inside = False
+        """Whether something is lost that is not at the end."""
 
     def ops(self) -> Iterator[Op]:
         """Yield the operations that write the message."""
-        stack = [_MessageFrame(self._start, self._end, self._type, "", self._start)]
+        start, depth = self._job.start, self._job.session.limits.depth
+        stack = [_MessageFrame(start, self._end, self._type, "", start)]
         self._look_ahead(stack[0])
         while stack:
             frame = stack[-1]
@@ -122,7 +124,7 @@ class _MessageWalk:
             end = min(field.next, frame.end)
             frame.pos = frame.run = end
             frame.before = dict(frame.counts)
-            if below is None or len(stack) >= self._depth:
+            if below is None or len(stack) >= depth:
                 self._tell(frame, name, field.begin, end, field.start if field.tag & 7 != _GONE else None)
             else:
                 yield encode_varint(field.tag)
@@ -136,9 +138,17 @@ class _MessageWalk:
             frame.gone = find_resumption(self._data, frame.pos, frame.end, frame.type, self._check_cancelled)
 
     def _tell(self, frame: _MessageFrame, path: str, begin: int, end: int, payload: int | None = None) -> None:
+        """List a dropped range; ``payload``: where its content begins (None: it is no field)."""
         frame.lost = True
         self._told = end
-        self._lose(path, begin, end, payload)
+        if self._rest is not None:
+            start = self._job.start
+            self.first = self.first or path or f"the bytes from {begin - start} on"
+            self.inside = self.inside or end < self._end
+            name = path if payload is not None and path else f"behind-{begin}"
+            entry: dict[str, object] = {"path": path or None, "offset": begin - start, "length": end - begin}
+            reason = "bytes as found, which have no place in the saved message"
+            self._rest.lose(entry, f"{name}.bin", begin if payload is None else payload, min(end, self._end), reason)
 
     def _flush(self, frame: _MessageFrame, end: int) -> Iterator[Op]:
         if end > frame.run:
@@ -153,32 +163,21 @@ class _MessageWalk:
             if frame.type is not None and frame.sound == frame.end:
                 frame.pos = frame.end
                 return None
-            gone = frame.gone
-            if gone is not None and frame.pos == gone.begin:
-                if not self._is_proven(frame):
-                    continue
+            gone = frame.gone if frame.gone is not None and frame.gone.begin == frame.pos else None
+            field = self._field(frame.pos, frame.end) if gone is None else None
+            if field is not None and field.next <= frame.end and self._is_sound(frame, field):
+                frame.counts[field.tag >> 3] = frame.counts.get(field.tag >> 3, 0) + 1
+                frame.pos = field.next
+            elif not self._is_proven(frame):
+                continue
+            elif gone is not None:
                 frame.gone = None
                 return WireField(gone.number << 3 | _GONE, gone.begin, gone.begin, gone.end, gone.end)
-            field = self._field(frame.pos, frame.end)
-            if field is None:
-                if not self._is_proven(frame):
-                    continue
-                self._tell(frame, frame.path, frame.pos, frame.end)
-                # The rest of the message after it cannot be found.
+            elif field is not None and (field.next <= frame.end or frame.end >= self._end):
+                return field
+            else:  # the rest of the message after it cannot be found
+                self._tell(frame, frame.path if field is None else frame.name(field), frame.pos, frame.end)
                 frame.end = frame.pos
-                return None
-            if field.next > frame.end and frame.end < self._end:
-                if not self._is_proven(frame):
-                    continue
-                self._tell(frame, frame.name(field), frame.pos, frame.end)
-                frame.end = frame.pos
-                return None
-            if field.next > frame.end or not self._is_sound(frame, field):
-                if self._is_proven(frame):
-                    return field
-                continue
-            frame.counts[field.tag >> 3] = frame.counts.get(field.tag >> 3, 0) + 1
-            frame.pos = field.next
         return None
 
     def _is_proven(self, frame: _MessageFrame) -> bool:
@@ -250,9 +249,9 @@ def salvage_protobuf(job: Job) -> str:
     with job.target.create(name) as file:
         stem = job.name if unlike else file.path
         with Rest(job, stem, {"format": parser.name}) as rest:
-            losses = _Losses(job, rest)
+            walk = _MessageWalk(job, parser.root_type, rest)
             try:
-                sizes = _measure(_MessageWalk(job, parser.root_type, losses.lose))
+                sizes = _measure(walk)
                 if not sizes[0] or not rest.count:
                     return job.give_up(file, rest, is_unharmed=sizes[0] > 0)
 
@@ -260,35 +259,16 @@ def salvage_protobuf(job: Job) -> str:
                     file.write(block)
                     job.advance(len(block), sizes[0])
 
-                _write(_MessageWalk(job, parser.root_type, lambda _path, _begin, _end, _payload: None), sizes, out)
+                _write(_MessageWalk(job, parser.root_type), sizes, out)
             except FaultError:
                 return job.give_up(file, rest)
     why_suspect = job.data.why_suspect(job.start, job.end)
-    damaged = losses.inside or job.has_gaps or job.loose or why_suspect is not None
-    lost = f"{count_words(rest.count, 'field')} lost or cut, the first of them: {losses.first}"
+    damaged = walk.inside or job.has_gaps or job.loose or why_suspect is not None
+    lost = f"{count_words(rest.count, 'field')} lost or cut, the first of them: {walk.first}"
     reason = f"{file.bytes:,} of {job.end - job.start:,} bytes are in it; {lost}"
     reason = reason if why_suspect is None else f"{reason}; {why_suspect}"
     status = cut_status(damaged=bool(damaged))
     return job.conclude(file, status, reason, rest, lambda: job.save_loose(stem), stem=stem)
-
-
-class _Losses:
-    """The dropped bytes, each listed in the rest: the ``first``, and whether some are not at the end (``inside``)."""
-
-    def __init__(self, job: Job, rest: Rest) -> None:
-        self._job = job
-        self._rest = rest
-        self.first = ""
-        self.inside = False
-
-    def lose(self, path: str, begin: int, end: int, payload: int | None) -> None:
-        """Record a dropped range."""
-        self.first = self.first or path or f"the bytes from {begin - self._job.start} on"
-        self.inside = self.inside or end < self._job.solid
-        name = path if payload is not None and path else f"behind-{begin}"
-        entry: dict[str, object] = {"path": path or None, "offset": begin - self._job.start, "length": end - begin}
-        start, stop = begin if payload is None else payload, min(end, self._job.solid)
-        self._rest.lose(entry, f"{name}.bin", start, stop, "bytes as found, which have no place in the saved message")
 
 
 def _measure(walk: _MessageWalk) -> array[int]:

@@ -25,7 +25,7 @@ from pparse.writers.tfrecord import TfrecordWriter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO, Final
+    from typing import Final
 
     from pparse.data.reader import Range
     from pparse.parsers.json.lines import JsonLinesParser
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pparse.riegeli.records import ChunkRecords
     from pparse.tree.entry import Entry
 
-    # called with position and size of a record; returns whether to write it
-    Wanted = Callable[[int, int], bool]
     # called with the old position, the size, and the new position
     Written = Callable[[int, int, int], None]
 
@@ -49,20 +47,6 @@ _WINDOW: Final = 16 * MIB  # what a decoder takes besides
 _COMPRESSIONS: Final = {NONE: "uncompressed", BROTLI: "brotli", ZSTD: "zstd", SNAPPY: "snappy"}
 
 
-class _Stream:
-    """A `TargetFile` with the interface that the writer needs."""
-
-    def __init__(self, file: TargetFile) -> None:
-        self._file = file
-
-    def write(self, data: bytes) -> int:
-        self._file.write(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing: no bytes are buffered."""
-
-
 class RecordCopy:
     """Copies the records of a damaged Riegeli file into ``file``.
 
@@ -71,12 +55,13 @@ class RecordCopy:
     """
 
     def __init__(
-        self, job: Job, file: TargetFile, rest: Rest, *, wanted: Wanted | None = None, written: Written | None = None
+        self, job: Job, file: TargetFile, rest: Rest, *, skipped: int | None = None, written: Written | None = None
     ) -> None:
-        self._job = job
-        self._file = file
-        self._rest = rest
-        self._wanted = wanted
+        """``skipped``: the position of a record that is not copied."""
+        self.job = job
+        self.file = file
+        self.rest = rest
+        self._skipped = skipped
         self._written = written
         self._writer: RecordWriter | None = None
         self._metadata = b""
@@ -96,8 +81,12 @@ class RecordCopy:
 
     def run(self) -> None:
         """Copy every record that can be read."""
-        self._read_metadata()
         reader = self._reader
+        try:
+            self._metadata = reader.read_serialized_metadata() or b""
+        except LimitError:
+            self.damaged = True
+            self._lose(0, 0, "the metadata are too large for the budget")
         while (record := reader.open_record()) is not None:
             self._first = self._first or reader._chunk
             self._copy(record, reader.last_pos.numeric)
@@ -112,10 +101,8 @@ class RecordCopy:
         if cut is not None:
             self._copy_cut(cut)
 
-    def finish(self, last: bytes | None = None) -> None:
-        """Write the buffered records, and then the record ``last``, if given."""
-        if last is not None:
-            self.writer.write_record(last)
+    def finish(self) -> None:
+        """Write the buffered records."""
         if self._writer is not None:
             self._writer.close()
 
@@ -128,14 +115,13 @@ class RecordCopy:
     def writer(self) -> RecordWriter:
         """The writer of the new file, created on first use."""
         if self._writer is None:
-            stream: BinaryIO = _Stream(self._file)  # type: ignore[assignment]
             self._writer = RecordWriter(
-                stream,
+                self.file,  # type: ignore[arg-type]
                 owns_dest=False,
                 assumed_pos=0,
                 options=self._options(),
                 serialized_metadata=self._metadata,
-                scratch=self._job.session.spools,
+                scratch=self.job.session.spools,
             )
         return self._writer
 
@@ -143,13 +129,6 @@ class RecordCopy:
         """Write an additional record; return its position."""
         self.writer.write_record(record)
         return self.writer.last_pos.numeric
-
-    def _read_metadata(self) -> None:
-        try:
-            self._metadata = self._reader.read_serialized_metadata() or b""
-        except LimitError:
-            self.damaged = True
-            self._lose(0, 0, "the metadata are too large for the budget")
 
     def _options(self) -> str:
         """Return the options that the first chunk was written with, as far as they can be seen."""
@@ -169,16 +148,16 @@ class RecordCopy:
     def _copy(self, record: Range, position: int) -> bool:
         """Write a record; False if its bytes cannot be read, which is recorded."""
         size = len(record)
-        if self._wanted is not None and not self._wanted(position, size):
+        if position == self._skipped:
             return True
-        budget = self._job.session.budget
+        budget = self.job.session.budget
         held = size <= _LARGE or budget.fits(_HELD * size + _WINDOW)
         content = b""
         with budget.charge(_HELD * size if held else 0, "a record"):
             try:
                 if not held:
                     # Read once as a test: a writer that fails inside a record cannot continue.
-                    copy_into(record.data, record.start, size, lambda _piece: self._job.advance(0, None))
+                    copy_into(record.data, record.start, size, lambda _piece: self.job.advance(0, None))
                 elif size:
                     content = record.data.read_exact(record.start, size)
             except FaultError as error:
@@ -192,14 +171,14 @@ class RecordCopy:
         self.records += 1
         if self._written is not None:
             self._written(position, size, self.writer.last_pos.numeric)
-        self._job.advance(size, None)
+        self.job.advance(size, None)
         return True
 
     def _write_large(self, record: Range) -> None:
         """Write a record without holding it; uncompressed, if there is no scratch folder to compress it in."""
         writer = self.writer
         compressor = writer._compressor
-        if self._job.session.spools.folder is None and compressor.kind != NONE:
+        if self.job.session.spools.folder is None and compressor.kind != NONE:
             writer.flush(FlushType.FROM_OBJECT)  # the records before it are compressed as before
             writer._compressor = PartCompressor(NONE)
         try:
@@ -209,7 +188,7 @@ class RecordCopy:
 
     def _copy_cut(self, begin: int) -> None:
         """Write the complete records of a chunk that is cut by the end of the file."""
-        job, reader = self._job, self._reader
+        job, reader = self.job, self._reader
         try:
             chunk = reader._chunks.header(begin)
             if chunk is None:
@@ -237,11 +216,11 @@ class RecordCopy:
         found, index, begin = self._tail
         record, there = found.range(index), found.extent()
         if record.start < there:
-            with self._job.target.create(f"{folder}/record-{begin + index}.bin") as file:
+            with self.job.target.create(f"{folder}/record-{begin + index}.bin") as file:
                 copy_into(record.data, record.start, there - record.start, file.write)
             size, got = len(record), there - record.start
             reason = f"the record at position {begin + index}: {got:,} of {size:,} bytes are there"
-            self._job.report(file, Status.TRUNCATED, reason, gaps=((got, size - got),))
+            self.job.report(file, Status.TRUNCATED, reason, gaps=((got, size - got),))
         found.close()
 
     # -- what is lost --------------------------------------------------------------------------------------------------
@@ -252,7 +231,7 @@ class RecordCopy:
 
     def _lose(self, begin: int, end: int, reason: str) -> None:
         self.lost += 1
-        self._rest.add({"begin": begin, "end": end, "reason": text_of(reason)})
+        self.rest.add({"begin": begin, "end": end, "reason": text_of(reason)})
 
 
 def salvage_riegeli(job: Job) -> str:
@@ -285,8 +264,7 @@ def salvage_tfrecord(job: Job) -> str:
     result = parser.result
     is_cut = True
     with job.target.create(job.name) as file, Rest(job, file.path, {"format": "tfrecord"}) as rest:
-        stream: BinaryIO = file  # type: ignore[assignment]
-        writer = TfrecordWriter(stream)
+        writer = TfrecordWriter(file)  # type: ignore[arg-type]
         for number, entry in result.entries_from(result.root, 0):
             end = entry.start if entry.end is None else entry.end
             if entry.kind != "gap" and parser.frames.agrees(entry.start, end):

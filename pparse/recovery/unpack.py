@@ -7,7 +7,10 @@ written by the rules of `pparse.recovery.target`, and told of to a report.
 from __future__ import annotations
 
 from array import array
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from copy import copy
+from hashlib import blake2b
+from operator import attrgetter
 
 from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, quoted, too_many_containers
 from pparse.containers.content import Beginning, Verdict, read_through
@@ -29,27 +32,29 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.shards.shard_set import ShardSet
 from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
-from pparse.recovery.journal import was_stopped
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, has_lost_bytes, is_model_name, salvage
-from pparse.recovery.steps import ProvisionalVerdicts, Steps
-from pparse.recovery.target_file import FileSink, LimitMet
+from pparse.recovery.target import FileSink, LimitMet
+from pparse.writers.journal import was_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final, TypeGuard
 
     from pparse.containers.archive import ArchiveMember
+    from pparse.data.base import Data
     from pparse.findings import FindingList
     from pparse.recovery.model_files import FolderFiles
     from pparse.recovery.target import Target
     from pparse.tree.parser import Parser
     from pparse.tree.result import Result
+    from pparse.writers.journal import Journal
 
     Report = Callable[[RecoveredFile], object]
+    Judgement = DocumentVerdict | None
 
 # The folder for bytes without a name, beside the members of their container.
 NAMELESS: Final = "nameless"
@@ -57,20 +62,25 @@ NAMELESS: Final = "nameless"
 MOST_LINK: Final = 4096
 
 
-class _ContainerLevel:
+class _Level:
     """A container being unpacked: its remaining members, and the folder its files go to."""
 
-    __slots__ = ("count", "member", "members", "names", "parser", "prefix", "source", "spans")
+    __slots__ = ("count", "data", "member", "members", "names", "parser", "prefix", "source", "spans")
 
     def __init__(self, parser: ArchiveParser, prefix: str, source: str) -> None:
         self.spans = array("q")  # where members begin and end, if bytes around them may be of others
         self.count = 0  # number of members that are files or folders
-        self.member: tuple[_ContainerLevel, ArchiveMember] | None = None  # its own member in the container around it
+        self.member: tuple[_Level, ArchiveMember] | None = None  # its own member in the container around it
         self.parser = parser
+        self.data = parser.result.extraction.data
         self.members: Iterator[ArchiveMember] = parser.files()
         self.prefix = prefix
         self.source = source
         self.names = NameCounter()
+
+    def place_of(self, member: ArchiveMember) -> tuple[str, str]:
+        """Return the folder of an entered member, and the source name of its files."""
+        return f"{self.prefix}{_safe(member)}/", f"{self.source}::{member.name}"
 
 
 class Unpacker:
@@ -108,7 +118,7 @@ class Unpacker:
         self.models = ModelFiles(self)
         """What writes models in several files."""
         self._recursive, self._drains, self._salvages, self._wanted = recursive, drain, salvage, wanted
-        self._levels: list[_ContainerLevel] = []
+        self._levels: list[_Level] = []
         self._beside = BesideJudge()
         self._entered = 0
         self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
@@ -120,24 +130,17 @@ class Unpacker:
 
         Raise `LimitError` at a limit of the target, `SourceError` if the disk refuses.
         """
-        try:
+        with self._telling_end():
             self.steps.do(("document", base_name(self._document.name)), self._lists(), lambda: self._begin(result))
             with self._session.telling():
                 self._walk()
-        except BaseException as error:
-            self._tell_stopped(error)
-            raise
 
     def run_folder(self, files: FolderFiles) -> None:
         """Write all files of a folder. Raises as `run`."""
-        try:
-            with self._session.telling():
-                for key, work in files.units(self.models, self.target):
-                    self._session.check_cancelled()
-                    self.steps.do(key, [self.findings], work)
-        except BaseException as error:
-            self._tell_stopped(error)
-            raise
+        with self._telling_end(), self._session.telling():
+            for key, work in files.units(self.models, self.target):
+                self._session.check_cancelled()
+                self.steps.do(key, [self.findings], work)
 
     @property
     def was_misled(self) -> bool:
@@ -199,14 +202,14 @@ class Unpacker:
         if self._drains:
             parser.suspect()
         self.trusted.watch(result.extraction.data)
-        self._levels.append(_ContainerLevel(parser, prefix, source))
+        self._levels.append(_Level(parser, prefix, source))
         return True
 
     def _is_archive(self, parser: Parser) -> TypeGuard[ArchiveParser]:
         """Say whether to enter what ``parser`` reads: not a model of which the tensors are saved instead."""
         return isinstance(parser, ArchiveParser) and not (self._salvages and parser.viewer is not None)
 
-    def _leave(self, level: _ContainerLevel) -> None:
+    def _leave(self, level: _Level) -> None:
         """Finish a container: its findings count for the document."""
         result = level.parser.result
         level.parser.extraction.verify_streams()
@@ -214,14 +217,17 @@ class Unpacker:
         if level.spans or not level.count:
             key = ("left", level.source, level.prefix, level.count)
             self.steps.do(key, self._lists(), lambda: self._write_left(level))
-        if self._levels and result.extraction.data is not self._levels[-1].parser.result.extraction.data:
-            result.extraction.data.close()
+        if self._levels and level.data is not self._levels[-1].data:
+            level.data.close()
 
-    def _write_left(self, level: _ContainerLevel) -> None:
-        if level.count or level.member is None:
-            self._write_between(level)
-        else:  # nothing was found in it: write it as it is
+    def _write_left(self, level: _Level) -> None:
+        """Write what lies between the members, and around them, that may be of others."""
+        if not level.count and level.member is not None:  # nothing was found in it: write it as it is
             self._write_member(*level.member)
+        elif level.spans:
+            spans = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
+            for start, end in level.parser.unclaimed(spans):
+                self._write_stretch(level, start, end)
 
     def _gather(self, result: Result) -> None:
         if result.findings is not self.findings:
@@ -243,7 +249,7 @@ class Unpacker:
             if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_suspect:
                 verdict.verified = True
         self._gather(parser.result)
-        self._tell(sink, verdict, source, extraction.start, name)
+        self._tell(sink, verdict, name, source=source, offset=extraction.start)
 
     def _unlike_a_model(self, name: str, *, damaged: bool) -> str:
         """Return the name for a file that is not recognised as a model; a damaged one must not keep a model's name."""
@@ -258,7 +264,7 @@ class Unpacker:
             self.write_plain(result, self._unlike_a_model(name, damaged=odd), source, judgement, prefix)
 
     def write_plain(
-        self, result: Result, name: str, source: str, judgement: DocumentVerdict | None, prefix: str | None = None
+        self, result: Result, name: str, source: str, judgement: Judgement, prefix: str | None = None
     ) -> str | None:
         """Write a document as it is; return its path, None if there was nothing to write."""
         path = self.write_bytes(extraction_of(result), name, source, judgement, prefix)
@@ -268,20 +274,20 @@ class Unpacker:
         return path
 
     def write_bytes(
-        self,
-        extraction: Extraction,
-        name: str,
-        source: str | None = None,
-        judgement: DocumentVerdict | None = None,
-        prefix: str | None = None,
+        self, file: Extraction, name: str, source: str = "", judgement: Judgement = None, prefix: str | None = None
     ) -> str | None:
-        """Write a file as it is; return its path, None if there was nothing to write."""
-        data, start, end = extraction.data, extraction.start, extraction.find_end()
+        """Write a file as it is; return its path, None if there was nothing to write.
+
+        ``judgement`` is the verdict of its own format, which counts, too.
+        """
+        data, start, end = file.data, file.start, file.find_end()
         with self._open_sink(name) as sink:
             verdict = sink.refused(data, start, end) or sink.reading(
                 lambda: read_through(self._session, data, start, end, sink=sink)
             )
-        self._tell(sink, verdict, source or name, extraction.start, name, prefix, judgement)
+        if judgement is not None:
+            judgement.count_for(verdict)
+        self._tell(sink, verdict, name, prefix, source=source or name, offset=start)
         return None if sink.file is None else sink.file.path
 
     def verdict_on(self, extraction: Extraction) -> DocumentVerdict:
@@ -311,7 +317,7 @@ class Unpacker:
 
     # -- members -----------------------------------------------------------------------------------------------------
 
-    def _do_member(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _do_member(self, level: _Level, member: ArchiveMember) -> None:
         outermost = len(self._levels) == 1
         level.count += member.kind != "gap"
         if self._salvages and level.parser.leaves_unclaimed:
@@ -327,9 +333,9 @@ class Unpacker:
         key = (member.kind, level.source, level.prefix, member.name, member.at, member.start)
         self.trusted.begin()
         self.steps.do(key, self._lists(), lambda: self._work_off(level, member, listed))
-        self.trusted.end(level.parser.result.extraction.data, member.start, member.end)
+        self.trusted.end(level.data, member.start, member.end)
 
-    def _work_off(self, level: _ContainerLevel, member: ArchiveMember, listed: str) -> bool:
+    def _work_off(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Write a member, or report why not. Return True if it was entered as a container instead."""
         if member.kind == "gap":
             if self._salvages:
@@ -347,7 +353,7 @@ class Unpacker:
             self._write_member(level, member)
         return self._levels[-1] is not level
 
-    def _enter_member(self, level: _ContainerLevel, member: ArchiveMember, listed: str) -> bool:
+    def _enter_member(self, level: _Level, member: ArchiveMember, listed: str) -> bool:
         """Enter a member that is a container, or salvage a model file. Return False to write it as it is."""
         try:
             extraction = level.parser.open_member(member)
@@ -383,27 +389,20 @@ class Unpacker:
         )
         if sound and is_whole_below(extraction):
             return False  # a document that happens to be a zip, and is whole
-        entered = self._enter(result, *self._place_in(level, member))
+        entered = self._enter(result, *level.place_of(member))
         if entered and self._levels[-1] is not level:
             self._levels[-1].member = (level, member)
         return entered
 
-    def _keep_unlike(self, level: _ContainerLevel, member: ArchiveMember, listed: str, error: FormatError) -> bool:
+    def _keep_unlike(self, level: _Level, member: ArchiveMember, listed: str, error: FormatError) -> bool:
         """Write what has the name of a model and is none, under another name. Return False if that is not certain."""
         finding = unlike_its_name(quoted(listed), level.parser.open_member(member), error)
         if finding is None:
             return False
         self.findings.add(finding)
-        return self._write_member(level, member, judgement=DocumentVerdict.on_damage(finding), as_found=True)
+        return self._write_member(level, member, DocumentVerdict.on_damage(finding), as_found=True)
 
-    @staticmethod
-    def _place_in(level: _ContainerLevel, member: ArchiveMember) -> tuple[str, str]:
-        """Return the folder of an entered member, and the source name of its files."""
-        return f"{level.prefix}{_safe(member)}/", f"{level.source}::{member.name}"
-
-    def _save_member(
-        self, level: _ContainerLevel, member: ArchiveMember, extraction: Extraction, result: Result
-    ) -> bool:
+    def _save_member(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
         """Write what can be saved of a member that is a document. Return False to write it as it is.
 
         A compressed document is written as it is if document and stream are whole. Otherwise it becomes a folder with
@@ -418,67 +417,60 @@ class Unpacker:
         judgement = self.verdict_on(extraction_of(result))
         if not streams:
             return self.salvage(extraction, level.prefix + member.name, judgement) or self._write_member(
-                level, member, judgement=judgement
+                level, member, judgement
             )
         if not damaged and judgement.is_whole:
             return False
-        prefix, source = self._place_in(level, member)
+        prefix, source = level.place_of(member)
         self.write_document(result, prefix + base_name(result.extraction.name), source, prefix)
         return True
 
-    def _save_with_others(
-        self, level: _ContainerLevel, member: ArchiveMember, extraction: Extraction, result: Result
-    ) -> bool:
+    def _save_with_others(self, level: _Level, member: ArchiveMember, extraction: Extraction, result: Result) -> bool:
         """Do what `_save_member` does for a member that belongs to others, or stands for one of them."""
         model = extraction_of(result)
         name = level.prefix + _safe(member)
         if model.outermost is not extraction:
             judgement = self._beside.judge_file(model, member)
             damaged = judgement is not None and not judgement.is_whole
-            return self._write_member(level, member, judgement=judgement, as_found=damaged)
+            return self._write_member(level, member, judgement, as_found=damaged)
         judgement = self._beside.verdict_on(model)
         self.findings.extend(judgement.findings)
         if not self._beside.lacks_all(model):
             self.salvage(model, name, judgement, keep=False)
         if not self._beside.is_whole_alone(model):
-            return self._write_member(level, member, judgement=judgement, as_found=True)
+            return self._write_member(level, member, judgement, as_found=True)
         # If there is a fault, it is in the others: nothing is wrong with this one.
-        return self._write_member(level, member, judgement=judgement if judgement.is_whole else None)
+        return self._write_member(level, member, judgement if judgement.is_whole else None)
 
     def _write_member(
-        self,
-        level: _ContainerLevel,
-        member: ArchiveMember,
-        content: ArchiveMember | None = None,
-        judgement: DocumentVerdict | None = None,
-        *,
-        as_found: bool = False,
+        self, level: _Level, member: ArchiveMember, judgement: Judgement = None, *, as_found: bool = False
     ) -> bool:
-        """Write a member, and return True. ``content`` is the member with its bytes, if it is a link to that.
+        """Write a member, and return True.
 
         ``judgement`` is the verdict of its own format; ``as_found``: it must not keep the name of a model.
         """
-        content = content or member
         name = level.prefix + _safe(member)
         if as_found:
             name = AS_FOUND.format(name)
         elif not (judgement and judgement.is_whole) and self._unlike_a_model(name, damaged=True) != name:
             # Its format is not recognised, or it is one that others are made of.
-            damaged = level.parser.verify(content).status not in (Status.COMPLETE, Status.UNSUPPORTED)
+            damaged = level.parser.verify(member).status not in (Status.COMPLETE, Status.UNSUPPORTED)
             name = self._unlike_a_model(name, damaged=damaged)
-        compressed_size = None if content.method == "stored" else content.compressed_size
+        compressed_size = None if member.method == "stored" else member.compressed_size
         with self._open_sink(name, member.mtime, compressed_size) as sink:
-            if sink.refuses(content):
+            if sink.refuses(member):
                 verdict = Verdict()
-                if level.parser.result.extraction.data.access is not Access.FREE:  # decoded to reach what follows
-                    self._in_vain += content.compressed_size or 0
+                if level.data.access is not Access.FREE:  # decoded to reach what follows
+                    self._in_vain += member.compressed_size or 0
             else:
-                verdict = level.parser.verify(content, sink, sink.skip)
-        offset = min(content.at, content.start)
-        self._tell(sink, verdict, level.source, offset, member.name, level.prefix, judgement)
+                verdict = level.parser.verify(member, sink, sink.skip)
+        if judgement is not None:
+            judgement.count_for(verdict)
+        offset = min(member.at, member.start)
+        self._tell(sink, verdict, member.name, level.prefix, source=level.source, offset=offset)
         return True
 
-    def _read_link(self, level: _ContainerLevel, member: ArchiveMember) -> bool:
+    def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Read the target of a symbolic link, which is its content. Return False if it cannot be a link target."""
         keep = Beginning(MOST_LINK + 1)
         verdict = level.parser.verify(member, keep)
@@ -488,22 +480,17 @@ class Unpacker:
         member.link = found.decode("utf-8", "backslashreplace")
         return True
 
-    def _write_hard_link(self, level: _ContainerLevel, member: ArchiveMember) -> bool:
+    def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write the target of a hard link as a separate file. Return False if it is not in the archive."""
         node = level.parser.member_node(member.link or "")
         target = None if node is None else node.note
         if target is None or target.kind != "file":
             return False
-        self._write_member(level, member, target)
-        return True
+        linked = copy(target)
+        linked.name, linked.raw_name, linked.mtime = member.name, member.raw_name, member.mtime
+        return self._write_member(level, linked)
 
-    def _write_between(self, level: _ContainerLevel) -> None:
-        """Write what lies between the members, and around them, that may be of others."""
-        spans = sorted(zip(level.spans[::2], level.spans[1::2], strict=True))
-        for start, end in level.parser.unclaimed(spans) if spans else ():
-            self._write_stretch(level, start, end)
-
-    def _write_unclaimed(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
         outer = level.parser.extraction
         if self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
@@ -516,17 +503,16 @@ class Unpacker:
                     return
         self._write_stretch(level, member.start, member.end, member)
 
-    def _write_stretch(self, level: _ContainerLevel, start: int, end: int, member: ArchiveMember | None = None) -> None:
+    def _write_stretch(self, level: _Level, start: int, end: int, member: ArchiveMember | None = None) -> None:
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
-        data = level.parser.result.extraction.data
         with self._open_sink(name) as sink:
-            verdict = sink.reading(lambda: read_through(self._session, data, start, end, sink=sink))
+            verdict = sink.reading(lambda: read_through(self._session, level.data, start, end, sink=sink))
             if member is None or member.status is not Status.COMPLETE:
                 verdict.worsen(Status.DAMAGED, "nameless", "its member is lost: no header names these bytes")
             elif member.finding is not None:  # it is after the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
-            self._tell(sink, verdict, level.source, start, name)
+            self._tell(sink, verdict, name, source=level.source, offset=start)
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
@@ -534,22 +520,11 @@ class Unpacker:
         """Add a finding."""
         self.findings.add(Finding(code, reason, severity=severity, **known))
 
-    def _tell(
-        self,
-        sink: FileSink,
-        verdict: Verdict,
-        source: str,
-        offset: int,
-        name: str,
-        prefix: str | None = None,
-        judgement: DocumentVerdict | None = None,
-    ) -> None:
-        """Report a file; ``prefix``: the folders before the part of its path that is its own name.
+    def _tell(self, sink: FileSink, verdict: Verdict, name: str, prefix: str | None = None, **known: Any) -> None:
+        """Report a file; ``known``: its source, and its offset there.
 
-        ``judgement`` is the verdict of its own format, which counts, too.
+        ``prefix``: the folders before the part of its path that is its own name.
         """
-        if judgement is not None:
-            judgement.count_for(verdict)
         sink.conclude(verdict)
         written = sink.file
         if written is not None and verdict.code != "nameless":
@@ -561,7 +536,7 @@ class Unpacker:
                 verdict.gaps.add(written.bytes, None)
         if written is None and verdict.status is not Status.UNSUPPORTED:
             verdict.status = Status.MISSING
-        file = RecoveredFile.judged(written, verdict, source=source, offset=offset)
+        file = RecoveredFile.judged(written, verdict, **known)
         if file.path is None:
             file.raw_name = name
         elif prefix is not None:
@@ -569,7 +544,7 @@ class Unpacker:
             file.raw_name = name if changed(name, own) else None
         self.report(file)
         if sink.error is not None:
-            self._meet(sink.error, name, source)
+            self._meet(sink.error, name, known["source"])
 
     def _meet(self, error: LimitError, name: str, source: str) -> None:
         """Record a limit that a file met. Raise ``error`` if nothing more can be written, or it would be in vain."""
@@ -579,32 +554,42 @@ class Unpacker:
         option = error.option.rpartition("=")[0] or error.option.split(" ")[0]
         self.limits.setdefault(option, LimitMet()).add(error)
 
-    def _tell_stopped(self, error: BaseException) -> None:
-        """Report that the walk ends early, and what was written of the current file.
+    @contextmanager
+    def _telling_end(self) -> Iterator[None]:
+        """Report a walk that ends early, and what was written of the current file.
 
         If the user stops it on purpose, nothing is reported, since it may continue later.
         """
-        if was_stopped(error):
-            return
-        why = error.reason if isinstance(error, PparseError) else type(error).__name__
-        reason = f"stopped before the end, so some files are missing: {why}"
-        self.note("stopped", reason, source=base_name(self._document.name))
-        sink = self._sink
-        if sink is not None and sink.file is not None and sink.interrupted and not isinstance(error, SourceError):
-            self.report(RecoveredFile.written(sink.file, Status.TRUNCATED, reason="stopped while it was written"))
+        try:
+            yield
+        except BaseException as error:
+            if not was_stopped(error):
+                why = error.reason if isinstance(error, PparseError) else type(error).__name__
+                reason = f"stopped before the end, so some files are missing: {why}"
+                self.note("stopped", reason, source=base_name(self._document.name))
+                sink = self._sink
+                if (
+                    sink is not None
+                    and sink.file is not None
+                    and sink.interrupted
+                    and not isinstance(error, SourceError)
+                ):
+                    cut = RecoveredFile.written(sink.file, Status.TRUNCATED, reason="stopped while it was written")
+                    self.report(cut)
+            raise
 
-    def _tell_damage(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
         """Report what is wrong with a member that is not written, as a check does."""
         if member.size or member.status is not Status.COMPLETE:
             finding = level.parser.verify(member).finding(member.name, level.source)
             if finding is not None:
                 self.findings.add(finding)
 
-    def _progress(self, level: _ContainerLevel, member: ArchiveMember) -> None:
+    def _progress(self, level: _Level, member: ArchiveMember) -> None:
         progress = self._session.progress
         if progress is not None:
             if len(self._levels) == 1:  # for members of a nested archive, the progress is that of the nested archive
-                self._share = member.at, level.parser.result.extraction.data.size
+                self._share = member.at, level.data.size
             done, size = self._share
             progress(done if size else 0, size, member.name)
 
@@ -620,3 +605,186 @@ def _streams_around(extraction: Extraction, result: Result) -> Iterator[Result]:
 def _safe(member: ArchiveMember) -> str:
     """Return the member's own name as a safe path."""
     return "/".join(safe_name(member.name, member.raw_name if "\ufffd" in member.name else None))
+
+
+# -- units of work -----------------------------------------------------------------------------------------------------
+
+# Of a file of the report, what the journal has.
+_TOLD: Final = sorted({"path", *RecoveredFile.__annotations__} - {"gaps"})
+_told_of: Final = attrgetter(*_TOLD)
+# The most that lies between two neighbouring members: padding and headers.
+_HEADERS: Final = 2048
+
+
+class Steps:
+    """Does the units of one run into ``target``, and reports each file, written now or before, to ``report``.
+
+    A unit is a member of a container, or a document that is not a container: the files written for it, what is reported
+    about them, and the findings. The walk numbers the units, and is the same each time: those finished in the journal
+    are only reported again.
+    """
+
+    def __init__(self, target: Target, report: Report) -> None:
+        self._target = target
+        self._journal = target.journal
+        self._report = report
+        self._number = 0
+        self.resumed = 0
+        """Number of units that were done by an earlier run."""
+
+    def tell(self, file: RecoveredFile) -> None:
+        """Report a file of the current unit."""
+        if self._journal is not None:
+            if iter(file.gaps) is file.gaps:
+                file.gaps = tuple(file.gaps)  # they are read twice
+            self._journal.put("told", file.status.value, list(file.gaps), _told_of(file))
+        self._report(file)
+
+    def do(self, key: tuple[object, ...], lists: Sequence[FindingList], work: Callable[[], bool | None]) -> None:
+        """Do one unit, identified by ``key``, unless it was done before.
+
+        ``lists`` are all lists that may receive findings. ``work`` returns True if the unit turned out to be a
+        container, for which nothing was written yet.
+        """
+        journal = self._journal
+        if journal is None:
+            work()
+            return
+        number = self._number
+        digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+        self._number += 1
+        offset = journal.unit(number)
+        if offset is not None:
+            done = self._was_done(journal, offset, digest)
+            if done == "entered":
+                work()
+                return
+            if done == "done":
+                self._tell_again(journal, offset, lists)
+                self.resumed += 1
+                return
+            self._target.withdraw(offset)  # remove what is left of it
+        journal.put("unit", number, digest)
+        before = [(len(found) - found.omitted, found.omitted, found.omitted_errors) for found in lists]
+        entered = work()
+        for at, (found, (count, omitted, errors)) in enumerate(zip(lists, before, strict=True)):
+            for place in range(count, len(found) - found.omitted):
+                journal.put("found", at, found[place].to_dict())
+            if found.omitted > omitted:
+                journal.put("omitted", at, found.omitted - omitted, found.omitted_errors - errors)
+        journal.put("entered" if entered else "done", flush=True)
+
+    def _was_done(self, journal: Journal, offset: int, digest: str) -> str:
+        """Return how the unit ended; "" if its files have changed, or if it is a different unit."""
+        try:
+            for at, _, entry in journal.entries(offset):
+                if at == offset and entry[2] != digest:
+                    return ""
+                if entry[0] == "file" and entry[2] is not None and not self._target.is_intact(entry[2], entry[3]):
+                    return ""
+                if entry[0] == "told":
+                    _told(*entry[1:])
+                elif entry[0] == "found":
+                    _finding(entry[2])
+                elif entry[0] in ("done", "entered"):
+                    return str(entry[0])
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            pass  # not a line of a journal
+        return ""
+
+    def _tell_again(self, journal: Journal, offset: int, lists: Sequence[FindingList]) -> None:
+        for _, _, entry in journal.entries(offset):
+            if entry[0] == "file":
+                parts, path, _, output, skipped = entry[1:]
+                self._target.adopt(tuple(parts), path, output, skipped)
+            elif entry[0] == "told":
+                self._report(_told(*entry[1:]))
+            elif entry[0] == "found":
+                lists[entry[1]].add(_finding(entry[2]))
+            elif entry[0] == "omitted":
+                found = lists[entry[1]]
+                found.omitted += entry[2]
+                found.omitted_errors += entry[3]
+                found.errors += entry[3]
+            elif entry[0] == "done":
+                return
+
+
+def _told(status: str, gaps: list[Any], known: list[Any]) -> RecoveredFile:
+    named = dict(zip(_TOLD, known, strict=True))
+    return RecoveredFile(named.pop("path"), Status(status), gaps=gaps, **named)
+
+
+def _finding(known: dict[str, Any]) -> Finding:
+    return Finding(**{**known, "severity": Severity(known["severity"])})
+
+
+class ProvisionalVerdicts:
+    """What a walk reported as complete before the streams around it were decoded to their ends.
+
+    A stream may contradict its checksum only at its end. Bytes decoded before may then be wrong, or decode differently
+    now. In that case the walk was misled, and has to begin again. If the checksum agrees, it does so for all that came
+    before.
+
+    Kept are the data that files come from, with the ranges of files reported so but not verified. Neighbouring ranges
+    are merged: an archive of whole files is one range.
+    """
+
+    def __init__(self) -> None:
+        # By identity: the data, its revision at the time, and the ranges: start, end, start …
+        self._data: dict[int, tuple[Data, int, array[int]]] = {}
+        self._files: dict[int, dict[str | None, int]] = {}  # of each of them: the files reported so, by container
+        self._told: list[str | None] = []  # the containers of those of this member
+        self._goes_on = False  # whether the file before was one of these
+
+    def seen_by(self, report: Callable[[RecoveredFile], object]) -> Callable[[RecoveredFile], object]:
+        """Return a report function that looks at each file and passes it on to ``report``."""
+
+        def look(file: RecoveredFile) -> None:
+            if file.status is Status.COMPLETE and file.verified is not True:
+                self._told.append(file.source)
+            report(file)
+
+        return look
+
+    def watch(self, data: Data) -> None:
+        """Register data that files will come from."""
+        self._goes_on = False
+        self._data.setdefault(id(data), (data, data.revision, array("q")))
+
+    def begin(self) -> None:
+        """Call before a member is written or reported."""
+        self._told = []
+
+    def end(self, data: Data, start: int, end: int) -> None:
+        """Call after it was written; it came from ``data[start:end]``."""
+        if self._told and id(data) in self._data:
+            stretches = self._data[id(data)][2]
+            if self._goes_on and stretches and 0 <= start - stretches[-1] <= _HEADERS:
+                stretches[-1] = max(stretches[-1], end)
+            else:
+                stretches.extend((start, max(start, end)))
+            files = self._files.setdefault(id(data), {})
+            for source in self._told:
+                files[source] = files.get(source, 0) + 1
+        self._goes_on = bool(self._told)
+
+    def were_wrong(self) -> bool:
+        """Say whether the data decode differently now, or an error is now known in one of the ranges."""
+        return any(
+            data.revision != revision
+            or any(data.why_suspect(low, high) is not None for low, high in zip(found[::2], found[1::2], strict=True))
+            for data, revision, found in self._data.values()
+        )
+
+    def confirmed(self) -> dict[str | None, int]:
+        """Return the containers of which a checksum has confirmed all these files by now, with their number."""
+        found: dict[str | None, int] = {}
+        lost: set[str | None] = set()
+        for key, files in self._files.items():
+            data, revision, stretches = self._data[key]
+            if data.revision == revision and all(map(data.is_proved, stretches[::2], stretches[1::2])):
+                found |= {source: found.get(source, 0) + count for source, count in files.items()}
+            else:
+                lost |= files.keys()
+        return {source: count for source, count in found.items() if source not in lost}

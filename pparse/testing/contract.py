@@ -32,10 +32,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
+import threading
 from collections import Counter
 from contextlib import suppress
-from threading import Thread
 
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
@@ -44,7 +45,6 @@ from pparse.errors import ClosedError, EngineError, FormatError, LimitError, Ppa
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, MIB
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
-from pparse.testing.patience import Patience
 from pparse.tree.entry import SCALAR
 from pparse.tree.parser import Confidence, Excerpt, confidence_of
 
@@ -52,6 +52,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
+    from types import FrameType
     from typing import Any, ClassVar, Final
 
     from pparse.document.extraction import Extraction
@@ -127,6 +128,45 @@ def _case_of(source: Any) -> str:
     if isinstance(source, bytes | bytearray):
         return f"{len(source)} bytes: {bytes(source[:400])!r}{'…' if len(source) > 400 else ''}"
     return f"{source!r}"
+
+
+class EndlessCaseError(AssertionError):
+    """A case took so long that it probably never ends."""
+
+
+class Patience:
+    """Raises `EndlessCaseError` in the main thread if one case takes longer than ``seconds``.
+
+    The limit is far above what any sound case takes on a slow machine; it does not judge speed. Does nothing in other
+    threads, and on systems without an interrupting timer.
+    """
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        self.seconds = seconds
+        """The most seconds that one case may take."""
+        self._case = ""
+        self._before: Any = None
+        self._armed = False
+
+    def begin(self, case: str) -> None:
+        """Start the time of ``case``; the one before has ended."""
+        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+            return
+        self._case = case
+        if not self._armed:
+            self._before = signal.signal(signal.SIGALRM, self._out)
+            self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def end(self) -> None:
+        """Stop the time: all cases have ended."""
+        if self._armed:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._before)
+            self._armed = False
+
+    def _out(self, number: int, frame: FrameType | None) -> None:
+        raise EndlessCaseError(f"{self._case}: no end after {self.seconds:g} seconds")
 
 
 class ParserContract:
@@ -506,7 +546,7 @@ class ParserContract:
                 found: list[Any] = []
                 others = [self.open(sample) for _ in range(self.threads)]
                 documents = [extraction] * self.threads + others
-                workers = [Thread(target=_collect, args=(document, found)) for document in documents]
+                workers = [threading.Thread(target=_collect, args=(document, found)) for document in documents]
                 try:
                     sys.setswitchinterval(1e-6)
                     for worker in workers:

@@ -13,7 +13,7 @@ else:
 ``["told", status, gaps, known]``      an entry of the report
 ``["found", list, finding]``           a finding
 ``["omitted", list, count, errors]``   findings that were counted but not kept
-``["at", …]``, ``["moving"]``          of a conversion: how far it has come, see `pparse.conversion.workspace`
+``["at", …]``, ``["moving"]``          of a conversion: how far it has come, see `pparse.conversion.converting`
 ``["done"]``, ``["entered"]``          the unit is done; or it was a container, whose members are units of their own
 =====================================  ===============================================================================
 
@@ -143,11 +143,6 @@ class Journal:
     def made_folder(self, path: str) -> bool:
         """Say whether the folder ``path`` was created by the run that this one continues."""
         return self._name_key(path) in self._made
-
-    @property
-    def units(self) -> int:
-        """Number of units that were done before."""
-        return len(self._units)
 
     # -- what is done now ----------------------------------------------------------------------------------------------
 
