@@ -272,7 +272,7 @@ def test_the_end_of_a_member_that_was_entered():
     window = index.window(point)
 
     def decode(data):
-        stream = gzip_index.gzip_entry(point.bit & 7, window, None, None, None)
+        stream = gzip_index.GzipEntryStream(point.bit & 7, window, None, None, None)
         out = b""
         for at in range(len(data)):
             while not stream.eof and (piece := stream.decompress(b"", 5000)):

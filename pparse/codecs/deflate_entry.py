@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 
 from pparse.codecs.base import CHECKPOINT
-from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor
 from pparse.kernels.deflate_blocks import prefix_for
 from pparse.limits import KIB
 
@@ -161,6 +161,8 @@ class EntryDecompressor(LibraryDecompressor):
     checkpoint holds two states of zlib: `checkpoint` bytes.
     """
 
+    errors = (zlib.error,)
+
     def __init__(
         self,
         phase: int,
@@ -171,18 +173,18 @@ class EntryDecompressor(LibraryDecompressor):
         size: int | None = None,
         reread: Reread | None = None,
     ) -> None:
-        holes = tuple(holes)
-        first = DeflateEntry(phase, window, unknown, holes)  # complains now, not in the midst of decoding
-        states = CHECKPOINT if first.resolved else 2 * CHECKPOINT
-        memory = 2 * states + (WINDOW if first.resolved else _BESIDE)
-
-        def make(_: int) -> Core:
-            return DeflateEntry(phase, window, unknown, holes)
-
-        super().__init__("deflate", lambda *_: RestartPlan(memory, make), (zlib.error,), budget, size, reread)
-        self._resolved = first.resolved
+        super().__init__("deflate", budget, size, reread)
+        self._entry = phase, window, unknown, tuple(holes)
+        self._resolved = DeflateEntry(*self._entry).resolved  # complains now, not in the midst of decoding
+        self._memory = 2 * CHECKPOINT + WINDOW if self._resolved else 4 * CHECKPOINT + _BESIDE
         self._edges = array("q")
         self._compared = 0  # output of which the stretches are known
+
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        return self._memory, b""
+
+    def _make(self) -> Core:
+        return DeflateEntry(*self._entry)
 
     def take_unknown(self) -> list[tuple[int, int]]:
         """Return the unknown stretches of what was delivered since the last call: (offset from the entry, length).

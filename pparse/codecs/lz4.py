@@ -6,8 +6,7 @@ bounded. Checksums (xxHash-32) are computed by a compressor of the same library,
 
 from __future__ import annotations
 
-from pparse.codecs.base import drain, package
-from pparse.codecs.frames import FrameDecompressor, skips
+from pparse.codecs.base import FrameDecompressor, drain, skips
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.kernels.lz4 import HISTORY, salvage, short_xxh32, with_history
 from pparse.limits import KIB, MIB
@@ -16,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Reread
     from pparse.data.base import Buffer
 
 MAGIC: Final = b"\x04\x22\x4d\x18"
@@ -41,15 +38,14 @@ class _Xxh32:
         return bytes(self._writer.finish())[-4:]
 
 
-class _Lz4(FrameDecompressor):
+class Lz4Stream(FrameDecompressor):
     """One frame."""
 
-    def __init__(
-        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-    ) -> None:
-        super().__init__(codec, budget, size)
-        self._lz4 = package("cramjam").lz4
-        self._error_type: type[Exception] = package("cramjam").DecompressionError
+    library = "cramjam"
+
+    def _start(self) -> None:
+        super()._start()
+        self._lz4 = self._library.lz4
         self._linked = False
         self._block_checksum = False
         self._most = 0  # bytes of a block
@@ -80,7 +76,7 @@ class _Lz4(FrameDecompressor):
             self._most = _LEGACY_MOST
             self._reserve(3 * (_LEGACY_MOST if self._size is None else min(_LEGACY_MOST, self._size)))
             del self._input[:4]
-            self._step = _Lz4._legacy_block
+            self._step = Lz4Stream._legacy_block
             return b""
         if _LEGACY.startswith(head):
             return b""
@@ -108,7 +104,7 @@ class _Lz4(FrameDecompressor):
         self._content = int.from_bytes(head[6:14], "little") if flags & 8 else None
         self._hash = _Xxh32(self._lz4) if flags & 4 else None
         del self._input[: length + 1]
-        self._step = _Lz4._block
+        self._step = Lz4Stream._block
         return b""
 
     def _block(self) -> bytes:
@@ -125,7 +121,7 @@ class _Lz4(FrameDecompressor):
         if word != size and not trailer:  # stored: what there is of it is delivered
             del self._input[:4]
             self._left = size
-            self._step = _Lz4._stored
+            self._step = Lz4Stream._stored
             return b""
         if len(self._input) - 4 - trailer < size:
             return self._part_of_block(size, word != size) if self._ended else b""
@@ -160,7 +156,7 @@ class _Lz4(FrameDecompressor):
         if len(self._input) - 4 < size:
             if not self._ended:
                 return b""
-            self._step = _Lz4._cut_short
+            self._step = Lz4Stream._cut_short
             return self._part_of_block(size, stored=False)
         out = self._decode(bytes(self._input[4 : 4 + size]))
         del self._input[: 4 + size]
@@ -170,12 +166,9 @@ class _Lz4(FrameDecompressor):
         return b""
 
     def _stored(self) -> bytes:
-        count = min(self._left, len(self._input), _ROOM)
-        out = bytes(self._input[:count])
-        del self._input[:count]
-        self._left -= count
+        out = self._take_part(_ROOM)
         if not self._left:
-            self._step = _Lz4._block
+            self._step = Lz4Stream._block
         return out
 
     def _decode(self, block: bytes) -> bytes:
@@ -188,9 +181,9 @@ class _Lz4(FrameDecompressor):
             target = bytearray(len(history) + most)
             count = self._lz4.decompress_block_into(whole, target)
             return bytes(memoryview(target)[len(history) : count])
-        except (self._error_type, ValueError) as error:
+        except (self._library.DecompressionError, ValueError) as error:
             out = self._salvaged(block, cut=False)
-            self._step = _Lz4._damaged
+            self._step = Lz4Stream._damaged
             if not out:
                 raise MalformedError(
                     "a block of the lz4 frame is damaged", offset=self.consumed, fault=Fault.BLOCK
@@ -235,11 +228,8 @@ class _Lz4(FrameDecompressor):
         super()._drop()
 
 
-lz4_stream = _Lz4
-
-
 def whole_lz4(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what one lz4 frame holds; see `pparse.codecs.decompress`. A skippable frame is not data."""
     if skips(bytes(memoryview(data)[:4])):
         raise MalformedError("a skippable lz4 frame where data was expected")
-    return drain(_Lz4(codec), data, max_size)
+    return drain(Lz4Stream(codec), data, max_size)

@@ -25,10 +25,11 @@ import struct
 import zlib
 from bisect import bisect_right
 from collections import namedtuple
+from functools import partial
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
-from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor
 from pparse.compressed.inflated import InflatedData
 from pparse.data.index_files import fingerprint
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Decompressor, Reread
+    from pparse.codecs.base import Reread
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.limits import Limits
@@ -217,11 +218,6 @@ class GzipIndex:
             raise MalformedError("the file was changed since it was indexed", source=source.data.name)
         point = self.point(number)
         window = self.window(point)
-        phase = point.bit & 7
-
-        def entered(budget: MemoryBudget, size: int | None, reread: Reread) -> Decompressor:
-            return gzip_entry(phase, window, budget, size, reread)
-
         return InflatedData(
             source.data.range(source.start + point.start, source.end),
             "gzip",
@@ -229,7 +225,7 @@ class GzipIndex:
             limits=limits,
             concatenated=True,
             name=source.data.name,
-            entered=entered if window else None,
+            entered=partial(GzipEntryStream, point.bit & 7, window) if window else None,
         )
 
     def close(self) -> None:
@@ -285,19 +281,23 @@ class _GzipEntry(Core):
         return twin
 
 
-def gzip_entry(
-    phase: int, window: bytes, budget: MemoryBudget | None, size: int | None, reread: Reread | None
-) -> Decompressor:
-    """Return the decompressor of a gzip member from bit ``phase`` of the first byte it is given to the member's end.
+class GzipEntryStream(LibraryDecompressor):
+    """The decompressor of a gzip member from bit ``phase`` of the first byte it is given to the member's end.
 
     ``window`` is the output before; the member's checksum cannot be checked.
     """
 
-    def make(_: int) -> Core:
-        return _GzipEntry(DeflateEntry(phase, window, 0))
+    errors = (zlib.error,)
 
-    plan = RestartPlan(2 * CHECKPOINT + WINDOW, make)
-    return LibraryDecompressor("gzip", lambda *_: plan, (zlib.error,), budget, size, reread)
+    def __init__(self, phase: int, window: bytes, budget: MemoryBudget | None, size: int | None, reread: Reread | None):
+        super().__init__("gzip", budget, size, reread)
+        self._entry = phase, window, 0
+
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        return 2 * CHECKPOINT + WINDOW, b""
+
+    def _make(self) -> Core:
+        return _GzipEntry(DeflateEntry(*self._entry))
 
 
 class IndexedData(InflatedData):

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from copy import copy
 from operator import attrgetter
 
-from pparse.codecs.frames import skips
+from pparse.codecs.base import skips
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece
 from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.data.range_status import SuspectRange

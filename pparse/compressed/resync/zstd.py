@@ -11,7 +11,7 @@ is cut into blocks of at most 128 KiB); else its content is in doubt.
 
 from __future__ import annotations
 
-from pparse.codecs.frames import SKIPPABLE
+from pparse.codecs.base import SKIPPABLE
 from pparse.codecs.zstd import MAGIC, parse_frame
 from pparse.compressed.resync import CONTRADICTED, as_it_is
 from pparse.compressed.resync.blocks import CUT, LARGEST, FoundBlock, FrameWalk, Look, Opener, skip
