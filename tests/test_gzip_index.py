@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed import gzip_index
-from pparse.compressed import gzip_index_builder as gzip_indexing
-from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData
-from pparse.compressed.gzip_index_builder import build_index, check_index
+from pparse.compressed import gzip_index as gzip_indexing
+from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, build_index, check_index
 from pparse.compressed.resumed import ResumedData
 from pparse.data import index_files
 from pparse.data.base import BytesData

@@ -266,7 +266,7 @@ def test_a_record_and_values_of_a_model_have_identities():
 WITHOUT = {
     "pparse.compressed.resync.blocks": "Blocks",
     "pparse.compressed.resync.bz2": "_Shifted",
-    "pparse.compressed.resync.deflate_chain": "EnteredData",
+    "pparse.compressed.resync.deflate_source": "EnteredData",
     "pparse.data.file_object": "SpooledData",  # a pipe
     "pparse.riegeli.source": "ForwardData",  # a pipe
     "pparse.testing.fakes": "FakeData",  # misbehaves on purpose

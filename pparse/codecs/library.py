@@ -32,7 +32,7 @@ _WAY_BACK: Final = 256 * KIB
 class Core:
     """A decoder of a library, in one shape: by default that of zlib, bz2 and lzma."""
 
-    __slots__ = ("_stream", "hungry")
+    __slots__ = ("_stream", "hungry", "total_out")
 
     asks_early = False
     """Whether it may be hungry while it holds output back."""
@@ -41,6 +41,8 @@ class Core:
         self._stream = stream
         self.hungry = True
         """Whether nothing comes without more input."""
+        self.total_out = 0
+        """Bytes that came, where unknown ones are counted (`take_unknown`)."""
 
     def feed(self, data: bytes, limit: int) -> bytes:
         """Take ``data`` (empty: go on with what was taken); return ``limit`` bytes or so, fewer if hungry then."""
@@ -59,6 +61,10 @@ class Core:
     def copy(self) -> Core | None:
         """Return a second decoder in the same state, or None where the library cannot."""
         return None
+
+    def take_unknown(self) -> list[tuple[int, int]]:
+        """Return what is not known of the output since the last call; see `pparse.codecs.deflate_entry`."""
+        return []
 
 
 # What zlib says, and zstd of the checksum of a frame.
@@ -264,6 +270,10 @@ class LibraryDecompressor(Decompressor):
         other._core_in = other._fed = self._base_in
         other._core_out = other.total_out = self._base_out
         return other
+
+    def saved_core(self) -> Core | None:
+        """Return the decoder of a checkpoint: what its ``total_out`` and ``consumed`` say holds for it."""
+        return None if self._base is None else self._base.copy()
 
     def _drop(self) -> None:
         self._core = self._base = None

@@ -24,6 +24,55 @@ _LEGACY_MOST: Final = 8 * MIB
 _ROOM: Final = 64 * KIB
 
 
+class Frame:
+    """The header of a frame, of ``length`` bytes.
+
+    ``code`` tells the size of its blocks (`most`), ``linked`` whether they copy from those before them, ``checksum``
+    the bytes behind each. ``trailer``: bytes of the end mark and the checksum of all. ``content``: its size, if
+    declared.
+    """
+
+    __slots__ = ("checksum", "code", "content", "length", "linked", "trailer")
+
+    def __init__(self, head: bytes) -> None:
+        flags = head[4]
+        self.length = 7 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+        self.linked = not flags & 0x20
+        self.checksum = 4 if flags & 0x10 else 0
+        self.trailer = 8 if flags & 4 else 4
+        self.content = int.from_bytes(head[6:14], "little") if flags & 8 else None
+        self.code = head[5] >> 4
+
+    @property
+    def most(self) -> int:
+        """The size of a full block."""
+        return 1 << (8 + 2 * self.code)
+
+
+def parse_frame(head: bytes) -> Frame | None:
+    """Return the frame that ``head`` begins; None if it is too short to say.
+
+    Raises `MalformedError` for what is no frame, `UnsupportedError` for one that needs a dictionary.
+    """
+    if head[:4] != MAGIC[: len(head)]:
+        raise MalformedError("not an lz4 frame", offset=0)
+    if len(head) < 7:
+        return None
+    flags, block = head[4], head[5]
+    if flags & 0xC2 != 0x40 or block & 0x8F or block >> 4 < 4:
+        raise MalformedError("not a header of an lz4 frame", offset=4)
+    frame = Frame(head)
+    end = frame.length - 1
+    if len(head) <= end:
+        return None
+    if short_xxh32(head[4:end]) >> 8 & 0xFF != head[end]:
+        reason = "the checksum of the lz4 frame header does not match"
+        raise MalformedError(reason, offset=end, fault=Fault.FRAME)
+    if flags & 1:
+        raise UnsupportedError("the lz4 frame needs a dictionary", offset=0)
+    return frame
+
+
 class _Xxh32:
     """xxHash-32 of what is fed: the checksum of a frame that is thrown away."""
 
@@ -47,7 +96,7 @@ class Lz4Stream(FrameDecompressor):
         super()._start()
         self._lz4 = self._library.lz4
         self._linked = False
-        self._block_checksum = False
+        self._checksum = 0  # bytes behind a block
         self._most = 0  # bytes of a block
         self._hash: _Xxh32 | None = None
         self._history = b""
@@ -80,30 +129,16 @@ class Lz4Stream(FrameDecompressor):
             return b""
         if _LEGACY.startswith(head):
             return b""
-        if head[:4] != MAGIC[: len(head)]:
-            raise MalformedError("not an lz4 frame", offset=0)
-        if len(head) < 7:
+        frame = parse_frame(head)
+        if frame is None:
             return b""
-        flags, block = head[4], head[5]
-        if flags & 0xC2 != 0x40 or block & 0x8F or block >> 4 < 4:
-            raise MalformedError("not a header of an lz4 frame", offset=4)
-        length = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
-        if len(head) <= length:
-            return b""
-        if short_xxh32(head[4:length]) >> 8 & 0xFF != head[length]:
-            reason = "the checksum of the lz4 frame header does not match"
-            raise MalformedError(reason, offset=length, fault=Fault.FRAME)
-        if flags & 1:
-            raise UnsupportedError("the lz4 frame needs a dictionary", offset=0)
-        self._most = 1 << (8 + 2 * (block >> 4))
-        most = self._most if self._size is None else min(self._most, self._size)
+        most = frame.most if self._size is None else min(frame.most, self._size)
         # A block, what it becomes, and the same with its history in front.
         self._reserve(3 * most + 4 * HISTORY)
-        self._linked = not flags & 0x20
-        self._block_checksum = bool(flags & 0x10)
-        self._content = int.from_bytes(head[6:14], "little") if flags & 8 else None
-        self._hash = _Xxh32(self._lz4) if flags & 4 else None
-        del self._input[: length + 1]
+        self._most, self._linked, self._checksum = frame.most, frame.linked, frame.checksum
+        self._content = frame.content
+        self._hash = _Xxh32(self._lz4) if frame.trailer > 4 else None
+        del self._input[: frame.length]
         self._step = Lz4Stream._block
         return b""
 
@@ -117,7 +152,7 @@ class Lz4Stream(FrameDecompressor):
         if size > self._most:
             reason = f"a block of {size} bytes, above the lz4 frame's {self._most}"
             raise MalformedError(reason, offset=self.consumed, fault=Fault.BLOCK_SIZE)
-        trailer = 4 if self._block_checksum else 0
+        trailer = self._checksum
         if word != size and not trailer:  # stored: what there is of it is delivered
             del self._input[:4]
             self._left = size

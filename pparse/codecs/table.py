@@ -55,6 +55,8 @@ class Codec:
     """Where a stream says which checksum it has, and those that are compared; None: there is no choice."""
     sure_members = False
     """Whether a member that decoded to its end did so rightly, whatever is wrong with those behind it."""
+    ends_with_size = False
+    """Whether a stream ends with the size of what it holds: four bytes, the lowest first."""
     joins = False
     """Whether streams, one after the other, are one."""
     copies = False
@@ -131,6 +133,7 @@ _CODECS: Final = (
         limitations=("at most 262,144 members are listed one by one; all of them are read",),
         resync="deflate",
         checked=True,
+        ends_with_size=True,
         joins=True,
         copies=True,
         zero_padding=True,

@@ -280,10 +280,10 @@ class ArchiveParser(Parser, Listing, Container):
         """Return the content of ``member`` as an extraction. Raise `UnsupportedError`, `MalformedError`."""
         data, start, end = self.content(member)
         extraction = self.extraction
-        short = self.lacks_bytes_inside(member, data, end)
-        if short or self.has_bytes_too_many(member, data, start, end):
+        misfit = self._misfit(member, data, start, end)
+        if misfit is not None:
             if self.verify(member).verified is not True:  # else it is the size that is wrong
-                data.condemn(start, end or start, _SHORT if short else _LONG)
+                data.condemn(start, end or start, misfit)
         elif member.shifted and member.finding is not None and not self.tells_shifts(member):
             data.condemn(start, end or start, member.finding.reason)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
@@ -343,7 +343,7 @@ class ArchiveParser(Parser, Listing, Container):
         except LimitError as error:
             verdict = _refused(error)
         verdict.source = data, start
-        if self.lacks_bytes_inside(member, data, end) and verdict.status is Status.TRUNCATED:
+        if verdict.status is Status.TRUNCATED and self._misfit(member, data, start, end) is _SHORT:
             verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
             verdict.suspect = ((0, verdict.size),)
         if data is not self.extraction.data and opened is None:
@@ -359,17 +359,15 @@ class ArchiveParser(Parser, Listing, Container):
             verdict.worsen(member.status, "malformed" if said is None else said.code, reason)
         return verdict
 
-    def lacks_bytes_inside(self, member: ArchiveMember, data: Data, end: int | None) -> bool:
-        """Say whether a stored member ends before its size though the archive continues: bytes are missing at an
-        unknown place, and those after it have shifted."""
-        extraction = self.extraction
-        short = end is not None and member.size is not None and end - member.start < member.size
-        return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.find_end()
-
-    def has_bytes_too_many(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> bool:
-        """Say whether a stored member extends beyond its size: bytes were inserted at an unknown place."""
-        long = end is not None and member.size is not None and end - start > member.size
-        return long and data is self.extraction.data and member.checksum is not None
+    def _misfit(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> str | None:
+        """Say whether a stored member ends before its size though the archive continues, so that those after it have
+        shifted, or extends beyond its size; only a checksum of its own can show that it is whole all the same."""
+        outer = self.extraction
+        if data is not outer.data or member.checksum is None or member.size is None or end is None:
+            return None
+        if end - start > member.size:
+            return _LONG
+        return _SHORT if end - member.start < member.size and end < outer.find_end() else None
 
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether the content of ``member`` is known to be incomplete or damaged."""

@@ -95,8 +95,7 @@ class ArchiveMember:
         """Compression method."""
         self.checksum = checksum
         """``("crc32", value)`` of the content, or None."""
-        self.status = status
-        self.finding = finding
+        self.status, self.finding = status, finding
         self.pieces = pieces
         """The parts of the content, if that is not simply ``[start, end)``."""
         self.extra = extra
@@ -158,8 +157,7 @@ class MemberFolder(Folder):
 
     def __init__(self, parser: ArchiveParser, prefix: str) -> None:
         self.path = f"{parser.extraction.path}::{prefix.rstrip('/')}" if prefix else parser.extraction.path
-        self._parser = parser
-        self._prefix = prefix
+        self._parser, self._prefix = parser, prefix
 
     def _below(self, prefix: str) -> Iterator[tuple[str, ArchiveMember]]:
         """Yield the files right below ``prefix``, with their names there."""

@@ -20,7 +20,7 @@ from functools import partial
 
 from pparse.codecs.base import decompressor
 from pparse.compressed.kept import reread
-from pparse.compressed.resync import as_it_is
+from pparse.compressed.resync import as_it_is, nowhere
 from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.data.base import Data
 from pparse.errors import MalformedError
@@ -61,7 +61,7 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
     return _Bz2Walk(source, failure, env, _Bz2Opener(source, failure, env)).pieces()
 
 
-judge_cut = as_it_is
+judge_cut, probable_damage = as_it_is, nowhere
 
 
 class _Bz2Opener(Opener):

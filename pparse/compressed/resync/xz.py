@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections import namedtuple
 
-from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED
+from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere
 from pparse.compressed.resync.blocks import CUT, LARGEST, BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB
@@ -328,6 +328,9 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
     A piece's ``position`` may be less than ``failure.out``: a damaged block may yield more than it should.
     """
     return _XzWalk(source, failure, env, _XzOpener(source, env, "xz")).pieces()
+
+
+probable_damage = nowhere
 
 
 class _XzOpener(Opener):
