@@ -580,7 +580,7 @@ class TarParser(ArchiveParser):
             found = self.walker.source.unwritten_in(member.start, member.end)
             verdict.suspect = tuple((low - member.start, high - low) for low, high in found)
             verdict.source = None  # the file system reports it to every reader
-        elif verdict.status is Status.COMPLETE and self._tail is None:
+        elif verdict.is_complete and self._tail is None:
             self._tail = self.walker.source.zeros_to_the_end(member)
             if self._tail is not None:
                 self.result.findings.add(self._tail)

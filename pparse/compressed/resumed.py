@@ -421,7 +421,7 @@ class ResumedData(DecodedData):
         error = head.error
         self._begin()  # a search before may have been interrupted
         self._passed_over = []
-        self._placement = placement = Placement(head, head.produced)
+        self._placement = Placement(head, head.produced)
         self.contradiction = head.contradiction
         if head.contradiction is not None and error is not None:
             self.problems.append(StreamProblem(error, self._source.start, self._source.end))
@@ -430,18 +430,17 @@ class ResumedData(DecodedData):
         if isinstance(error, EndOfDataError):
             error = self._judge_cut(error)
         proved = head.is_proved(0, head.produced)
-        if proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error):
+        if isinstance(error, EndOfDataError | UnsupportedError) or (
+            proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error)
+        ):
             self.problems.append(StreamProblem(error, error.offset or self._source.start, self._source.end))
             self.error = error
-        elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
-            failure = self._failure(error)
-            self._resume(failure, placement)
-            self._note_suspect(failure, placement.placed[0].end)
-            self._suspect_end(error, placement.placed[0].end)
         elif error is not None:
-            self.problems.append(StreamProblem(error, error.offset or self._source.start, self._source.end))
-            self.error = error
-        self._determine_size(placement)
+            failure = self._failure(error)
+            self._resume(failure)
+            self._note_suspect(failure, self._placement.placed[0].end)
+            self._suspect_end(error, self._placement.placed[0].end)
+        self._determine_size()
         agreed = head.error is not None and head.error.fault is Fault.LENGTH
         if self.is_sound or agreed or (not self.is_suspect and head.is_proved(0, head.produced)):
             self.vouch(0, head.produced)
@@ -482,8 +481,9 @@ class ResumedData(DecodedData):
             self._note_suspect(failure, self._head.produced)
         return found
 
-    def _resume(self, failure: Failure, placement: Placement) -> None:
+    def _resume(self, failure: Failure) -> None:
         """Find the pieces behind ``failure``, place them, and note what is wrong with them."""
+        placement = self._placement
         module = module_of(self.codec)
         if module is None:
             failure.suspect_from = failure.start_out
@@ -496,8 +496,18 @@ class ResumedData(DecodedData):
         pieces, lost = self._note_problems(failure, found)
         ratio = min(max(1.0, failure.out / max(1, failure.at - self._source.start)), 1032)
         placement.place_all([(piece, int(count * ratio)) for piece, count in zip(pieces, lost, strict=True)])
-        self._note_limits(failure, pieces, placement)
-        self._suspect_candidates([failure.at, *(piece.end for piece in pieces)], placement)
+        for (before, after), piece in zip(pairwise(placement.placed), pieces, strict=True):
+            if piece.limit is not None:  # one of ours, which kept more from being had
+                self._passed_over.append(SuspectRange(before.end, after.end, piece.limit))
+        if failure.limit is not None:
+            self._passed_over.append(SuspectRange(placement.end, 1 << 62, failure.limit))
+        # Of stretches with damage inside, what was decoded up to the place where decoding begins again.
+        ends = [failure.at, *(piece.end for piece in pieces)]
+        for out, end in self._candidates:
+            for placed, reached in zip(placement.placed, ends, strict=True):
+                if end <= reached + 1 and out < placed.end:
+                    self._suspect_within(out, placed.end, _SUSPECT, placed)
+                    break
         for placed in placement.placed[1:]:
             for suspect in placed.data.suspect_ranges:  # known only after the failure behind it
                 self._suspect_within(placed.start + suspect.start, placed.start + suspect.end, suspect.reason, placed)
@@ -520,8 +530,9 @@ class ResumedData(DecodedData):
             self.error = _lost_head(self.error.offset)
         if self.error is not None:
             self.problems.append(StreamProblem(self.error, end, self._source.end))
-            if self._ends_all_the_same(self.error):
-                self.error = None
+            at, stop = self.error.offset, real_end(self._source)
+            if self.error.fault is Fault.LENGTH and zeros_at_end(self._source.data, at or 0, stop) <= (at or 0):
+                self.error = None  # only the length is wrong, and nothing but padding follows
         return pieces, lost
 
     def _is_lost_head(self, error: PparseError) -> bool:
@@ -545,25 +556,6 @@ class ResumedData(DecodedData):
         tail = source.data.read_known(at + packed - 4, 4)[0] if packed > _LEAST_MEMBER else b""
         wanted = packed * head.produced // max(1, at - source.start)
         return wanted // _ALIKE <= int.from_bytes(tail, "little") <= wanted * _ALIKE and any(tail)
-
-    def _note_limits(self, failure: Failure, pieces: Sequence[Piece], placement: Placement) -> None:
-        """Note where a limit of ours kept more from being had."""
-        for (before, after), piece in zip(pairwise(placement.placed), pieces, strict=True):
-            if piece.limit is not None:
-                self._passed_over.append(SuspectRange(before.end, after.end, piece.limit))
-        if failure.limit is not None:
-            self._passed_over.append(SuspectRange(placement.end, 1 << 62, failure.limit))
-
-    def _suspect_candidates(self, ends: Sequence[int], placement: Placement) -> None:
-        """Suspect what was decoded of stretches with damage inside, up to the place where decoding begins again.
-
-        ``ends``: where in the source what is placed ends.
-        """
-        for out, end in self._candidates:
-            for placed, reached in zip(placement.placed, ends, strict=True):
-                if end <= reached + 1 and out < placed.end:
-                    self._suspect_within(out, placed.end, _SUSPECT, placed)
-                    break
 
     def _suspect_within(self, start: int, end: int, reason: str, placed: Placed) -> None:
         start, end = max(start, placed.start), min(end, placed.end)
@@ -593,25 +585,18 @@ class ResumedData(DecodedData):
             kept.insert(0, SuspectRange(start, end, reason))
         self.suspect_ranges = tuple(kept)
 
-    def _determine_size(self, placement: Placement) -> None:
-        end, gaps = placement.end, placement.gaps
+    def _determine_size(self) -> None:
+        end, gaps, fault = self._placement.end, self._placement.gaps, self.error and self.error.fault
+        # It came to its proper end, and only a checksum contradicts.
+        sums_up = fault is Fault.CHECKSUM and bool(self.suspect_ranges)
         if self._declared is not None:
             if end < self._declared:
                 gaps.add(end, self._declared - end)
-        elif self.error is None or self.error.fault is Fault.TRAILING or self._sums_up():
+        elif self.error is None or fault is Fault.TRAILING or sums_up:
             self.size = end
         else:
             gaps.add(end, None)
         self.gaps = gaps
-
-    def _sums_up(self) -> bool:
-        """Say whether the stream came to its proper end, and only a checksum contradicts."""
-        return bool(self.suspect_ranges) and self.error is not None and self.error.fault is Fault.CHECKSUM
-
-    def _ends_all_the_same(self, error: PparseError) -> bool:
-        """Say whether only the length at the end is wrong, and nothing but padding follows."""
-        at, end = error.offset, real_end(self._source)
-        return error.fault is Fault.LENGTH and at is not None and zeros_at_end(self._source.data, at, end) <= at
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

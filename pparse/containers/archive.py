@@ -109,10 +109,10 @@ class ArchiveParser(Parser, Listing, Container):
     def recall(self, member: ArchiveMember) -> None:
         """Set the status of ``member`` to that of an earlier reading, if that was worse than what its header says."""
         known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
-        if known is not None and member.status is Status.COMPLETE:
+        if known is not None and member.is_complete:
             member.status, member.finding = known
         data = self.extraction.data
-        if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
+        if member.checksum is None and member.is_complete and data.flawed:
             self._take_suspect(member, data)
 
     def resolve_member(self, member: ArchiveMember) -> None:
@@ -143,7 +143,7 @@ class ArchiveParser(Parser, Listing, Container):
         data = self.extraction.data
         return (
             member.checksum is not None
-            and member.status is Status.COMPLETE
+            and member.is_complete
             and data.flawed
             and data.why_suspect(member.start, member.end) is not None
         )
@@ -162,7 +162,7 @@ class ArchiveParser(Parser, Listing, Container):
                 for offset, length in verdict.suspect:
                     data.condemn(start + offset, start + offset + length, verdict.reason or "its size is wrong")
         verdict.source = None
-        if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
+        if verdict.is_complete or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
             return
         finding = verdict.finding(member.name, self.extraction.name)
         self.spoilt[member.at, member.start] = verdict.status, finding
@@ -192,6 +192,11 @@ class ArchiveParser(Parser, Listing, Container):
             return f"gap {member.start}"
         number = names.add(member.name)
         return member.name if number == 1 else f"{member.name}#{number}"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether members that are not there may be in the part that it lacks."""
+        return self.result.root.status is Status.TRUNCATED
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that is listed as ``name``, of a member or whatever else a format lists; None if none is."""
@@ -235,7 +240,7 @@ class ArchiveParser(Parser, Listing, Container):
             if (node is None or node.note.kind == "folder") and (found := self._enter_folder(name)) is not None:
                 extraction.children[name] = found
                 return found
-            if node is None and self.result.root.status is Status.TRUNCATED:
+            if node is None and self.is_cut:
                 raise EndOfDataError(CUT_BEFORE, path=name, source=extraction.outermost.name)
             if node is None:
                 raise PathError(
@@ -303,7 +308,7 @@ class ArchiveParser(Parser, Listing, Container):
         session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
         keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the member", path=node.path))
         verdict = self.verify(member, keep)
-        if verdict.status is not Status.COMPLETE:
+        if not verdict.is_complete:
             if verdict.code != "limit":
                 self.result.close_node(node, verdict.status, None)
             raise verdict.error(node.path, self.extraction.name)
@@ -350,7 +355,7 @@ class ArchiveParser(Parser, Listing, Container):
             data.close()
         # The checksum of a stream around it proves bytes, not where the member ends; only its own does.
         proved = verdict.verified is True and member.checksum is not None
-        if not proved and member.status is not Status.COMPLETE:
+        if not proved and not member.is_complete:
             verdict.verified = verdict.verified and None
             said = member.finding
             reason = str(member.status) if said is None else said.reason
@@ -394,7 +399,7 @@ class ArchiveParser(Parser, Listing, Container):
             return None
         member: ArchiveMember = opened.origin[1]
         data = self.extraction.data
-        if member.checksum is None and member.status is Status.COMPLETE and opened.data is data and not data.flawed:
+        if member.checksum is None and member.is_complete and opened.data is data and not data.flawed:
             return None
         return self._finding(self.verify(member), member, opened.name)
 

@@ -374,7 +374,9 @@ class BlockWalk:
                 continue
             if run is None:
                 joins = (found.position is not None and found.position == out) or (complete and found.follows)
-                run = _BlockRun(self._new_blocks(), found, max(found.at, end), joins=joins)
+                name, budget = self._look.data.name, self._env.budget
+                blocks = Blocks(name, self._open, budget, joins=self.joins, proved=self.proved, small=self.small)
+                run = _BlockRun(blocks, found, max(found.at, end), joins=joins)
             sound = run.add(found)
             complete, out = not run.blocks.gaps, run.out
             if sound:  # what is only declared is not there yet
@@ -389,11 +391,6 @@ class BlockWalk:
             run = None
         if run is not None:
             yield run.piece
-
-    def _new_blocks(self) -> Blocks:
-        return Blocks(
-            self._look.data.name, self._open, self._env.budget, joins=self.joins, proved=self.proved, small=self.small
-        )
 
     def _measure(self, found: FoundBlock) -> None:
         """Decode a block that does not say what it holds; one that is not sound gets the tag `CUT`."""

@@ -99,15 +99,12 @@ class _Bz2Walk(BlockWalk):
 
     joins = proved = small = True
 
-    def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
-        super().__init__(source, failure, env, open_block)
-        # The failed block begins no further back. One whose head is damaged fails there.
-        self._search_from = max(source.start, failure.start, failure.at - _LONGEST)
-        self._marks = _Marks(self._look, self._search_from)
-        self._effort = Effort(self._search_from)
-
     def _behind(self) -> Iterator[FoundBlock]:
         failure = self._failure
+        # The failed block begins no further back. One whose head is damaged fails there.
+        self._search_from = max(self._look.start, failure.start, failure.at - _LONGEST)
+        self._marks = _Marks(self._look, self._search_from)
+        self._effort = Effort(self._search_from)
         border = 8 * failure.at - 7  # blocks that begin here cannot have been decoded
         broken = began = False
         last: _BitBlock | None = None

@@ -132,11 +132,6 @@ class _Position(
     __slots__ = ()
 
     @property
-    def chain_bit(self) -> int:
-        """Where the chain begins; -1 if there is none."""
-        return -1 if self.chain is None else int(self.chain.bit)
-
-    @property
     def least(self) -> int:
         """How many bytes of the member come before what follows, at least."""
         return int(self.before + self.out)
@@ -441,7 +436,7 @@ class _DeflateWalk:
             here = self._note_sound(here, begin, pace.out)
         for bit, is_member in self._candidates.find(8 * begin, members=self._codec == "gzip"):
             self._env.poll()
-            if bit <= here.chain_bit:
+            if here.chain is not None and bit <= here.chain.bit:
                 continue
             passed = pace is not None and bit // 8 < here.at and not is_member
             if passed and pace is not None:

@@ -139,7 +139,8 @@ class _Lz4Walk(FrameWalk):
         """Yield what lies behind the block at ``failed``, and the frames that follow."""
         end, count, last = self._extent(frame)
         cut = end is None and self._look.end - last <= frame.most + 8
-        if (end is not None and self._follows(end)) or (cut and self._blocks_after(frame) >= _ENOUGH):
+        behind = sum(at > self._failure.at for at, _ in _blocks_at(self._look, frame, frame.body)) if cut else 0
+        if (end is not None and self._follows(end)) or (cut and behind >= _ENOUGH):
             full = self._full(frame, end, count, last)
             if not frame.linked:
                 yield from self._blocks(frame, self._failure.start_out if full else None, behind=failed, end=end)
@@ -162,22 +163,20 @@ class _Lz4Walk(FrameWalk):
         high = bytes(range(max(1, frame.most >> 16) + 1))
         words = re.compile(b"(?=..[" + re.escape(high) + b"][\\x00\\x80])", re.DOTALL)
         effort = Effort(at, base=1 * MIB, rate=1)
-        for base, data in windows(self._look, at, 3, self._next_frame(at, at + frame.most + 16)):
+        end = at + frame.most + 16
+        end = next((place for place in self._magics(at, end) if _frame_at(self._look, place) is not None), end)
+        for base, data in windows(self._look, at, 3, end):
             self._env.poll()
             for match in words.finditer(data):
                 place = base + match.start()
                 if not effort.allows(place):
                     return
                 again = frame.entered(place)
-                end, count, _ = self._extent(again, effort)
-                if count and end is not None and self._follows(end):
+                stop, count, _ = self._extent(again, effort)
+                if count and stop is not None and self._follows(stop):
                     first = islice(_blocks_at(self._look, again, place), _ENOUGH)
-                    if all(self._measured(start, stop, again).proved for start, stop in first):
+                    if all(self._measured(*block, again).proved for block in first):
                         yield place
-
-    def _next_frame(self, at: int, end: int) -> int:
-        """Return where the next frame before ``end`` begins, or ``end``."""
-        return next((place for place in self._magics(at, end) if _frame_at(self._look, place) is not None), end)
 
     def _without_header(self, at: int) -> Iterator[FoundBlock]:
         """Yield the blocks of a frame with a damaged header, if some way to read them leads to its end."""
@@ -187,7 +186,7 @@ class _Lz4Walk(FrameWalk):
                 if count < _ENOUGH or end is None or not self._follows(end):
                     continue
                 first = islice(_blocks_at(self._look, frame, frame.body), _ENOUGH)
-                if all(self._measured(start, stop, frame).proved for start, stop in first):
+                if all(self._measured(*block, frame).proved for block in first):
                     yield from self._entered(frame, frame.body, self._failure.start_out)
                     return
         for code in (4, 5, 6, 7):
@@ -221,9 +220,6 @@ class _Lz4Walk(FrameWalk):
                 break
             failure.suspect_from = max(failure.start_out, failure.out - came)
             failure.why_suspect = BEFORE_DAMAGE
-
-    def _blocks_after(self, frame: _LzFrame) -> int:
-        return sum(1 for at, _ in _blocks_at(self._look, frame, frame.body) if at > self._failure.at)
 
     def _extent(self, frame: _LzFrame, effort: Effort | None = None) -> tuple[int | None, int, int]:
         """Walk the blocks; return where the frame ends (None: it does not), their number, where the last one begins."""

@@ -348,14 +348,9 @@ class _XzWalk(BlockWalk):
     """One pass over what lies behind the failure."""
 
     head = HEADER
-
-    def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
-        super().__init__(source, failure, env, open_block)
-        # What a walk from block to block leaves behind: where it came to grief (or to the end, if there `ended` it).
-        self._broken = 0
-        self._ended = False
-        self._lost = False
-        self._layout = XzLayout(self._look.end)
+    # What a walk from block to block leaves behind: where it came to grief (or to the end, if there `ended` it).
+    _broken = 0
+    _ended = _lost = False
 
     def _lose(self) -> None:
         # The place of what follows in this stream is not known any more.
