@@ -8,7 +8,7 @@ import random
 from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.compressed.inflated import InflatedData
-from pparse.compressed.resync import Failure, pieces_for
+from pparse.compressed.resync import Failure, module_of
 from pparse.data.base import BytesData, Data
 from pparse.errors import GapError, MalformedError
 from pparse.limits import MIB
@@ -35,7 +35,7 @@ def flip(data, at, mask=4):
 
 def found_behind(source, failure, codec, budget, limits=None):
     """Return the pieces behind ``failure``."""
-    return list(pieces_for(codec)(source, failure, DecodeEnv(budget, limits), codec=codec, size=None))
+    return list(module_of(codec).pieces(source, failure, DecodeEnv(budget, limits), codec=codec, size=None))
 
 
 def blocks_from_start(codec, data, budget=None, limits=None):

@@ -25,7 +25,7 @@ from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor, standard
 from pparse.codecs.base import ZSTD
 from pparse.codecs.brotli import window_log
-from pparse.compressed.resync import pieces_for
+from pparse.compressed.resync import module_of
 from pparse.containers.stream import StreamParser
 from pparse.data.scratch import Scratch
 from pparse.document.registry import builtin, import_dotted
@@ -291,7 +291,7 @@ def test_a_descriptor_is_all_that_a_codec_needs():
             assert set(codec.tar_extensions) <= set(codec.extensions)
             assert parser.references
             assert import_dotted(known.parser) is parser
-        assert (pieces_for(name) is not None) == (codec.resync is not None)
+        assert (module_of(name) is not None) == (codec.resync is not None)
         assert callable(codec.implementation("whole"))
         assert callable(codec.implementation("stream"))
 

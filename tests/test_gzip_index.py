@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 import pparse
 from pparse.budget import MemoryBudget
 from pparse.compressed import gzip_index
-from pparse.compressed import gzip_index_builder as gzip_indexing
-from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData
-from pparse.compressed.gzip_index_builder import build_index, check_index
+from pparse.compressed import gzip_index as gzip_indexing
+from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, build_index, check_index
 from pparse.compressed.resumed import ResumedData
 from pparse.data import index_files
 from pparse.data.base import BytesData
@@ -272,7 +271,7 @@ def test_the_end_of_a_member_that_was_entered():
     window = index.window(point)
 
     def decode(data):
-        stream = gzip_index.gzip_entry(point.bit & 7, window, None, None, None)
+        stream = gzip_index.GzipEntryStream(point.bit & 7, window, None, None, None)
         out = b""
         for at in range(len(data)):
             while not stream.eof and (piece := stream.decompress(b"", 5000)):

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pparse.compressed.resync
+import pparse.compressed.resync.deflate
 from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.compressed.resumed import ResumedData
-from pparse.compressed.resync import Failure, Piece, pieces_for
+from pparse.compressed.resync import Failure, Piece, module_of
 from pparse.data.base import BytesData, Gap, SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.limits import MIB, Limits
@@ -53,7 +53,7 @@ def planted(monkeypatch):
             failure.suspect_from = suspect_from
             yield from pieces
 
-        monkeypatch.setattr(pparse.compressed.resync, "pieces_for", lambda codec: find)
+        monkeypatch.setattr(pparse.compressed.resync.deflate, "pieces", find)
         stream = broken()
         data = resumed(stream, "zlib", concatenated=False, **more)
         data.seen = seen
@@ -78,7 +78,7 @@ def test_a_misspelt_keyword_of_pieces_is_refused(codec):
     source = BytesData(b"").range(0, 0)
     failure, env = Failure(0, 0, 0, MalformedError("damaged")), DecodeEnv(MemoryBudget())
     with pytest.raises(TypeError, match="sise"):
-        pieces_for(codec)(source, failure, env, codec=codec, sise=3)
+        module_of(codec).pieces(source, failure, env, codec=codec, sise=3)
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import zlib
 import pytest
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.resync import Failure, pieces_for
+from pparse.compressed.resync import Failure, module_of
 from pparse.compressed.resync.blocks import Look
 from pparse.compressed.resync.xz import layout_from_the_end, stream_end, stream_header, take_vli
 from pparse.data.base import BytesData
@@ -285,5 +285,5 @@ def test_files_of_xz_itself(options):
 
 
 def test_nothing_for_codecs_without_entries():
-    assert pieces_for("brotli") is pieces_for("snappy") is pieces_for("lzma") is None
-    assert pieces_for("xz").__module__ == "pparse.compressed.resync.xz"
+    assert module_of("brotli") is module_of("snappy") is module_of("lzma") is None
+    assert module_of("xz").__name__ == "pparse.compressed.resync.xz"

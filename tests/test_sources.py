@@ -14,7 +14,7 @@ import pytest
 
 import pparse
 from pparse.budget import MemoryBudget
-from pparse.compressed.gzip_index import gzip_entry
+from pparse.compressed.gzip_index import GzipEntryStream
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resumed import ResumedData
 from pparse.data import files
@@ -194,7 +194,7 @@ def test_an_identity_of_many_parts_is_short():
 
 def test_what_a_stream_was_entered_with_is_part_of_no_identity():
     def entered(budget, size, reread):
-        return gzip_entry(0, bytes(100), budget, size, reread)
+        return GzipEntryStream(0, bytes(100), budget, size, reread)
 
     data = BytesData(CONTENT)
     assert InflatedData(data.range(0, 9), "deflate", budget=MemoryBudget(), entered=entered).identity is None
@@ -266,7 +266,7 @@ def test_a_record_and_values_of_a_model_have_identities():
 WITHOUT = {
     "pparse.compressed.resync.blocks": "Blocks",
     "pparse.compressed.resync.bz2": "_Shifted",
-    "pparse.compressed.resync.deflate_chain": "EnteredData",
+    "pparse.compressed.resync.deflate_source": "EnteredData",
     "pparse.data.file_object": "SpooledData",  # a pipe
     "pparse.riegeli.source": "ForwardData",  # a pipe
     "pparse.testing.fakes": "FakeData",  # misbehaves on purpose

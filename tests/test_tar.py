@@ -14,8 +14,7 @@ import pparse
 from pparse.errors import PathError
 from pparse.findings import Severity, Status
 from pparse.parsers.tar.headers import BLOCK
-from pparse.parsers.tar.parser import TarParser
-from pparse.parsers.tar.walk import TarWalker
+from pparse.parsers.tar.parser import TarParser, TarWalker
 from pparse.testing.fakes import FakeData, RestartData, UnknownSizeData
 from pparse.tree.parser import Confidence
 from tests import sweep

@@ -19,7 +19,7 @@ from pparse.parsers.tar.headers import (
     sum_of,
     text_of,
 )
-from pparse.parsers.tar.judge import judge_header, size_that_fits, solve
+from pparse.parsers.tar.source import judge_header, size_that_fits, solve
 from pparse.parsers.tar.sparse import MapText, SparseMap, extend_old_map, old_map
 from tests.rows import rows
 

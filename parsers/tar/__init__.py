@@ -1,7 +1,7 @@
 """Tar archives.
 
-What a header says of its member, its size above all, `pparse.parsers.tar.headers` tells; ``walk`` goes from one to the
-next. Behind damage, ``judge`` tells what a header was, and ``mend`` where a member ends.
+What a header says of its member, its size above all, `pparse.parsers.tar.headers` tells; ``parser`` goes from one to
+the next. Behind damage, ``source`` tells what a header was, and ``mend`` where a member ends.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ from pparse.data.trailing_bytes import trailing_severity
 from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tar.headers import BLOCK, EXTENDED, TarHeader, padded, read_header, text_of
-from pparse.parsers.tar.judge import judge_header, size_that_fits
-from pparse.parsers.tar.source import Blank
+from pparse.parsers.tar.source import Blank, judge_header, size_that_fits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -52,9 +52,7 @@ class SparseMap:
     __slots__ = ("pairs", "problem", "real_size", "skip")
 
     def __init__(self, pairs: array[int], real_size: int | None, skip: int = 0, problem: str | None = None) -> None:
-        self.pairs = pairs
-        self.skip = skip
-        self.problem = problem
+        self.pairs, self.skip, self.problem = pairs, skip, problem
         self.real_size = 0 if real_size is None else real_size
         if real_size is None:
             self.problem = self.problem or "the size of the sparse file is not known"

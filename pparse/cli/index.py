@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pparse.budget import MemoryBudget
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.compressed.gzip_index_builder import IndexReport
+    from pparse.compressed.gzip_index import IndexReport
     from pparse.data.index_files import Kind
     from pparse.data.reader import Range
     from pparse.writers.indexing import RowReport
@@ -45,7 +45,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("-o --output OUT", "the index to write (FILE.pindex)", where)
     parser.add("--cache", "write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found", where)
     spacing = f"content between two places; smaller: faster reads, larger index ({_SPACING})"
-    least = size_from(64 << 10, "64KiB")  # what gzip_index_builder allows, which is not imported here
+    least = size_from(64 << 10, "64KiB")  # what gzip_index allows, which is not imported here
     parser.add("--spacing SIZE", f"of gzip: {spacing}", type=least)
     parser.add("--check", "write nothing; compare the existing index with all of FILE")
     parser.add("--force", "replace an existing file, even if it is not an index")
@@ -167,8 +167,7 @@ def _check_rows(options: Any, out: Output, source: Range) -> None:
 
 def _check(options: Any, out: Output) -> int:
     from pparse.budget import MemoryBudget
-    from pparse.compressed.gzip_index import GzipIndex
-    from pparse.compressed.gzip_index_builder import check_index
+    from pparse.compressed.gzip_index import GzipIndex, check_index
     from pparse.writers.indexing import opened
 
     budget = MemoryBudget(options.budget)

@@ -13,7 +13,7 @@ from pparse.limits import KIB
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Buffer
@@ -101,20 +101,31 @@ class Decompressor:
     precedes it was delivered; from then on every call raises it. So it is with `UnsupportedError` for what cannot be
     read here. A `LimitError` of the budget leaves everything as it was: the call may be repeated.
 
-    Parameters are those of `decompressor`; ``reread`` is for those who need it.
+    Parameters are those of `decompressor`. A subclass names its ``library``, which is imported when it is made.
     """
 
+    library: ClassVar[str] = ""
+
     def __init__(
-        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
+        self,
+        codec: str,
+        budget: MemoryBudget | None = None,
+        size: int | None = None,
+        reread: Reread | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         if size is not None and size < 0:
             raise ValueError(f"negative size: {size}")
         self.codec = codec
+        self._budget, self._size, self._reread, self._scratch = budget, size, reread, scratch
+        self._library: Any = package(self.library) if self.library else None
+        self._start()
+
+    def _start(self) -> None:
+        """Set what changes while a stream is decoded to what it is at the beginning."""
         self.unused_data = b""
         self.window = 0
         self.total_out = 0
-        self._size = size
-        self._budget = budget
         self._charge: Charge | None = None
         self._error: PparseError | None = None
         self._input = bytearray()
@@ -238,13 +249,13 @@ class Decompressor:
     def park(self, evict: Callable[[], None]) -> None:
         """Let the budget call ``evict`` if it needs the window's memory; ``evict`` must drop the decompressor."""
         try:
-            self._recharge(evict)
+            self._recharge(evict, self.window)
         except LimitError:  # somebody was quicker
             evict()
 
     def resume(self) -> None:
-        """End what `rest` began. Raises `LimitError` if the memory was given away and is not to be had again."""
-        self._recharge(None)
+        """End what `park` began. Raises `LimitError` if the memory was given away and is not to be had again."""
+        self._recharge(None, self.window)
 
     def close(self) -> None:
         """Give back the window's memory; harmless when repeated."""
@@ -274,17 +285,81 @@ class Decompressor:
         if self._charge is not None:
             self._charge.resize(window)
         elif self._budget is not None and window:
-            self._charge = self._budget.charge(window, self._what())
+            self._recharge(None, window)
         self.window = window
 
-    def _recharge(self, evict: Callable[[], None] | None) -> None:
-        if self._budget is not None and self.window:
+    def _recharge(self, evict: Callable[[], None] | None, window: int) -> None:
+        if self._budget is not None and window:
             if self._charge is not None:
                 self._charge.release()
-            self._charge = self._budget.charge(self.window, self._what(), evict)
+            self._charge = self._budget.charge(window, f"decoding {self.codec}", evict)
 
-    def _what(self) -> str:
-        return f"decoding {self.codec}"
+
+# -- What Zstandard and LZ4 have in common: frames read step by step, among them some that are to be skipped -----------
+
+SKIPPABLE: Final = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5F
+
+
+def skips(head: bytes) -> bool:
+    """Say whether ``head`` begins, or may begin, a skippable frame."""
+    return len(head) > 0 and head[0] & 0xF0 == 0x50 and SKIPPABLE.startswith(head[1:4])
+
+
+class FrameDecompressor(Decompressor):
+    """Decodes one frame; a skippable frame is an empty one.
+
+    What a codec adds are steps. Each takes what it needs from the input, all or nothing, and names the next one.
+    """
+
+    def _start(self) -> None:
+        super()._start()
+        self._content: int | None = None  # declared size
+        self._decoded = 0
+        self._left = 0  # bytes that are still to come of what the step takes in parts
+        self._step: Callable[[Any], bytes] = FrameDecompressor._first  # not bound: that would be a cycle
+
+    def _produce(self) -> bytes:
+        while not self._over:
+            before = len(self._input), self._step
+            out = self._step(self)
+            if out:
+                return out
+            if (len(self._input), self._step) == before:
+                break
+        return b""
+
+    def _first(self) -> bytes:
+        head = bytes(self._input[:19])
+        if not skips(head):
+            return self._header(head)
+        if len(head) >= 8:
+            self._left = int.from_bytes(head[4:8], "little")
+            del self._input[:8]
+            self._step = FrameDecompressor._skippable
+        return b""
+
+    def _header(self, head: bytes) -> bytes:
+        """Take the header of a frame that begins with ``head``."""
+        raise NotImplementedError
+
+    def _skippable(self) -> bytes:
+        self._take_part()
+        if not self._left:
+            self._end()
+        return b""
+
+    def _take_part(self, most: int = sys.maxsize) -> bytes:
+        """Take up to ``most`` bytes of what is still to come."""
+        part = bytes(self._input[: min(self._left, most)])
+        del self._input[: len(part)]
+        self._left -= len(part)
+        return part
+
+    def _compare_size(self) -> None:
+        """Hold what came out of the whole frame against what it declares. Raises `MalformedError`."""
+        if self._content is not None and self._decoded != self._content:
+            reason = f"the {self.codec} frame declares another size"
+            raise MalformedError(reason, offset=self.consumed, wanted=self._content, got=self._decoded)
 
 
 # -- Decode a compressed stream: one whole stream from memory, or piece by piece ---------------------------------------
@@ -321,8 +396,5 @@ def decompressor(
     decoded only whole, where that does not fit the budget. Raises `UnsupportedError` for an unknown codec, or one
     whose library is missing.
     """
-    known = codec_named(codec)
-    make: Callable[..., Decompressor] = known.implementation("stream")
-    if known.spools:
-        return make(codec, budget, size, reread, scratch=scratch)
-    return make(codec, budget, size, reread)
+    make: Callable[..., Decompressor] = codec_named(codec).implementation("stream")
+    return make(codec, budget, size, reread, scratch)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from pparse.codecs.base import checked, package, too_much
-from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB, MIB
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     import mmap
     from typing import Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Reread
     from pparse.data.base import Buffer
-    from pparse.data.scratch import Scratch, Spool
+    from pparse.data.scratch import Spool
 
 LARGE: Final = 0x11
 # Tables and buffers beside the window.
@@ -100,21 +98,25 @@ class _BrotliCore(Core):
         return b""  # bytes behind the end are an error to it: they are found byte by byte
 
 
-class _Brotli(LibraryDecompressor):
+class BrotliStream(LibraryDecompressor):
     """Either kind of Brotli; which one, the first byte tells."""
 
-    def __init__(
-        self,
-        codec: str,
-        budget: MemoryBudget | None = None,
-        size: int | None = None,
-        reread: Reread | None = None,
-        scratch: Scratch | None = None,
-    ) -> None:
-        super().__init__(codec, _plan, (package("brotli").error,), budget, size, reread)
-        self._scratch = scratch
+    library = "brotli"
+
+    def _start(self) -> None:
+        super()._start()
+        self.errors = (self._library.error,)
         self._large: _Large | None = None
         self._spool: Spool | None = None
+
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        if window_log(head) is None and not self._ended:
+            return None
+        head = head[:1] if self._size is None else narrowed(head[:1], self._size)
+        return (1 << (window_log(head) or 10)) + _STATE, head
+
+    def _make(self) -> Core:
+        return _BrotliCore(self._library.Decompressor())
 
     def _produce(self) -> bytes:
         if self._large is None and (self._core is not None or self._input[:1] != bytes([LARGE])):
@@ -247,14 +249,3 @@ def _whole_large(codec: str, data: Buffer, max_size: int) -> bytes:
             return checked(codec, large.take(large.size), True, len(data) - large.taken, max_size)
         finally:
             large.close()
-
-
-def _plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
-    if window_log(head) is None and not ended:
-        return None
-    brotli = package("brotli")
-    head = head[:1] if size is None else narrowed(head[:1], size)
-    return RestartPlan((1 << (window_log(head) or 10)) + _STATE, lambda _: _BrotliCore(brotli.Decompressor()), head)
-
-
-brotli_stream = _Brotli

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 
 from pparse.codecs.base import CHECKPOINT
-from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor
 from pparse.kernels.deflate_blocks import prefix_for
 from pparse.limits import KIB
 
@@ -43,7 +43,7 @@ class DeflateEntry(Core):
     Unknown bytes come out as zeros. To learn more about the window later is to make another entry with it.
     """
 
-    __slots__ = ("_edges", "_last_unknown", "_prefix", "_second", "total_out")
+    __slots__ = ("_edges", "_last_unknown", "_prefix", "_second")
 
     def __init__(
         self, phase: int, window: bytes = b"", unknown: int = WINDOW, holes: Iterable[tuple[int, int]] = ()
@@ -69,7 +69,6 @@ class DeflateEntry(Core):
         super().__init__(_inflater(low))
         self._second = _inflater(high) if last else None
         self._edges = array("q")
-        self.total_out = 0
 
     def feed(self, data: bytes, limit: int) -> bytes:
         """Take ``data`` (empty: go on with what was taken); return ``limit`` bytes or so, fewer if hungry then.
@@ -118,7 +117,7 @@ class DeflateEntry(Core):
 
         One that goes on over several calls comes in parts.
         """
-        return _stretches(self.take_edges())
+        return stretches(self.take_edges())
 
     def take_edges(self) -> array[int]:
         """Return what `take_unknown` does, in less memory: where each stretch begins and ends, one after the other."""
@@ -147,7 +146,8 @@ def _inflater(window: bytearray) -> Any:
     return zlib.decompressobj(-15, zdict=bytes(window)) if window else zlib.decompressobj(-15)
 
 
-def _stretches(edges: Sequence[int]) -> list[tuple[int, int]]:
+def stretches(edges: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ``(start, length)`` of stretches of which ``edges`` tell where each begins and ends."""
     ends = iter(edges)
     return [(start, end - start) for start, end in zip(ends, ends, strict=True)]
 
@@ -157,9 +157,10 @@ class EntryDecompressor(LibraryDecompressor):
 
     ``window``, ``unknown`` and ``holes`` say what is known of the output before; see `DeflateEntry`, also for the
     ValueErrors. ``size``: the bytes that may come, ``reread``: compressed bytes once more, from the first byte given.
-    Unknown bytes are delivered as zeros; `take_unknown` says which those are. As long as unknown bytes may come, a
-    checkpoint holds two states of zlib: `checkpoint` bytes.
+    Unknown bytes are delivered as zeros; `take_unknown` says which those are.
     """
+
+    errors = (zlib.error,)
 
     def __init__(
         self,
@@ -171,25 +172,25 @@ class EntryDecompressor(LibraryDecompressor):
         size: int | None = None,
         reread: Reread | None = None,
     ) -> None:
-        holes = tuple(holes)
-        first = DeflateEntry(phase, window, unknown, holes)  # complains now, not in the midst of decoding
-        states = CHECKPOINT if first.resolved else 2 * CHECKPOINT
-        memory = 2 * states + (WINDOW if first.resolved else _BESIDE)
-
-        def make(_: int) -> Core:
-            return DeflateEntry(phase, window, unknown, holes)
-
-        super().__init__("deflate", lambda *_: RestartPlan(memory, make), (zlib.error,), budget, size, reread)
-        self._resolved = first.resolved
+        super().__init__("deflate", budget, size, reread)
+        self._entry = phase, window, unknown, tuple(holes)
+        first = DeflateEntry(*self._entry)  # complains now, not in the midst of decoding
+        self._memory = 2 * CHECKPOINT + WINDOW if first.resolved else 4 * CHECKPOINT + _BESIDE
         self._edges = array("q")
         self._compared = 0  # output of which the stretches are known
+
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        return self._memory, b""
+
+    def _make(self) -> Core:
+        return DeflateEntry(*self._entry)
 
     def take_unknown(self) -> list[tuple[int, int]]:
         """Return the unknown stretches of what was delivered since the last call: (offset from the entry, length).
 
         They ascend, and adjacent ones are one, but for one that goes on over several calls: it comes in parts.
         """
-        return _stretches(self.take_edges())
+        return stretches(self.take_edges())
 
     def take_edges(self) -> array[int]:
         """Return what `take_unknown` does, in less memory: where each stretch begins and ends, one after the other."""
@@ -203,17 +204,6 @@ class EntryDecompressor(LibraryDecompressor):
             else:
                 self._edges.insert(0, self.total_out)
         return taken
-
-    @property
-    def resolved(self) -> bool:
-        """Whether all that comes after the output so far is known."""
-        return self._resolved
-
-    @property
-    def checkpoint(self) -> int:
-        """The bytes that a `copy` taken now holds."""
-        base = self._base
-        return 2 * (CHECKPOINT + WINDOW) if isinstance(base, DeflateEntry) and not base.resolved else CHECKPOINT
 
     def _collect(self) -> None:
         """Take over what the core knows. After damage a second one goes the same way: what it repeats is left out."""
@@ -233,7 +223,6 @@ class EntryDecompressor(LibraryDecompressor):
                 done += 1
             self._edges += edges[done:]
         self._compared = max(self._compared, core.total_out)
-        self._resolved = self._resolved or core.resolved
 
     def _produce(self) -> bytes:
         out = super()._produce()
@@ -246,8 +235,6 @@ class EntryDecompressor(LibraryDecompressor):
         if isinstance(other, EntryDecompressor):
             other._edges = array("q")
             other._compared = other.total_out
-            base = other._base
-            other._resolved = isinstance(base, DeflateEntry) and base.resolved
         return other
 
     def _drop(self) -> None:

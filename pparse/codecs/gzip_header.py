@@ -42,10 +42,7 @@ class GzipHeader:
     """
 
     def __init__(self, flags: int, mtime: int, level: int, system: int) -> None:
-        self.flags = flags
-        self.mtime = mtime
-        self.level = level
-        self.system = system
+        self.flags, self.mtime, self.level, self.system = flags, mtime, level, system
         self.extra: bytes | None = None
         self.name: bytes | None = None
         self.comment: bytes | None = None

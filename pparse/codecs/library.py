@@ -15,11 +15,8 @@ from pparse.limits import KIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final
-
-    from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Reread
 
 # Input handed to a library at once: what is taken again, byte by byte, after an error.
 _SLICE: Final = 16 * KIB
@@ -35,7 +32,7 @@ _WAY_BACK: Final = 256 * KIB
 class Core:
     """A decoder of a library, in one shape: by default that of zlib, bz2 and lzma."""
 
-    __slots__ = ("_stream", "hungry")
+    __slots__ = ("_stream", "hungry", "total_out")
 
     asks_early = False
     """Whether it may be hungry while it holds output back."""
@@ -44,6 +41,8 @@ class Core:
         self._stream = stream
         self.hungry = True
         """Whether nothing comes without more input."""
+        self.total_out = 0
+        """Bytes that came, where unknown ones are counted (`take_unknown`)."""
 
     def feed(self, data: bytes, limit: int) -> bytes:
         """Take ``data`` (empty: go on with what was taken); return ``limit`` bytes or so, fewer if hungry then."""
@@ -63,19 +62,9 @@ class Core:
         """Return a second decoder in the same state, or None where the library cannot."""
         return None
 
-
-class RestartPlan:
-    """What the head of a stream says: the memory its decoder needs, and how to make that decoder.
-
-    ``head`` replaces the first bytes of the stream (a window that is larger than the output is narrowed there).
-    """
-
-    __slots__ = ("head", "make", "window")
-
-    def __init__(self, window: int, make: Callable[[int], Core], head: bytes = b"") -> None:
-        self.window = window
-        self.make = make  # called with the window, as memory limit
-        self.head = head
+    def take_unknown(self) -> list[tuple[int, int]]:
+        """Return what is not known of the output since the last call; see `pparse.codecs.deflate_entry`."""
+        return []
 
 
 # What zlib says, and zstd of the checksum of a frame.
@@ -100,22 +89,28 @@ class LibraryDecompressor(Decompressor):
 
     ``reread`` gives compressed bytes once more; without it, the way back is remembered for the first 256 KiB only
     (any length with zlib, whose states can be copied).
+
+    A codec adds `_look`, `_make` and the ``errors`` that its library raises.
     """
 
-    def __init__(
-        self,
-        codec: str,
-        plan: Callable[[bytes, bool, int | None], RestartPlan | None],
-        errors: tuple[type[Exception], ...],
-        budget: MemoryBudget | None = None,
-        size: int | None = None,
-        reread: Reread | None = None,
-    ) -> None:
-        super().__init__(codec, budget, size)
-        self._find_plan = plan
-        self._errors = errors
-        self._reread = reread
-        self._plan: RestartPlan | None = None
+    errors: tuple[type[Exception], ...] = ()
+    _plan: tuple[int, bytes] | None = None  # what `_look` said
+    _base: Core | None = None  # where the way back ends: a copy, or (None) the start of the stream
+    _base_in = _base_out = 0
+
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        """Return the memory that the decoder of a stream needs that begins with ``head``, and a new beginning for it.
+
+        (A window that is larger than the output is narrowed there.) None if ``head`` is too short to say.
+        """
+        raise NotImplementedError
+
+    def _make(self) -> Core:
+        """Return a decoder that stands at the start of the stream; it may use ``window`` bytes."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        super()._start()
         self._core: Core | None = None
         self._core_in = 0  # bytes of the stream given to the core
         self._core_out = 0  # bytes that it returned, those of a second time not counted
@@ -123,10 +118,7 @@ class LibraryDecompressor(Decompressor):
         self._last = 0  # bytes given to it last
         self._careful_end = -1  # as far as here it gets single bytes, and little room
         self._skip = 0  # bytes that come a second time
-        self._base: Core | None = None  # where the way back ends: a copy, or (None) the start of the stream
-        self._base_in = 0
-        self._base_out = 0
-        self._log: list[bytes] | None = [] if reread is None else None  # what the core got since, if remembered
+        self._log: list[bytes] | None = [] if self._reread is None else None  # what the core got since, if remembered
 
     def _produce(self) -> bytes:
         core = self._rescue() if self._failed else self._core or self._begin()
@@ -141,7 +133,7 @@ class LibraryDecompressor(Decompressor):
             limit = _CAREFUL_ROOM if self._core_in <= self._careful_end else _ROOM
             try:
                 out = core.feed(data, limit)
-            except self._errors as error:
+            except self.errors as error:
                 self._failed = str(error) or "no reason given"
                 core = self._rescue()
                 continue
@@ -158,16 +150,17 @@ class LibraryDecompressor(Decompressor):
         return b""
 
     def _begin(self) -> Core | None:
-        plan = self._plan or self._find_plan(bytes(self._input[: 2 * KIB]), self._ended, self._size)
+        plan = self._plan or self._look(bytes(self._input[: 2 * KIB]))
         if plan is None:
             return None
-        self._reserve(plan.window + _BUFFERS + (_WAY_BACK if self._reread is None else 0))
+        memory, head = plan
+        self._reserve(memory + _BUFFERS + (_WAY_BACK if self._reread is None else 0))
         if self._base is not None:
             self._core = self._base.copy()
         else:
-            self._input[: len(plan.head)] = plan.head
+            self._input[: len(head)] = head
             self._plan = plan
-            self._core = plan.make(self.window)
+            self._core = self._make()
         return self._core
 
     def _next_slice(self, core: Core) -> bytes:
@@ -229,7 +222,7 @@ class LibraryDecompressor(Decompressor):
         """
         if self._plan is None or (self._log is None and self._reread is None):
             return None
-        core = self._base.copy() if self._base is not None else self._plan.make(self.window)
+        core = self._base.copy() if self._base is not None else self._make()
         came = 0
         last = b""
         for data in self._inputs(end):
@@ -240,7 +233,7 @@ class LibraryDecompressor(Decompressor):
                     came += len(core.feed(last, _ROOM))
                     while not core.hungry and not core.eof:
                         came += len(core.feed(b"", _ROOM))
-            except self._errors:
+            except self.errors:
                 return None  # it went through this before: the source has changed
             last = data
         if self._log:
@@ -258,7 +251,7 @@ class LibraryDecompressor(Decompressor):
             yield from self._log
             return
         at = self._base_in
-        head = self._plan.head if self._plan is not None else b""
+        head = self._plan[1] if self._plan is not None else b""
         while self._reread is not None and at < end + self._last:
             count = min(_SLICE, end - at) if at < end else self._last
             data = self._reread(at, count)
@@ -273,20 +266,14 @@ class LibraryDecompressor(Decompressor):
         if self._base is None:
             return None
         other = copy(self)
-        other._core = None
+        other._start()
         other._core_in = other._fed = self._base_in
         other._core_out = other.total_out = self._base_out
-        other._log = [] if self._reread is None else None
-        other._failed = ""
-        other._last, other._careful_end, other._skip = 0, -1, 0
-        other._input = bytearray()
-        other._ready, other._ready_at = b"", 0
-        other._over = other._ended = other._closed = False
-        other._hungry = True
-        other._error = None
-        other._charge = None
-        other.window = 0
         return other
+
+    def saved_core(self) -> Core | None:
+        """Return the decoder of a checkpoint: what its ``total_out`` and ``consumed`` say holds for it."""
+        return None if self._base is None else self._base.copy()
 
     def _drop(self) -> None:
         self._core = self._base = None

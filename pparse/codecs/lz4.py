@@ -6,8 +6,7 @@ bounded. Checksums (xxHash-32) are computed by a compressor of the same library,
 
 from __future__ import annotations
 
-from pparse.codecs.base import drain, package
-from pparse.codecs.frames import FrameDecompressor, skips
+from pparse.codecs.base import FrameDecompressor, drain, skips
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.kernels.lz4 import HISTORY, salvage, short_xxh32, with_history
 from pparse.limits import KIB, MIB
@@ -16,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Reread
     from pparse.data.base import Buffer
 
 MAGIC: Final = b"\x04\x22\x4d\x18"
@@ -25,6 +22,55 @@ _LEGACY: Final = b"\x02\x21\x4c\x18"
 # A block of a legacy frame holds 8 MiB, only the last one less (LZ4 Frame Format Description 1.6.4, "Legacy frame").
 _LEGACY_MOST: Final = 8 * MIB
 _ROOM: Final = 64 * KIB
+
+
+class Frame:
+    """The header of a frame, of ``length`` bytes.
+
+    ``code`` tells the size of its blocks (`most`), ``linked`` whether they copy from those before them, ``checksum``
+    the bytes behind each. ``trailer``: bytes of the end mark and the checksum of all. ``content``: its size, if
+    declared.
+    """
+
+    __slots__ = ("checksum", "code", "content", "length", "linked", "trailer")
+
+    def __init__(self, head: bytes) -> None:
+        flags = head[4]
+        self.length = 7 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+        self.linked = not flags & 0x20
+        self.checksum = 4 if flags & 0x10 else 0
+        self.trailer = 8 if flags & 4 else 4
+        self.content = int.from_bytes(head[6:14], "little") if flags & 8 else None
+        self.code = head[5] >> 4
+
+    @property
+    def most(self) -> int:
+        """The size of a full block."""
+        return 1 << (8 + 2 * self.code)
+
+
+def parse_frame(head: bytes) -> Frame | None:
+    """Return the frame that ``head`` begins; None if it is too short to say.
+
+    Raises `MalformedError` for what is no frame, `UnsupportedError` for one that needs a dictionary.
+    """
+    if head[:4] != MAGIC[: len(head)]:
+        raise MalformedError("not an lz4 frame", offset=0)
+    if len(head) < 7:
+        return None
+    flags, block = head[4], head[5]
+    if flags & 0xC2 != 0x40 or block & 0x8F or block >> 4 < 4:
+        raise MalformedError("not a header of an lz4 frame", offset=4)
+    frame = Frame(head)
+    end = frame.length - 1
+    if len(head) <= end:
+        return None
+    if short_xxh32(head[4:end]) >> 8 & 0xFF != head[end]:
+        reason = "the checksum of the lz4 frame header does not match"
+        raise MalformedError(reason, offset=end, fault=Fault.FRAME)
+    if flags & 1:
+        raise UnsupportedError("the lz4 frame needs a dictionary", offset=0)
+    return frame
 
 
 class _Xxh32:
@@ -41,17 +87,16 @@ class _Xxh32:
         return bytes(self._writer.finish())[-4:]
 
 
-class _Lz4(FrameDecompressor):
+class Lz4Stream(FrameDecompressor):
     """One frame."""
 
-    def __init__(
-        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-    ) -> None:
-        super().__init__(codec, budget, size)
-        self._lz4 = package("cramjam").lz4
-        self._error_type: type[Exception] = package("cramjam").DecompressionError
+    library = "cramjam"
+
+    def _start(self) -> None:
+        super()._start()
+        self._lz4 = self._library.lz4
         self._linked = False
-        self._block_checksum = False
+        self._checksum = 0  # bytes behind a block
         self._most = 0  # bytes of a block
         self._hash: _Xxh32 | None = None
         self._history = b""
@@ -80,35 +125,21 @@ class _Lz4(FrameDecompressor):
             self._most = _LEGACY_MOST
             self._reserve(3 * (_LEGACY_MOST if self._size is None else min(_LEGACY_MOST, self._size)))
             del self._input[:4]
-            self._step = _Lz4._legacy_block
+            self._step = Lz4Stream._legacy_block
             return b""
         if _LEGACY.startswith(head):
             return b""
-        if head[:4] != MAGIC[: len(head)]:
-            raise MalformedError("not an lz4 frame", offset=0)
-        if len(head) < 7:
+        frame = parse_frame(head)
+        if frame is None:
             return b""
-        flags, block = head[4], head[5]
-        if flags & 0xC2 != 0x40 or block & 0x8F or block >> 4 < 4:
-            raise MalformedError("not a header of an lz4 frame", offset=4)
-        length = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
-        if len(head) <= length:
-            return b""
-        if short_xxh32(head[4:length]) >> 8 & 0xFF != head[length]:
-            reason = "the checksum of the lz4 frame header does not match"
-            raise MalformedError(reason, offset=length, fault=Fault.FRAME)
-        if flags & 1:
-            raise UnsupportedError("the lz4 frame needs a dictionary", offset=0)
-        self._most = 1 << (8 + 2 * (block >> 4))
-        most = self._most if self._size is None else min(self._most, self._size)
+        most = frame.most if self._size is None else min(frame.most, self._size)
         # A block, what it becomes, and the same with its history in front.
         self._reserve(3 * most + 4 * HISTORY)
-        self._linked = not flags & 0x20
-        self._block_checksum = bool(flags & 0x10)
-        self._content = int.from_bytes(head[6:14], "little") if flags & 8 else None
-        self._hash = _Xxh32(self._lz4) if flags & 4 else None
-        del self._input[: length + 1]
-        self._step = _Lz4._block
+        self._most, self._linked, self._checksum = frame.most, frame.linked, frame.checksum
+        self._content = frame.content
+        self._hash = _Xxh32(self._lz4) if frame.trailer > 4 else None
+        del self._input[: frame.length]
+        self._step = Lz4Stream._block
         return b""
 
     def _block(self) -> bytes:
@@ -121,11 +152,11 @@ class _Lz4(FrameDecompressor):
         if size > self._most:
             reason = f"a block of {size} bytes, above the lz4 frame's {self._most}"
             raise MalformedError(reason, offset=self.consumed, fault=Fault.BLOCK_SIZE)
-        trailer = 4 if self._block_checksum else 0
+        trailer = self._checksum
         if word != size and not trailer:  # stored: what there is of it is delivered
             del self._input[:4]
             self._left = size
-            self._step = _Lz4._stored
+            self._step = Lz4Stream._stored
             return b""
         if len(self._input) - 4 - trailer < size:
             return self._part_of_block(size, word != size) if self._ended else b""
@@ -160,7 +191,7 @@ class _Lz4(FrameDecompressor):
         if len(self._input) - 4 < size:
             if not self._ended:
                 return b""
-            self._step = _Lz4._cut_short
+            self._step = Lz4Stream._cut_short
             return self._part_of_block(size, stored=False)
         out = self._decode(bytes(self._input[4 : 4 + size]))
         del self._input[: 4 + size]
@@ -170,12 +201,9 @@ class _Lz4(FrameDecompressor):
         return b""
 
     def _stored(self) -> bytes:
-        count = min(self._left, len(self._input), _ROOM)
-        out = bytes(self._input[:count])
-        del self._input[:count]
-        self._left -= count
+        out = self._take_part(_ROOM)
         if not self._left:
-            self._step = _Lz4._block
+            self._step = Lz4Stream._block
         return out
 
     def _decode(self, block: bytes) -> bytes:
@@ -188,9 +216,9 @@ class _Lz4(FrameDecompressor):
             target = bytearray(len(history) + most)
             count = self._lz4.decompress_block_into(whole, target)
             return bytes(memoryview(target)[len(history) : count])
-        except (self._error_type, ValueError) as error:
+        except (self._library.DecompressionError, ValueError) as error:
             out = self._salvaged(block, cut=False)
-            self._step = _Lz4._damaged
+            self._step = Lz4Stream._damaged
             if not out:
                 raise MalformedError(
                     "a block of the lz4 frame is damaged", offset=self.consumed, fault=Fault.BLOCK
@@ -235,11 +263,8 @@ class _Lz4(FrameDecompressor):
         super()._drop()
 
 
-lz4_stream = _Lz4
-
-
 def whole_lz4(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what one lz4 frame holds; see `pparse.codecs.decompress`. A skippable frame is not data."""
     if skips(bytes(memoryview(data)[:4])):
         raise MalformedError("a skippable lz4 frame where data was expected")
-    return drain(_Lz4(codec), data, max_size)
+    return drain(Lz4Stream(codec), data, max_size)

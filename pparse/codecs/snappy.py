@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Reread
     from pparse.data.base import Buffer
 
 _ROOM: Final = 64 * KIB
@@ -34,13 +32,11 @@ def whole_snappy(codec: str, data: Buffer, max_size: int) -> bytes:
         raise MalformedError(f"the snappy stream is damaged ({error})") from error
 
 
-class _Snappy(Decompressor):
+class SnappyStream(Decompressor):
     """The block decoded element by element; copies may reach back 64 KiB."""
 
-    def __init__(
-        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-    ) -> None:
-        super().__init__(codec, budget, size)
+    def _start(self) -> None:
+        super()._start()
         self._declared = -1  # not seen yet
         self._made = 0
         self._literal = 0
@@ -100,6 +96,3 @@ class _Snappy(Decompressor):
     def _drop(self) -> None:
         self._window = bytearray()
         super()._drop()
-
-
-snappy_stream = _Snappy

@@ -6,7 +6,7 @@ import struct
 import zlib
 
 from pparse.codecs.base import CHECKPOINT, checked, package, whole
-from pparse.codecs.library import Core, LibraryDecompressor, RestartPlan
+from pparse.codecs.library import Core, LibraryDecompressor
 from pparse.errors import MalformedError
 from pparse.limits import KIB
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Decompressor, Reread
     from pparse.data.base import Buffer
 
 WBITS: Final = {"zlib": 15, "gzip": 31, "deflate": -15}
@@ -80,56 +78,59 @@ class _StandardCore(Core):
         return out
 
 
-def zlib_stream(
-    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-) -> Decompressor:
-    """Return the decompressor of ``zlib``, ``gzip`` or ``deflate``."""
+class ZlibStream(LibraryDecompressor):
+    """The decompressor of ``zlib``, ``gzip`` or ``deflate``."""
 
-    def plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
-        return RestartPlan(2 * CHECKPOINT, lambda _: _ZlibCore(zlib.decompressobj(WBITS[codec])))
+    errors = (zlib.error,)
 
-    return LibraryDecompressor(codec, plan, (zlib.error,), budget, size, reread)
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        return 2 * CHECKPOINT, b""
+
+    def _make(self) -> Core:
+        return _ZlibCore(zlib.decompressobj(WBITS[self.codec]))
 
 
-def bz2_stream(
-    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-) -> Decompressor:
-    """Return the decompressor of ``bz2``; its memory follows from the block size in the header (100 to 900 kB)."""
-    bz2 = package("bz2")
+class Bz2Stream(LibraryDecompressor):
+    """The decompressor of ``bz2``; its memory follows from the block size in the header (100 to 900 kB)."""
 
-    def plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
-        if len(head) < 4 and not ended:
+    library = "bz2"
+    errors = (OSError, ValueError, EOFError)
+
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        if len(head) < 4 and not self._ended:
             return None
         level = head[3] - 0x30 if head[:3] == b"BZh" and len(head) > 3 else 9
-        return RestartPlan(400_000 * min(max(level, 1), 9) + 100_000, lambda _: _StandardCore(bz2.BZ2Decompressor()))
+        return 400_000 * min(max(level, 1), 9) + 100_000, b""
 
-    return LibraryDecompressor(codec, plan, (OSError, ValueError, EOFError), budget, size, reread)
+    def _make(self) -> Core:
+        return _StandardCore(self._library.BZ2Decompressor())
 
 
 # What liblzma needs beside the dictionary, with room to spare.
 _LZMA_STATE: Final = 256 * KIB
 
 
-def lzma_stream(
-    codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-) -> Decompressor:
-    """Return the decompressor of ``xz`` or ``lzma`` (the "alone" format); the header names the dictionary size."""
-    lzma = package("lzma")
-    form, read_head = _lzma_form(lzma, codec)
-    limited = budget is not None
+class LzmaStream(LibraryDecompressor):
+    """The decompressor of ``xz`` or ``lzma`` (the "alone" format); the header names the dictionary size."""
 
-    def plan(head: bytes, ended: bool, size: int | None) -> RestartPlan | None:
-        found = read_head(head, size)
-        if found is None and not ended:
+    library = "lzma"
+
+    def _start(self) -> None:
+        super()._start()
+        self.errors = (self._library.LZMAError, ValueError, EOFError)
+        self._form, self._read_head = _lzma_form(self._library, self.codec)
+
+    def _look(self, head: bytes) -> tuple[int, bytes] | None:
+        found = self._read_head(head, self._size)
+        if found is None and not self._ended:
             return None
         dictionary, head = found or (0, b"")
+        return dictionary + _LZMA_STATE, head
 
-        def make(window: int) -> Core:
-            return _StandardCore(lzma.LZMADecompressor(form, window if limited else None))
-
-        return RestartPlan(dictionary + _LZMA_STATE, make, head)
-
-    return LibraryDecompressor(codec, plan, (lzma.LZMAError, ValueError, EOFError), budget, size, reread)
+    def _make(self) -> Core:
+        return _StandardCore(
+            self._library.LZMADecompressor(self._form, self.window if self._budget is not None else None)
+        )
 
 
 def _lzma_form(lzma: Any, codec: str) -> tuple[int, Callable[[bytes, int | None], tuple[int, bytes] | None]]:

@@ -23,77 +23,58 @@ if TYPE_CHECKING:
 class Codec:
     """What is to be known of a codec before its decoder is imported."""
 
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        decoder: str,
-        *,
-        description: str = "",
-        magics: tuple[bytes, ...] = (),
-        heads: tuple[bytes, ...] = (),
-        marks: tuple[tuple[int, bytes], ...] = (),
-        told_by: str = "",
-        extensions: tuple[str, ...] = (),
-        tar_extensions: tuple[str, ...] = (),
-        media_type: str = "application/octet-stream",
-        references: tuple[str, ...] = (),
-        limitations: tuple[str, ...] = (),
-        resync: str | None = None,
-        checked: bool = False,
-        checks_blocks: bool = False,
-        optional_check: tuple[int, bytes] | None = None,
-        sure_members: bool = False,
-        joins: bool = False,
-        copies: bool = False,
-        spools: bool = False,
-        zero_padding: bool = False,
-    ) -> None:
+    description = ""
+    """One line for `pparse formats`; by default the title."""
+    magics: tuple[bytes, ...] = ()
+    """How a sound stream begins, the usual way first; none: nothing marks it."""
+    heads: tuple[bytes, ...] = ()
+    """The magic bytes, and those that always follow them: enough to tell a stream by if one of them is wrong."""
+    marks: tuple[tuple[int, bytes], ...] = ()
+    """``(offset, bytes)``, one of which makes it worth asking the parser; damaged beginnings are among them. By default
+    the magic bytes."""
+    told_by = ""
+    """``magic``: first bytes and a trial tell it; ``name``: only the extension does; ``parser``: its own parser
+    knows; empty: no file is made of it alone."""
+    extensions: tuple[str, ...] = ()
+    """How names of such files end."""
+    tar_extensions: tuple[str, ...] = ()
+    """Those of the extensions that stand for a tar in such a stream."""
+    media_type = "application/octet-stream"
+    """The MIME type."""
+    references: tuple[str, ...] = ()
+    """The specifications."""
+    limitations: tuple[str, ...] = ()
+    """What is not read, for `pparse formats`."""
+    resync: str | None = None
+    """The module of `pparse.compressed.resync` that reads on behind damage; None: nothing can."""
+    checked = False
+    """Whether a checksum always covers what the stream holds."""
+    checks_blocks = False
+    """Whether each of its blocks has a checksum: damage in one is never noticed later than at its end."""
+    optional_check: tuple[int, bytes] | None = None
+    """Where a stream says which checksum it has, and those that are compared; None: there is no choice."""
+    sure_members = False
+    """Whether a member that decoded to its end did so rightly, whatever is wrong with those behind it."""
+    ends_with_size = False
+    """Whether a stream ends with the size of what it holds: four bytes, the lowest first."""
+    joins = False
+    """Whether streams, one after the other, are one."""
+    copies = False
+    """Whether the state of the decoder can be copied."""
+    zero_padding = False
+    """Whether zeros may follow a stream."""
+
+    def __init__(self, name: str, title: str, decoder: str, **said: Any) -> None:
         self.name = name
         """How the code and the command line name it."""
         self.title = title
         """How messages name it."""
         self.decoder = decoder
-        """``module:family``: a module of `pparse.codecs` with ``whole_FAMILY`` and ``FAMILY_stream`` (or a class)."""
-        self.description = description or title
-        """One line for `pparse formats`."""
-        self.magics = magics
-        """How a sound stream begins, the usual way first; none: nothing marks it."""
-        self.heads = heads or magics
-        """The magic bytes, and those that always follow them: enough to tell a stream by if one of them is wrong."""
-        self.marks = marks or tuple((0, magic) for magic in magics)
-        """``(offset, bytes)``, one of which makes it worth asking the parser; damaged beginnings are among them."""
-        self.told_by = told_by
-        """``magic``: first bytes and a trial tell it; ``name``: only the extension does; ``parser``: its own parser
-        knows; empty: no file is made of it alone."""
-        self.extensions = extensions
-        """How names of such files end."""
-        self.tar_extensions = tar_extensions
-        """Those of the extensions that stand for a tar in such a stream."""
-        self.media_type = media_type
-        """The MIME type."""
-        self.references = references
-        """The specifications."""
-        self.limitations = limitations
-        """What is not read, for `pparse formats`."""
-        self.resync = resync
-        """The module of `pparse.compressed.resync` that reads on behind damage; None: nothing can."""
-        self.checked = checked
-        """Whether a checksum always covers what the stream holds."""
-        self.checks_blocks = checks_blocks
-        """Whether each of its blocks has a checksum: damage in one is never noticed later than at its end."""
-        self.optional_check = optional_check
-        """Where a stream says which checksum it has, and those that are compared; None: there is no choice."""
-        self.sure_members = sure_members
-        """Whether a member that decoded to its end did so rightly, whatever is wrong with those behind it."""
-        self.joins = joins
-        """Whether streams, one after the other, are one."""
-        self.copies = copies
-        """Whether the state of the decoder can be copied."""
-        self.spools = spools
-        """Whether the decoder may need a scratch file."""
-        self.zero_padding = zero_padding
-        """Whether zeros may follow a stream."""
+        """``module:family``: a module of `pparse.codecs` with ``whole_FAMILY`` and a decompressor ``FamilyStream``."""
+        self.__dict__.update(said)
+        self.description = self.description or title
+        self.heads = self.heads or self.magics
+        self.marks = self.marks or tuple((0, magic) for magic in self.magics)
         self._implementations: dict[str, Callable[..., Any]] = {}  # looked up once: archives have many small streams
 
     def __repr__(self) -> str:
@@ -121,13 +102,13 @@ class Codec:
         return any(len(head) >= len(known) > 2 and sum(map(ne, head, known)) == 1 for known in self.heads)
 
     def implementation(self, kind: str) -> Callable[..., Any]:
-        """Return the function that decodes a whole stream (``whole``) or makes a decompressor (``stream``)."""
+        """Return the function that decodes a whole stream (``whole``) or is its decompressor (``stream``)."""
         found = self._implementations.get(kind)
         if found is None:
             import importlib
 
             module, _, family = self.decoder.partition(":")
-            name = f"whole_{family}" if kind == "whole" else f"{family}_stream"
+            name = f"whole_{family}" if kind == "whole" else f"{family.capitalize()}Stream"
             found = self._implementations[kind] = getattr(importlib.import_module(f"pparse.codecs.{module}"), name)
         return found
 
@@ -152,6 +133,7 @@ _CODECS: Final = (
         limitations=("at most 262,144 members are listed one by one; all of them are read",),
         resync="deflate",
         checked=True,
+        ends_with_size=True,
         joins=True,
         copies=True,
         zero_padding=True,
@@ -268,7 +250,6 @@ _CODECS: Final = (
         media_type="application/x-brotli",
         references=("RFC 7932",),
         limitations=("nothing behind damage can be read: blocks depend on all that precedes them",),
-        spools=True,
     ),
     Codec("snappy", "raw Snappy", "snappy:snappy"),
 )

@@ -17,9 +17,7 @@ class Compressor:
     """Compresses one stream piece by piece: `compress` any number of times, then `flush` once."""
 
     def __init__(self, compress: Callable[[Buffer], bytes], flush: Callable[[], bytes], errors: Any) -> None:
-        self._compress = compress
-        self._flush = flush
-        self._errors = errors
+        self._compress, self._flush, self._errors = compress, flush, errors
 
     def compress(self, data: Buffer) -> bytes:
         """Take ``data``; return what is ready (may be empty). Raises ValueError for more data than ``size`` said."""

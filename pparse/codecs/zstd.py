@@ -7,8 +7,7 @@ output needs is narrowed in the frame header, which no checksum covers.
 
 from __future__ import annotations
 
-from pparse.codecs.base import ZSTD, drain, package, too_much, whole
-from pparse.codecs.frames import FrameDecompressor
+from pparse.codecs.base import ZSTD, FrameDecompressor, drain, package, too_much, whole
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.limits import KIB, MIB
 
@@ -16,8 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.codecs.base import Reread
     from pparse.data.base import Buffer
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
@@ -101,18 +98,17 @@ def whole_zstd(codec: str, data: Buffer, max_size: int) -> bytes:
     elif needed > most:
         raise MalformedError("the zstd frame declares more than it can hold", wanted=needed)
     if needed > _AT_ONCE:
-        return drain(_Zstd(codec, size=min(max_size, most) + 1), view, max_size)
+        return drain(ZstdStream(codec, size=min(max_size, most) + 1), view, max_size)
     return whole(codec, _decoder(zstd), view, max_size, (zstd.ZstdError,))
 
 
-class _Zstd(FrameDecompressor):
+class ZstdStream(FrameDecompressor):
     """One frame."""
 
-    def __init__(
-        self, codec: str, budget: MemoryBudget | None = None, size: int | None = None, reread: Reread | None = None
-    ) -> None:
-        super().__init__(codec, budget, size)
-        self._zstd = package(ZSTD)
+    library = ZSTD
+
+    def _start(self) -> None:
+        super()._start()
         self._stream: Any = None
         self._checksum = False
         self._last = False  # the block in progress is the last one
@@ -120,7 +116,7 @@ class _Zstd(FrameDecompressor):
     def _produce(self) -> bytes:
         try:
             return super()._produce()
-        except self._zstd.ZstdError as error:
+        except self._library.ZstdError as error:
             raise MalformedError(f"the zstd stream is damaged ({error})", offset=self.consumed) from error
 
     def _give(self, count: int) -> bytes:
@@ -145,8 +141,8 @@ class _Zstd(FrameDecompressor):
         self._reserve(min([window, *known]) + _STATE)
         self._checksum = frame.checksum
         self._content = frame.content
-        self._stream = _decoder(self._zstd)
-        self._step = _Zstd._block
+        self._stream = _decoder(self._library)
+        self._step = ZstdStream._block
         return self._give(frame.length)
 
     def _block(self) -> bytes:
@@ -158,7 +154,7 @@ class _Zstd(FrameDecompressor):
             raise MalformedError("not a zstd block", offset=self.consumed)
         if kind == 0:  # what there is of a raw block is delivered
             self._left = size
-            self._step = _Zstd._raw
+            self._step = ZstdStream._raw
             count = 3
         else:
             count = 3 + (1 if kind == 1 else size)
@@ -180,9 +176,9 @@ class _Zstd(FrameDecompressor):
 
     def _next_block(self) -> None:
         if not self._last:
-            self._step = _Zstd._block
+            self._step = ZstdStream._block
         elif self._checksum:
-            self._step = _Zstd._trailer
+            self._step = ZstdStream._trailer
         else:
             self._finish_frame()
 
@@ -202,6 +198,3 @@ class _Zstd(FrameDecompressor):
     def _drop(self) -> None:
         self._stream = None
         super()._drop()
-
-
-zstd_stream = _Zstd

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from pparse.budget import evictor
 from pparse.codecs.base import decompressor
-from pparse.codecs.table import CODECS
+from pparse.codecs.table import codec_named
 from pparse.compressed.env import DecodeEnv
 from pparse.compressed.kept import Checkpoint, Checkpoints, DecoderRun, KeptOutput, OutputCache, reread
 from pparse.data.base import Access, Data, Gap
@@ -87,8 +87,8 @@ class DecodedData(DerivedData):
         self._env = env = DecodeEnv(budget, limits, scratch, poll)
         self._decoding = None if how is None else (codec, size, bounded, env.limits.inflated_bytes, *how)
         self.codec = codec
-        self.checksum = checksum
-        self._source = source
+        self._known = codec_named(codec)
+        self.checksum, self._source = checksum, source
         self.sources = (source.data,)
         self._bounded = bounded
         self._lock = RLock()
@@ -221,8 +221,7 @@ class InflatedData(DecodedData):
         self.produced = 0
         """How many bytes were decoded so far, from the start on."""
         self._redone = 0  # output produced a second time
-        self._concatenated = concatenated
-        self._entered = entered
+        self._concatenated, self._entered = concatenated, entered
         self._input = _Input(source)
         self.member_start, self.member_out = source.start, 0
         """Where the member (stream, frame) begins that decoding came to last, in the source and in the output."""
@@ -231,7 +230,6 @@ class InflatedData(DecodedData):
         start = Checkpoint(0, source.start, 0)
         self._checkpoints = Checkpoints(start, self._env.budget)
         self._run = DecoderRun(start, self._decoder(start))  # the decoder at work
-        self._known = CODECS[codec]
         self._kept = KeptOutput(self._env)
         self._most = min(_BLOCK, self._kept.limit)  # decoded at once
         self.access = Access.CHECKPOINT if self._known.copies else Access.RESTART
@@ -505,6 +503,11 @@ class InflatedData(DecodedData):
         saved = run.decoder.copy()
         if saved is not None:
             self._checkpoints.add(Checkpoint(run.start_out + saved.total_out, run.start, run.start_out, saved))
+
+    def saved_decoders(self) -> list[tuple[int, Decompressor]]:
+        """Return checkpoints in the member that decoding came to last, in order, with where that begins."""
+        points = [(point.start, point.decoder) for point in self._checkpoints.points]
+        return [(start, saved) for start, saved in points if saved is not None and start == self.member_start]
 
     # -- the end -------------------------------------------------------------------------------------------------
 

@@ -42,10 +42,7 @@ class Checkpoint:
     __slots__ = ("__weakref__", "_charge", "alive", "decoder", "out", "start", "start_out")
 
     def __init__(self, out: int, start: int, start_out: int, decoder: Decompressor | None = None) -> None:
-        self.out = out
-        self.start = start
-        self.start_out = start_out
-        self.decoder = decoder
+        self.out, self.start, self.start_out, self.decoder = out, start, start_out, decoder
         self.alive = True
         self._charge: Charge | None = None
 
@@ -69,8 +66,7 @@ class OutputCache:
     __slots__ = ("__weakref__", "_blocks", "_budget", "_charge", "_held", "_limit", "end")
 
     def __init__(self, budget: MemoryBudget, limit: int, start: int) -> None:
-        self._budget = budget
-        self._limit = limit
+        self._budget, self._limit = budget, limit
         self._charge: Charge | None = None
         self._blocks: list[tuple[int, bytes]] = []
         self._held = 0

@@ -14,11 +14,8 @@ from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 
-from pparse.codecs.gzip_header import MAX_HEADER, parse_header
-from pparse.codecs.table import CODECS
 from pparse.compressed.inflated import DecodedData, InflatedData
-from pparse.compressed.resync import BEFORE_DAMAGE, Failure
-from pparse.compressed.resync.deflate_source import real_end
+from pparse.compressed.resync import BEFORE_DAMAGE, Failure, module_of, real_end
 from pparse.data.base import GapTable
 from pparse.data.range_status import SuspectRange
 from pparse.data.zero_runs import zeros_at_end
@@ -179,8 +176,7 @@ class StreamProblem:
     def __init__(self, error: PparseError, at: int, end: int) -> None:
         self.reason = error.reason
         self.fault = error.fault
-        self.at = at
-        self.end = end
+        self.at, self.end = at, end
 
     def __repr__(self) -> str:
         return f"StreamProblem({self.reason!r}, {self.at}, {self.end})"
@@ -212,7 +208,6 @@ class ResumedData(DecodedData):
             given["size"] = index.size
         super().__init__(source, codec, ("resumed", concatenated), **given)
         self._suspect = suspect
-        self.problems: list[StreamProblem] = []
         # Called once, when all is final; with this lock held, and perhaps those of data on top: it may take none but
         # the innermost ones (see `pparse.locking`).
         self.on_end: Callable[[], object] | None = None
@@ -228,13 +223,19 @@ class ResumedData(DecodedData):
 
             self._head = IndexedData(source, index=index, **self._inflate.keywords)
         self.access = self._head.access
-        self._placement = Placement(self._head, 0)  # nothing, before all is final
-        self._learned = False
+        self._begin()
         self._passed_over: list[SuspectRange] = []  # where a limit of ours kept more from being had
         # (output before, end in the source) of stretches with damage inside
         self._candidates: list[tuple[int, int]] = []
         self._revision = 0
         self._source_revision = source.data.revision
+
+    def _begin(self) -> None:
+        """Know nothing but how to decode the first stretch, ``_head``."""
+        self._placement = Placement(self._head, 0)  # nothing, before all is final
+        self.problems: list[StreamProblem] = []
+        self.suspect_ranges, self.gaps, self.error = (), (), None
+        self.size, self._learned = self._declared, False
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -251,9 +252,7 @@ class ResumedData(DecodedData):
                 self._head.close()
                 self._placement.close()
                 self._head = self._inflate(self._source)
-                self._placement = Placement(self._head, 0)
-                self.problems, self.suspect_ranges, self.gaps, self.error = [], (), (), None
-                self.size, self._learned = self._declared, False
+                self._begin()
 
     def _pread(self, offset: int, length: int) -> bytes:
         with self._lock:
@@ -266,15 +265,12 @@ class ResumedData(DecodedData):
             return self._placement.read(offset, self._clip(offset, length))
 
     def _read_head(self, offset: int, length: int) -> bytes:
-        revision = self.revision
+        revision, chunk = self.revision, b""
         try:
-            chunk = self._head.pread(offset, length)
-        except GapError:
-            chunk = b""
-        except BaseException:
+            with suppress(GapError):
+                chunk = self._head.pread(offset, length)
+        finally:
             self._notice()
-            raise
-        self._notice()
         return chunk if self.revision == revision else b""  # else it is read again, from what is known now
 
     def keep(self, start: int, end: int) -> None:
@@ -290,16 +286,16 @@ class ResumedData(DecodedData):
         """Read on through gaps; see `Data.read_known`. One read a piece, however many small gaps it has."""
         self._check_open()
         with self._lock:
-            return self._read_known(offset, length)
-
-    def _read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
-        self._refresh()
-        if not self._learned:
+            self._refresh()
+            if self._learned:
+                return self._read_placed(offset, length)
             chunk = self._read_head(offset, length) if self._clip(offset, length) else b""
-            if len(chunk) == length or not self.finished:
+            if len(chunk) == length or not self._learned:
                 return chunk, []
             more, unknown = self.read_known(offset + len(chunk), length - len(chunk))
             return chunk + more, unknown
+
+    def _read_placed(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         chunks: list[bytes] = []
         unknown = []
         end = offset + length
@@ -313,8 +309,8 @@ class ResumedData(DecodedData):
                 if len(chunk) < count:
                     break
             gap = self.next_gap(offset)
-            if offset < end and gap is not None and gap.offset <= offset and gap.length is not None:
-                count = min(gap.offset + gap.length, end) - offset
+            if offset < end and gap is not None and gap.offset <= offset and gap.end is not None:
+                count = min(gap.end, end) - offset
                 chunks.append(bytes(count))
                 unknown.append((offset, count))
                 offset += count
@@ -350,10 +346,9 @@ class ResumedData(DecodedData):
 
     def members_end(self) -> int:
         """Return where in the source the last of `member_places` ends, or fails."""
-        consumed, error = self._head.consumed, self._head.error
-        if consumed is not None:
-            return self._source.start + consumed
-        return self._source.end if error is None or error.offset is None else error.offset
+        error = self._head.error
+        failed = self._source.end if error is None or error.offset is None else error.offset
+        return failed if self._head.consumed is None else self._source.start + self._head.consumed
 
     @property
     def left(self) -> int:
@@ -368,11 +363,11 @@ class ResumedData(DecodedData):
     @property
     def is_sound(self) -> bool:
         """Whether the end was seen, nothing was met, and a checksum says that all is right."""
-        return self._head.finished and not self.is_suspect and CODECS[self.codec].checked and self._has_checks()
+        return self._head.finished and not self.is_suspect and self._known.checked and self._has_checks()
 
     def _has_checks(self) -> bool:
         """Say whether all streams have a checksum that their library compares; some codecs leave the choice."""
-        choice = CODECS[self.codec].optional_check
+        choice = self._known.optional_check
         if choice is None:
             return True
         starts = self._head.places[::2]
@@ -424,9 +419,9 @@ class ResumedData(DecodedData):
             self._head.verify()
         head = self._head
         error = head.error
-        self.problems, self.suspect_ranges, self.error = [], (), None  # a search before may have been interrupted
+        self._begin()  # a search before may have been interrupted
         self._passed_over = []
-        self._placement = placement = Placement(head, head.produced)
+        self._placement = Placement(head, head.produced)
         self.contradiction = head.contradiction
         if head.contradiction is not None and error is not None:
             self.problems.append(StreamProblem(error, self._source.start, self._source.end))
@@ -435,18 +430,17 @@ class ResumedData(DecodedData):
         if isinstance(error, EndOfDataError):
             error = self._judge_cut(error)
         proved = head.is_proved(0, head.produced)
-        if proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error):
+        if isinstance(error, EndOfDataError | UnsupportedError) or (
+            proved and error is not None and error.fault is Fault.TRAILING and not self._is_lost_head(error)
+        ):
             self.problems.append(StreamProblem(error, error.offset or self._source.start, self._source.end))
             self.error = error
-        elif error is not None and not isinstance(error, EndOfDataError | UnsupportedError):
-            failure = self._failure(error)
-            self._resume(failure, placement)
-            self._note_suspect(failure, placement.placed[0].end)
-            self._suspect_end(error, placement.placed[0].end)
         elif error is not None:
-            self.problems.append(StreamProblem(error, error.offset or self._source.start, self._source.end))
-            self.error = error
-        self._determine_size(placement)
+            failure = self._failure(error)
+            self._resume(failure)
+            self._note_suspect(failure, self._placement.placed[0].end)
+            self._suspect_end(error, self._placement.placed[0].end)
+        self._determine_size()
         agreed = head.error is not None and head.error.fault is Fault.LENGTH
         if self.is_sound or agreed or (not self.is_suspect and head.is_proved(0, head.produced)):
             self.vouch(0, head.produced)
@@ -454,28 +448,16 @@ class ResumedData(DecodedData):
     def _hide_candidates(self) -> bool:
         """If decoding came to the end and is contradicted there, begin again without what is probably damaged.
 
-        Or if it came to no end at all: a decoder that damage has put out of step may miss it.
+        Or if it came to no end at all.
         """
-        from pparse.compressed.resync.deflate_source import candidates
-        from pparse.data.spliced import HiddenData
-
-        error = self._head.error
-        cut = isinstance(error, EndOfDataError)
-        if error is None or CODECS[self.codec].resync != "deflate" or not (cut or is_contradiction(self._head)):
+        error, module = self._head.error, module_of(self.codec)
+        if error is None or module is None or not (isinstance(error, EndOfDataError) or is_contradiction(self._head)):
             return False
-        first = self._head.member_start
-        if self.codec == "gzip":
-            header = parse_header(self._source.data.read_known(first, MAX_HEADER)[0])
-            first += header.length if header is not None else 0
-        elif self.codec == "zlib":
-            first += 2
-        failed_at = self._source.end if error.offset is None else min(error.offset, self._source.end)
-        if failed_at <= first:
-            return False
-        source = self._source.data.range(first, failed_at)
-        found = candidates(source, first, self._head.produced - self._head.member_out, cut=cut)
+        found = module.probable_damage(self._source, self._failure(error), self.codec)
         if not found:
             return False
+        from pparse.data.spliced import HiddenData
+
         self._candidates = [(self._head.member_out + each.out, each.end) for each in found if not each.hidden]
         self._head.close()
         hidden = HiddenData(self._source.data, [each.gap for each in found], [(each.start, each.end) for each in found])
@@ -489,36 +471,43 @@ class ResumedData(DecodedData):
     def _failure(self, error: PparseError) -> Failure:
         at = error.offset if error.offset is not None else self._source.end
         head = self._head
-        return Failure(at=at, out=head.produced, start=head.member_start, error=error, start_out=head.member_out)
+        return Failure(at, head.produced, head.member_start, error, head.member_out, head.saved_decoders)
 
     def _judge_cut(self, error: EndOfDataError) -> PparseError:
         """A stream that ends early may have its end all the same, or zeros where it was never written."""
-        from pparse.compressed.resync import module_of
-
         module, failure = module_of(self.codec), self._failure(error)
         found: PparseError = error if module is None else module.judge_cut(self._source, failure, self.codec)
         if found is error:
             self._note_suspect(failure, self._head.produced)
         return found
 
-    def _resume(self, failure: Failure, placement: Placement) -> None:
+    def _resume(self, failure: Failure) -> None:
         """Find the pieces behind ``failure``, place them, and note what is wrong with them."""
-        from pparse.compressed.resync import pieces_for
-
-        find = pieces_for(self.codec)
-        if find is None:
+        placement = self._placement
+        module = module_of(self.codec)
+        if module is None:
             failure.suspect_from = failure.start_out
             failure.why_suspect = (
                 f"{self.codec} detects damage late, and no checksum covers what was decoded before that"
             )
             found: Iterable[Piece] = ()
         else:
-            found = find(self._source, failure, self._env, codec=self.codec, size=self._declared)
+            found = module.pieces(self._source, failure, self._env, codec=self.codec, size=self._declared)
         pieces, lost = self._note_problems(failure, found)
         ratio = min(max(1.0, failure.out / max(1, failure.at - self._source.start)), 1032)
         placement.place_all([(piece, int(count * ratio)) for piece, count in zip(pieces, lost, strict=True)])
-        self._note_limits(failure, pieces, placement)
-        self._suspect_candidates([failure.at, *(piece.end for piece in pieces)], placement)
+        for (before, after), piece in zip(pairwise(placement.placed), pieces, strict=True):
+            if piece.limit is not None:  # one of ours, which kept more from being had
+                self._passed_over.append(SuspectRange(before.end, after.end, piece.limit))
+        if failure.limit is not None:
+            self._passed_over.append(SuspectRange(placement.end, 1 << 62, failure.limit))
+        # Of stretches with damage inside, what was decoded up to the place where decoding begins again.
+        ends = [failure.at, *(piece.end for piece in pieces)]
+        for out, end in self._candidates:
+            for placed, reached in zip(placement.placed, ends, strict=True):
+                if end <= reached + 1 and out < placed.end:
+                    self._suspect_within(out, placed.end, _SUSPECT, placed)
+                    break
         for placed in placement.placed[1:]:
             for suspect in placed.data.suspect_ranges:  # known only after the failure behind it
                 self._suspect_within(placed.start + suspect.start, placed.start + suspect.end, suspect.reason, placed)
@@ -541,8 +530,9 @@ class ResumedData(DecodedData):
             self.error = _lost_head(self.error.offset)
         if self.error is not None:
             self.problems.append(StreamProblem(self.error, end, self._source.end))
-            if self._ends_all_the_same(self.error):
-                self.error = None
+            at, stop = self.error.offset, real_end(self._source)
+            if self.error.fault is Fault.LENGTH and zeros_at_end(self._source.data, at or 0, stop) <= (at or 0):
+                self.error = None  # only the length is wrong, and nothing but padding follows
         return pieces, lost
 
     def _is_lost_head(self, error: PparseError) -> bool:
@@ -550,40 +540,22 @@ class ResumedData(DecodedData):
 
         Or it ends as a member of gzip does: with a size, as large as members like those before it have.
         """
-        if error.fault is not Fault.TRAILING or error.offset is None or not CODECS[self.codec].joins:
+        known = self._known
+        if error.fault is not Fault.TRAILING or error.offset is None or not known.joins:
             return False
         head = self._source.data.read_known(error.offset, min(_HEAD, self._source.end - error.offset))[0]
-        if CODECS[self.codec].resembles(head.lstrip(b"\0") if CODECS[self.codec].zero_padding else head):
+        if known.resembles(head.lstrip(b"\0") if known.zero_padding else head):
             return True
-        return self.codec == "gzip" and self._ends_as_member(error.offset)
+        return known.ends_with_size and self._ends_as_member(error.offset)
 
     def _ends_as_member(self, at: int) -> bool:
-        """Say whether the last bytes of the source may be the size of a member of gzip, of which nothing is known but
-        that it begins at ``at``."""
+        """Say whether the last bytes of the source may be the size of a member of which nothing is known but that it
+        begins at ``at``."""
         source, head = self._source, self._head
         packed = real_end(source) - at
         tail = source.data.read_known(at + packed - 4, 4)[0] if packed > _LEAST_MEMBER else b""
         wanted = packed * head.produced // max(1, at - source.start)
         return wanted // _ALIKE <= int.from_bytes(tail, "little") <= wanted * _ALIKE and any(tail)
-
-    def _note_limits(self, failure: Failure, pieces: Sequence[Piece], placement: Placement) -> None:
-        """Note where a limit of ours kept more from being had."""
-        for (before, after), piece in zip(pairwise(placement.placed), pieces, strict=True):
-            if piece.limit is not None:
-                self._passed_over.append(SuspectRange(before.end, after.end, piece.limit))
-        if failure.limit is not None:
-            self._passed_over.append(SuspectRange(placement.end, 1 << 62, failure.limit))
-
-    def _suspect_candidates(self, ends: Sequence[int], placement: Placement) -> None:
-        """Suspect what was decoded of stretches with damage inside, up to the place where decoding begins again.
-
-        ``ends``: where in the source what is placed ends.
-        """
-        for out, end in self._candidates:
-            for placed, reached in zip(placement.placed, ends, strict=True):
-                if end <= reached + 1 and out < placed.end:
-                    self._suspect_within(out, placed.end, _SUSPECT, placed)
-                    break
 
     def _suspect_within(self, start: int, end: int, reason: str, placed: Placed) -> None:
         start, end = max(start, placed.start), min(end, placed.end)
@@ -603,36 +575,28 @@ class ResumedData(DecodedData):
         """
         early = error.fault is Fault.SHORT
         behind = error.fault is Fault.OVERRUN or (self._bounded and error.fault is Fault.TRAILING)
-        codec = CODECS[self.codec]
-        by_block = codec.checks_blocks and self._has_checks()
+        by_block = self._known.checks_blocks and self._has_checks()
         if not early and not (behind and not by_block):
             return
-        start = self._head.member_out if codec.sure_members and not early else 0
+        start = self._head.member_out if self._known.sure_members and not early else 0
         reason = _WRONG_SIZE if early else _WRONG_END
         kept = [suspect for suspect in self.suspect_ranges if suspect.start >= end]
         if start < end:
             kept.insert(0, SuspectRange(start, end, reason))
         self.suspect_ranges = tuple(kept)
 
-    def _determine_size(self, placement: Placement) -> None:
-        end, gaps = placement.end, placement.gaps
+    def _determine_size(self) -> None:
+        end, gaps, fault = self._placement.end, self._placement.gaps, self.error and self.error.fault
+        # It came to its proper end, and only a checksum contradicts.
+        sums_up = fault is Fault.CHECKSUM and bool(self.suspect_ranges)
         if self._declared is not None:
             if end < self._declared:
                 gaps.add(end, self._declared - end)
-        elif self.error is None or self.error.fault is Fault.TRAILING or self._sums_up():
+        elif self.error is None or fault is Fault.TRAILING or sums_up:
             self.size = end
         else:
             gaps.add(end, None)
         self.gaps = gaps
-
-    def _sums_up(self) -> bool:
-        """Say whether the stream came to its proper end, and only a checksum contradicts."""
-        return bool(self.suspect_ranges) and self.error is not None and self.error.fault is Fault.CHECKSUM
-
-    def _ends_all_the_same(self, error: PparseError) -> bool:
-        """Say whether only the length at the end is wrong, and nothing but padding follows."""
-        at, end = error.offset, real_end(self._source)
-        return error.fault is Fault.LENGTH and at is not None and zeros_at_end(self._source.data, at, end) <= at
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 

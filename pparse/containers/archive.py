@@ -107,10 +107,10 @@ class ArchiveParser(Parser, Listing, Container):
     def recall(self, member: ArchiveMember) -> None:
         """Set the status of ``member`` to that of an earlier reading, if that was worse than what its header says."""
         known = self.spoilt.get((member.at, member.start)) if self.spoilt else None
-        if known is not None and member.status is Status.COMPLETE:
+        if known is not None and member.is_complete:
             member.status, member.finding = known
         data = self.extraction.data
-        if member.checksum is None and member.status is Status.COMPLETE and data.flawed:
+        if member.checksum is None and member.is_complete and data.flawed:
             self._take_suspect(member, data)
 
     def resolve_member(self, member: ArchiveMember) -> None:
@@ -141,7 +141,7 @@ class ArchiveParser(Parser, Listing, Container):
         data = self.extraction.data
         return (
             member.checksum is not None
-            and member.status is Status.COMPLETE
+            and member.is_complete
             and data.flawed
             and data.why_suspect(member.start, member.end) is not None
         )
@@ -160,7 +160,7 @@ class ArchiveParser(Parser, Listing, Container):
                 for offset, length in verdict.suspect:
                     data.condemn(start + offset, start + offset + length, verdict.reason or "its size is wrong")
         verdict.source = None
-        if verdict.status is Status.COMPLETE or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
+        if verdict.is_complete or verdict.code == "limit" or len(self.spoilt) >= _MOST_SPOILT:
             return
         finding = verdict.finding(member.name, self.extraction.name)
         self.spoilt[member.at, member.start] = verdict.status, finding
@@ -190,6 +190,11 @@ class ArchiveParser(Parser, Listing, Container):
             return f"gap {member.start}"
         number = names.add(member.name)
         return member.name if number == 1 else f"{member.name}#{number}"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether members that are not there may be in the part that it lacks."""
+        return self.result.root.status is Status.TRUNCATED
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that is listed as ``name``, of a member or whatever else a format lists; None if none is."""
@@ -233,7 +238,7 @@ class ArchiveParser(Parser, Listing, Container):
             if (node is None or node.note.kind == "folder") and (found := self._enter_folder(name)) is not None:
                 extraction.children[name] = found
                 return found
-            if node is None and self.result.root.status is Status.TRUNCATED:
+            if node is None and self.is_cut:
                 raise EndOfDataError(CUT_BEFORE, path=name, source=extraction.outermost.name)
             if node is None:
                 raise PathError(
@@ -278,10 +283,10 @@ class ArchiveParser(Parser, Listing, Container):
         """Return the content of ``member`` as an extraction. Raise `UnsupportedError`, `MalformedError`."""
         data, start, end = self.content(member)
         extraction = self.extraction
-        short = self.lacks_bytes_inside(member, data, end)
-        if short or self.has_bytes_too_many(member, data, start, end):
+        misfit = self._misfit(member, data, start, end)
+        if misfit is not None:
             if self.verify(member).verified is not True:  # else it is the size that is wrong
-                data.condemn(start, end or start, _SHORT if short else _LONG)
+                data.condemn(start, end or start, misfit)
         elif member.shifted and member.finding is not None and not self.tells_shifts(member):
             data.condemn(start, end or start, member.finding.reason)
         opened = Extraction(extraction.session, name or member.name, data, start, end, extraction)
@@ -301,7 +306,7 @@ class ArchiveParser(Parser, Listing, Container):
         session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
         keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the member", path=node.path))
         verdict = self.verify(member, keep)
-        if verdict.status is not Status.COMPLETE:
+        if not verdict.is_complete:
             if verdict.code != "limit":
                 self.result.close_node(node, verdict.status, None)
             raise verdict.error(node.path, self.extraction.name)
@@ -341,14 +346,14 @@ class ArchiveParser(Parser, Listing, Container):
         except LimitError as error:
             verdict = _refused(error)
         verdict.source = data, start
-        if self.lacks_bytes_inside(member, data, end) and verdict.status is Status.TRUNCATED:
+        if verdict.status is Status.TRUNCATED and self._misfit(member, data, start, end) is _SHORT:
             verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
             verdict.suspect = ((0, verdict.size),)
         if data is not self.extraction.data and opened is None:
             data.close()
         # The checksum of a stream around it proves bytes, not where the member ends; only its own does.
         proved = verdict.verified is True and member.checksum is not None
-        if not proved and member.status is not Status.COMPLETE:
+        if not proved and not member.is_complete:
             verdict.verified = verdict.verified and None
             said = member.finding
             reason = str(member.status) if said is None else said.reason
@@ -357,17 +362,15 @@ class ArchiveParser(Parser, Listing, Container):
             verdict.worsen(member.status, "malformed" if said is None else said.code, reason)
         return verdict
 
-    def lacks_bytes_inside(self, member: ArchiveMember, data: Data, end: int | None) -> bool:
-        """Say whether a stored member ends before its size though the archive continues: bytes are missing at an
-        unknown place, and those after it have shifted."""
-        extraction = self.extraction
-        short = end is not None and member.size is not None and end - member.start < member.size
-        return short and data is extraction.data and member.checksum is not None and (end or 0) < extraction.find_end()
-
-    def has_bytes_too_many(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> bool:
-        """Say whether a stored member extends beyond its size: bytes were inserted at an unknown place."""
-        long = end is not None and member.size is not None and end - start > member.size
-        return long and data is self.extraction.data and member.checksum is not None
+    def _misfit(self, member: ArchiveMember, data: Data, start: int, end: int | None) -> str | None:
+        """Say whether a stored member ends before its size though the archive continues, so that those after it have
+        shifted, or extends beyond its size; only a checksum of its own can show that it is whole all the same."""
+        outer = self.extraction
+        if data is not outer.data or member.checksum is None or member.size is None or end is None:
+            return None
+        if end - start > member.size:
+            return _LONG
+        return _SHORT if end - member.start < member.size and end < outer.find_end() else None
 
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether the content of ``member`` is known to be incomplete or damaged."""
@@ -394,7 +397,7 @@ class ArchiveParser(Parser, Listing, Container):
             return None
         member: ArchiveMember = opened.origin[1]
         data = self.extraction.data
-        if member.checksum is None and member.status is Status.COMPLETE and opened.data is data and not data.flawed:
+        if member.checksum is None and member.is_complete and opened.data is data and not data.flawed:
             return None
         return self._finding(self.verify(member), member, opened.name)
 

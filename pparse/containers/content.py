@@ -67,6 +67,11 @@ class Verdict:
         self.passed: list[tuple[int, int]] = []  # gaps of unknown length: offset, and the bytes skipped so far
         self.source: tuple[Data, int] | None = None  # the data that were read, and the offset of the content in them
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing of the content, or known to be wrong with it."""
+        return self.status is Status.COMPLETE
+
     def worsen(self, status: Status, code: str, reason: str) -> None:
         """Add a problem: reasons are joined, the worst status is kept."""
         if self.reason is None:

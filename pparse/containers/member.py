@@ -95,14 +95,18 @@ class ArchiveMember:
         """Compression method."""
         self.checksum = checksum
         """``("crc32", value)`` of the content, or None."""
-        self.status = status
-        self.finding = finding
+        self.status, self.finding = status, finding
         self.pieces = pieces
         """The parts of the content, if that is not simply ``[start, end)``."""
         self.extra = extra
         """Data of the parser."""
         self.shifted = False
         """Whether bytes of it are missing or came in at an unknown place: any of them may stand at a wrong one."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is known to be missing of it, or wrong with it."""
+        return self.status is Status.COMPLETE
 
     def __repr__(self) -> str:
         return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"
@@ -158,8 +162,7 @@ class MemberFolder(Folder):
 
     def __init__(self, parser: ArchiveParser, prefix: str) -> None:
         self.path = f"{parser.extraction.path}::{prefix.rstrip('/')}" if prefix else parser.extraction.path
-        self._parser = parser
-        self._prefix = prefix
+        self._parser, self._prefix = parser, prefix
 
     def _below(self, prefix: str) -> Iterator[tuple[str, ArchiveMember]]:
         """Yield the files right below ``prefix``, with their names there."""
@@ -207,7 +210,7 @@ class MemberFolder(Folder):
         """Enter the member ``name``. Raises `EndOfDataError` if it may be in the part that the archive lacks."""
         full = self._prefix + "/".join(confine(name))
         if self._parser.member_node(full) is None:
-            if self._parser.result.root.status is Status.TRUNCATED:
+            if self._parser.is_cut:
                 raise EndOfDataError("it is not in the archive, which is truncated", path=full)
             reason = "the archive holds no such file beside it"
             raise SourceError(reason, errno=errno.ENOENT, source=f"{self._parser.extraction.path}::{full}")

@@ -246,7 +246,7 @@ class StreamParser(Parser, Listing, Container):
         keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the content", path=node.path))
         verdict = self.verify(keep)
         self.result.close_node(node, verdict.status, None)
-        if verdict.status is not Status.COMPLETE:
+        if not verdict.is_complete:
             raise verdict.error(node.path, self.extraction.name)
         return keep.content()
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 
 from pparse.budget import MemoryBudget
-from pparse.compressed.gzip_index import NAME
-from pparse.compressed.gzip_index_builder import build_index
+from pparse.compressed.gzip_index import NAME, build_index
 from pparse.data.files import is_there, open_file
 from pparse.data.index_files import SUFFIX, cache_path
 from pparse.document.opening import open as open_document
@@ -23,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pparse.compressed.gzip_index_builder import IndexReport, Progress
+    from pparse.compressed.gzip_index import IndexReport, Progress
     from pparse.data.base import IoStats
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction

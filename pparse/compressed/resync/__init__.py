@@ -1,20 +1,22 @@
 """Where a damaged compressed stream can be entered again: for each codec, what can be had behind damage.
 
-A codec's module has two functions. ``judge_cut(source, failure, codec)`` returns the error that says what a stream is
-that ends early. ``pieces(source, failure, env, codec=…, size=…)`` yields `Piece` after `Piece`, in the order of the
-source. Memory is bounded and charged to the budget; the time is linear in the source and in what it holds, whatever
-false beginnings are planted in it. Errors of reading the source pass through, and so do `LimitError` and
-`UnsupportedError` (a library that is missing).
+A codec's module has three functions. ``judge_cut(source, failure, codec)`` returns the error that says what a stream is
+that ends early. ``probable_damage(source, failure, codec)`` returns stretches of one that decodes to an end, and is
+contradicted there; decoding begins again without these. ``pieces(source, failure, env, codec=…, size=…)`` yields
+`Piece` after `Piece`, in the order of the source. Memory is bounded and charged to the budget; the time is linear in
+the source and in what it holds, whatever false beginnings are planted in it. Errors of reading the source pass through,
+and so do `LimitError` and `UnsupportedError` (a library that is missing).
 """
 
 from __future__ import annotations
 
 from pparse.codecs.table import CODECS
 from pparse.errors import EndOfDataError, GapError
+from pparse.limits import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -36,7 +38,7 @@ class Failure:
     ``at``: the byte of the source (an offset of its Data) where the decoder failed; it may have failed late.
     ``out``: bytes that came out; the last of them may be wrong, or too many. ``start``: the byte of the source where
     the member (stream, frame) in question begins, and ``start_out`` what had come out before it. ``error``: what the
-    decoder said.
+    decoder said. ``saved`` returns decoders that were saved on the way; see `InflatedData.saved_decoders`.
 
     Whoever finds pieces also says from where on the output is in doubt: ``suspect_from``, an offset of the output
     (None: it is not), and ``why_suspect``, why (None: it was decoded just before the damage was noticed). ``limit``
@@ -47,12 +49,17 @@ class Failure:
     why_suspect: str | None = None
     limit: str | None = None
 
-    def __init__(self, at: int, out: int, start: int, error: PparseError, start_out: int = 0) -> None:
-        self.at = at
-        self.out = out
-        self.start = start
-        self.start_out = start_out
-        self.error = error
+    def __init__(
+        self,
+        at: int,
+        out: int,
+        start: int,
+        error: PparseError,
+        start_out: int = 0,
+        saved: Callable[[], Sequence[tuple[int, Any]]] = tuple,
+    ) -> None:
+        self.at, self.out, self.start = at, out, start
+        self.start_out, self.error, self.saved = start_out, error, saved
 
     @property
     def by_source(self) -> bool:
@@ -76,19 +83,32 @@ class Piece:
     limit: str | None = None
 
     def __init__(self, data: Data, at: int, end: int, **known: Any) -> None:
-        self.data = data
-        self.at = at
-        self.end = end
+        self.data, self.at, self.end = data, at, end
         self.__dict__.update(known)
 
 
-__all__ = ["Failure", "Piece", "pieces_for"]
+def real_end(source: Range) -> int:
+    """Return where the source ends in fact: one that is decoded on the way need not know that yet."""
+    data = source.data
+    if data.size is None:
+        data.verify()
+    if data.size is not None:
+        return min(source.end, data.size)
+    endless = [gap.offset for gap in data.gaps if gap.length is None]
+    return min(source.end, *endless) if endless else _end_by_reading(data, source.start, source.end)
 
 
-def pieces_for(codec: str) -> Pieces | None:
-    """Return what finds pieces in streams of ``codec``; None if they cannot be entered behind damage."""
-    module = module_of(codec)
-    return None if module is None else module.pieces
+def _end_by_reading(data: Data, at: int, end: int) -> int:
+    while at < end:
+        gap = data.next_gap(at)
+        if gap is not None and gap.offset <= at and gap.end is not None:
+            at = gap.end
+            continue
+        chunk = data.known(at, min(MIB, end - at))
+        if not chunk:
+            return at
+        at += len(chunk)
+    return end
 
 
 def module_of(codec: str) -> Any:
@@ -99,6 +119,11 @@ def module_of(codec: str) -> Any:
     import importlib
 
     return importlib.import_module(f"pparse.compressed.resync.{name}")
+
+
+def nowhere(source: Range, failure: Failure, codec: str) -> list[Any]:
+    """The ``probable_damage`` of a codec whose blocks have checksums, or lengths, that tell it."""
+    return []
 
 
 def as_it_is(source: Range, failure: Failure, codec: str) -> PparseError:

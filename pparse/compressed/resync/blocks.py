@@ -7,11 +7,12 @@ from bisect import bisect_left, bisect_right
 from copy import copy
 from operator import attrgetter
 
-from pparse.codecs.frames import skips
+from pparse.codecs.base import skips
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece
 from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import SplicedData
+from pparse.data.window import Window
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.limits import KIB, MIB
 from pparse.locking import RLock
@@ -68,11 +69,8 @@ class Blocks(Data):
     ) -> None:
         super().__init__(name, 0)
         self.access = Access.CHECKPOINT
-        self._open_block = open_block
-        self._budget = budget
-        self._joins = joins
-        self._proved = proved
-        self._small = small
+        self._open_block, self._budget, self._joins = open_block, budget, joins
+        self._proved, self._small = proved, small
         self._starts = array("q")
         self._ends = array("q")
         self._outs = array("q")
@@ -225,34 +223,24 @@ class Blocks(Data):
                 self._charge.release()
 
 
-class Look:
+class Look(Window):
     """Looks at small things of a range, anywhere in ``[start, end)``, through a block of 64 KiB."""
+
+    __slots__ = ("end", "start")
 
     def __init__(self, source: Range) -> None:
         size = source.data.size
-        self.data = source.data
         self.start = source.start
         self.end = source.end if size is None else max(source.start, min(source.end, size))
-        self._block = b""
-        self._at = 0
+        super().__init__(source.data, self.end, least=_BLOCK)
 
     def get(self, at: int, count: int) -> bytes:
         """Return up to ``count`` bytes (at most 64 KiB) at ``at``; fewer at the end, and where a gap begins."""
-        count = min(count, self.end - at)
-        if count <= 0 or at < self.start:
+        if at < self.start:
             return b""
-        first = at - self._at
-        if not 0 <= first <= len(self._block) - count:
-            if first < 0:  # who goes back does so again
-                first = at - self._fill(max(self.start, at + count - _BLOCK))
-            if not 0 <= first <= len(self._block) - count:
-                first = at - self._fill(at)
-        return self._block[first : first + count]
-
-    def _fill(self, at: int) -> int:
-        self._block = self.data.known(at, min(_BLOCK, self.end - at))
-        self._at = at
-        return at
+        if at < self._at:  # who goes back does so again
+            self.read_known(max(self.start, at + count - _BLOCK), 1)
+        return self.known(at, count)
 
     def number(self, at: int, count: int) -> int | None:
         """Return a little-endian number of ``count`` bytes; None if they are not there."""
@@ -288,9 +276,7 @@ class Effort:
     __slots__ = ("_base", "_begin", "_rate", "spent")
 
     def __init__(self, begin: int, base: int = 64 * MIB, rate: int = 16) -> None:
-        self._begin = begin
-        self._base = base
-        self._rate = rate
+        self._begin, self._base, self._rate = begin, base, rate
         self.spent = 0
 
     def allows(self, at: int) -> bool:
@@ -315,8 +301,7 @@ class FoundBlock:
     def __init__(self, start: int, end: int, size: int, tag: int = 0) -> None:
         self.start = self.at = start
         self.end = self.reach = end
-        self.size = size
-        self.tag = tag
+        self.size, self.tag = size, tag
         self.position: int | None = None
         self.follows = True
         self.why_suspect: str | None = None
@@ -329,9 +314,7 @@ class Opener:
 
     def __init__(self, source: Range, env: DecodeEnv, codec: str, *, concatenated: bool = False) -> None:
         self._data = source.data
-        self._env = env
-        self._codec = codec
-        self._concatenated = concatenated
+        self._env, self._codec, self._concatenated = env, codec, concatenated
 
     def stream(self, start: int, end: int, size: int | None, tag: int) -> Range:
         """Return a stream that holds the block."""
@@ -362,8 +345,7 @@ class BlockWalk:
 
     def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
         self._look = Look(source)
-        self._failure = failure
-        self._env = env
+        self._failure, self._env = failure, env
         self._open = open_block
         self._search_from = failure.start + 1  # from where on to look for what tells where it is
 
@@ -392,7 +374,9 @@ class BlockWalk:
                 continue
             if run is None:
                 joins = (found.position is not None and found.position == out) or (complete and found.follows)
-                run = _BlockRun(self._new_blocks(), found, max(found.at, end), joins=joins)
+                name, budget = self._look.data.name, self._env.budget
+                blocks = Blocks(name, self._open, budget, joins=self.joins, proved=self.proved, small=self.small)
+                run = _BlockRun(blocks, found, max(found.at, end), joins=joins)
             sound = run.add(found)
             complete, out = not run.blocks.gaps, run.out
             if sound:  # what is only declared is not there yet
@@ -407,11 +391,6 @@ class BlockWalk:
             run = None
         if run is not None:
             yield run.piece
-
-    def _new_blocks(self) -> Blocks:
-        return Blocks(
-            self._look.data.name, self._open, self._env.budget, joins=self.joins, proved=self.proved, small=self.small
-        )
 
     def _measure(self, found: FoundBlock) -> None:
         """Decode a block that does not say what it holds; one that is not sound gets the tag `CUT`."""

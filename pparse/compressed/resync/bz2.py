@@ -20,7 +20,7 @@ from functools import partial
 
 from pparse.codecs.base import decompressor
 from pparse.compressed.kept import reread
-from pparse.compressed.resync import as_it_is
+from pparse.compressed.resync import as_it_is, nowhere
 from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.data.base import Data
 from pparse.errors import MalformedError
@@ -61,7 +61,7 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
     return _Bz2Walk(source, failure, env, _Bz2Opener(source, failure, env)).pieces()
 
 
-judge_cut = as_it_is
+judge_cut, probable_damage = as_it_is, nowhere
 
 
 class _Bz2Opener(Opener):
@@ -99,15 +99,12 @@ class _Bz2Walk(BlockWalk):
 
     joins = proved = small = True
 
-    def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
-        super().__init__(source, failure, env, open_block)
-        # The failed block begins no further back. One whose head is damaged fails there.
-        self._search_from = max(source.start, failure.start, failure.at - _LONGEST)
-        self._marks = _Marks(self._look, self._search_from)
-        self._effort = Effort(self._search_from)
-
     def _behind(self) -> Iterator[FoundBlock]:
         failure = self._failure
+        # The failed block begins no further back. One whose head is damaged fails there.
+        self._search_from = max(self._look.start, failure.start, failure.at - _LONGEST)
+        self._marks = _Marks(self._look, self._search_from)
+        self._effort = Effort(self._search_from)
         border = 8 * failure.at - 7  # blocks that begin here cannot have been decoded
         broken = began = False
         last: _BitBlock | None = None

@@ -23,11 +23,23 @@ from contextlib import suppress
 from functools import partial
 
 from pparse.budget import MemoryBudget
+from pparse.codecs.deflate_entry import EntryDecompressor
 from pparse.compressed.env import DecodeEnv
-from pparse.compressed.resync import Failure, Piece
-from pparse.compressed.resync.deflate_chain import Chain, EnteredAt, EnteredData, Pace, ended_at, noter, try_chain
-from pparse.compressed.resync.deflate_inside import WINDOW, Goal, Inside
-from pparse.compressed.resync.deflate_source import Candidates, DeflateSource, missed_end, real_end
+from pparse.compressed.resync import Failure, Piece, deflate_source, real_end
+from pparse.compressed.resync.deflate_inside import Goal, Inside
+from pparse.compressed.resync.deflate_source import (
+    BACK,
+    Candidates,
+    Chain,
+    DeflateSource,
+    EnteredAt,
+    EnteredData,
+    Pace,
+    Trial,
+    missed_end,
+    noter,
+    try_chain,
+)
 from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import HiddenData
 from pparse.data.zero_runs import zeros_at_end
@@ -40,12 +52,10 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.compressed.inflated import InflatedData
-    from pparse.compressed.resync.deflate_chain import Trial
     from pparse.compressed.resync.deflate_inside import Before
+    from pparse.compressed.resync.deflate_source import DamageCandidate
     from pparse.data.reader import Range
 
-# How far before a failure the damage may begin: garbage decodes until some code, or block header, is impossible.
-_BACK: Final = 256 * KIB
 # Compressed bytes that a chain of blocks must have, to be believed though it ends in damage; see rule 2.
 _LONG: Final = 72 * KIB
 _HEADER_ROOM: Final = 8 + 64  # from the last block of a member to the first of the next: a trailer, and a header
@@ -60,8 +70,8 @@ _ZEROS: Final = 64
 # Those at the end of a stream that is cut: its compressed bytes do not end with so many but once in 2^128.
 _CUT_ZEROS: Final = 16
 # What is known before a stream is entered: that there is nothing, or nothing.
-_BEGINNING: Final = EnteredAt(0)
-_UNKNOWN: Final = EnteredAt(WINDOW)
+_BEGINNING: Final = EnteredAt(unknown=0)
+_UNKNOWN: Final = EnteredAt()
 _PUT_TOGETHER: Final = "it copies from lost bytes, which were inferred from where the next block must begin"
 _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
 
@@ -92,6 +102,20 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
     return failure.error
 
 
+def probable_damage(source: Range, failure: Failure, codec: str) -> list[DamageCandidate]:
+    """Return where a stream that came to its end, and is contradicted there, was probably damaged.
+
+    Or one that came to no end: a decoder that damage has put out of step may miss it.
+    """
+    first = DeflateSource(source, codec).body(failure.start) or failure.start
+    end = min(failure.at, source.end)
+    if end <= first:
+        return []
+    chain = Chain(8 * first, _BEGINNING, 0, None, None, failure.saved)
+    cut, produced = isinstance(failure.error, EndOfDataError), failure.out - failure.start_out
+    return deflate_source.probable_damage(source.data.range(first, end), chain, produced, cut=cut)
+
+
 class _Position(
     namedtuple(
         "_Position", "at member_out chain by_gap too_far sound before out", defaults=(None, False, False, None, 0, 0)
@@ -106,11 +130,6 @@ class _Position(
     """
 
     __slots__ = ()
-
-    @property
-    def chain_bit(self) -> int:
-        """Where the chain begins; -1 if there is none."""
-        return -1 if self.chain is None else int(self.chain.bit)
 
     @property
     def least(self) -> int:
@@ -139,10 +158,7 @@ class _DeflateWalk:
         self._data = source.data
         self._end = self._source.end
         self._candidates = Candidates(self._data, self._end)
-        self._failure = failure
-        self._codec = codec
-        self._env = env
-        self._size = size
+        self._failure, self._codec, self._env, self._size = failure, codec, env, size
         self._work = 4 * (source.end - source.start) + 64 * MIB  # source bytes that may be decoded in vain
         self._inside = Inside(self._data, self._end, self._end - source.start, env)
 
@@ -155,7 +171,7 @@ class _DeflateWalk:
             failure.suspect_from, failure.why_suspect = 0, "the stream holds more bytes than it should"
             return
         body_end = 0
-        if here.chain is not None and self._contradicted(failure.error):
+        if here.chain is not None and failure.error.fault in TRAILER_FAULTS:
             body_end = failure.at - (8 if failure.error.fault is Fault.LENGTH else 4)
             behind = body_end + self._source.trailer
             # A decoder compares the length last: the checksum agreed, so the member did end, whatever follows it.
@@ -205,7 +221,7 @@ class _DeflateWalk:
         return _Position(
             found.trial.end,
             here.member_out,
-            chain=Chain(found.bit, found.entry, tail, noter(piece), place),
+            chain=Chain(found.bit, found.entry, tail, noter(piece), place, lambda: found.trial.saved),
             by_gap=found.trial.by_gap,
             sound=found.bit // 8,
             before=here.least,
@@ -236,18 +252,10 @@ class _DeflateWalk:
         def note(start: int) -> None:
             failure.suspect_from = start
 
-        start = failure.start
-        if self._codec == "gzip":
-            header = self._source.header(start)
-            if header is None:
-                return None
-            start += header.length
-        elif self._codec == "zlib":
-            start += 2
-        return Chain(8 * start, _BEGINNING, failure.start_out, note, failure.start_out) if start < failure.at else None
-
-    def _contradicted(self, error: PparseError) -> bool:
-        return self._codec in ("gzip", "zlib") and error.fault in TRAILER_FAULTS
+        start = self._source.body(failure.start)
+        if start is None or start >= failure.at:
+            return None
+        return Chain(8 * start, _BEGINNING, failure.start_out, note, failure.start_out, failure.saved)
 
     def _members(
         self, here: _Position, piece: Piece | None, *, joins: bool = True
@@ -277,10 +285,10 @@ class _DeflateWalk:
             joins = True
             if error is None or isinstance(error, EndOfDataError):
                 return _Position(end, None)
-            if self._contradicted(error):
-                failed_at -= 8 if error.fault is Fault.LENGTH else 4
             agreed = error.fault is Fault.LENGTH
-            if not self._contradicted(error) or not (agreed or source.may_end(failed_at + 8)):
+            if error.fault in TRAILER_FAULTS:
+                failed_at -= 8 if agreed else 4
+            if error.fault not in TRAILER_FAULTS or not (agreed or source.may_end(failed_at + 8)):
                 return self._failed_in(inner, failed_at, error, piece, here)
             if not agreed:
                 data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
@@ -296,10 +304,10 @@ class _DeflateWalk:
     ) -> _Position:
         """Return where the members of ``piece``, whole until then, come to damage."""
         start, chain = inner.member_start, None
-        header = self._source.header(start)
-        if header is not None and error.fault is not Fault.TRAILING and start + header.length < failed_at:
+        body = self._source.body(start)
+        if body is not None and error.fault is not Fault.TRAILING and body < failed_at:
             place = None if piece.position is None else piece.position + inner.member_out
-            chain = Chain(8 * (start + header.length), _BEGINNING, inner.member_out, noter(piece), place)
+            chain = Chain(8 * body, _BEGINNING, inner.member_out, noter(piece), place, inner.saved_decoders)
         member_out = here.member_out
         if member_out is not None:
             member_out += inner.produced if chain is None else inner.member_out
@@ -345,7 +353,7 @@ class _DeflateWalk:
         if resumed is None or resumed.tail is None or before.block is None:
             return None
         end = resumed.bit // 8
-        trial = ended_at(end) if before.block.final else self._try(resumed.bit, resumed.entry)
+        trial = Trial(end, ended=True) if before.block.final else self._try(resumed.bit, resumed.entry)
         if trial.ended:
             if not self._source.may_end(trial.end + self._source.trailer):
                 return None
@@ -368,7 +376,7 @@ class _DeflateWalk:
             resumed = self._inside.in_codes(before, Goal(bit, None, last_place, alone=alone))
             if resumed is None:
                 return None
-            last = ended_at(resumed.bit // 8)
+            last = Trial(resumed.bit // 8, ended=True)
             return _Reentry(resumed.bit, resumed.entry, last, tail=resumed.tail, resolved=last.length)
         trial, end = found.trial, self._member_end(here, found.bit, found.trial)
         if found.weak or end is None or self._is_vague(before.start // 8, found.bit // 8):
@@ -387,7 +395,7 @@ class _DeflateWalk:
         behind = at + self._source.trailer
         if not (behind == limit or behind <= limit - _ZEROS) or not self._source.may_end(behind):
             return None  # sizes end with zeros: a few are no padding
-        return self._member_end(here, 8 * at, ended_at(at))
+        return self._member_end(here, 8 * at, Trial(at, ended=True))
 
     def _find(self, position: _Position) -> tuple[_Reentry | None, _Position]:
         """Return the first block behind the failure that is to be believed, None if there is none; and the position."""
@@ -423,12 +431,12 @@ class _DeflateWalk:
         """
         begin, pace = here.at, None
         if here.chain is not None and not here.by_gap:
-            begin = max(here.chain.bit // 8, here.at - _BACK)
+            begin = max(here.chain.bit // 8, here.at - BACK)
             pace = Pace(here.chain, self._data, self._end, begin)
             here = self._note_sound(here, begin, pace.out)
         for bit, is_member in self._candidates.find(8 * begin, members=self._codec == "gzip"):
             self._env.poll()
-            if bit <= here.chain_bit:
+            if here.chain is not None and bit <= here.chain.bit:
                 continue
             passed = pace is not None and bit // 8 < here.at and not is_member
             if passed and pace is not None:
@@ -460,11 +468,10 @@ class _DeflateWalk:
 
     def _whole_member(self, at: int) -> _Reentry | None:
         """Return the gzip member at ``at`` if its checksum agrees."""
-        header = self._source.header(at, most=4 * KIB)
+        start = self._source.body(at, most=4 * KIB)
         self._work -= _TRIAL
-        if header is None:
+        if start is None:
             return None
-        start = at + header.length
         trial = self._try(8 * start, _BEGINNING)
         self._work -= trial.end - at
         if not trial.ended or self._source.sums(trial) is not True:
@@ -480,12 +487,8 @@ class _DeflateWalk:
 
     def _behind_header(self, at: int) -> _Reentry | None:
         """Return the first block of a member whose header is damaged, if it can be told where that ends."""
-        if self._codec == "gzip":
-            header = self._source.header(at, tolerant=True)
-            start = None if header is None else at + header.length
-        else:
-            start = at + 2 if self._codec == "zlib" else None
-        if start is None or start >= self._end:
+        start = self._source.body(at, tolerant=True)
+        if start is None or start >= self._end or self._codec == "deflate":
             return None
         trial = self._try(8 * start, _BEGINNING)
         return _Reentry(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
@@ -493,7 +496,7 @@ class _DeflateWalk:
     def _try(self, bit: int, entry: EnteredAt) -> Trial:
         """Decode from ``bit`` on as far as that goes."""
         self._work -= _TRIAL
-        return try_chain(self._data.range(bit // 8, self._end), bit % 8, entry, self._env)
+        return try_chain(self._data, self._end, bit, entry, self._env)
 
     def _believed(self, bit: int, trial: Trial) -> bool:
         """Say whether a chain of blocks is this stream's own; see rule 2 at the head of the file."""
@@ -508,13 +511,11 @@ class _DeflateWalk:
 
     def _make_piece(self, found: _Reentry, here: _Position) -> tuple[Piece, int | None]:
         """Return the piece that begins at ``found``, and where the next member begins in the output."""
-        from pparse.codecs.deflate_entry import EntryDecompressor
-
         trial, tail, entry = found.trial, found.tail, found.entry
         start = found.bit // 8
         inner = None
         if trial.length or not trial.ended:
-            entered = partial(EntryDecompressor, found.bit % 8, entry.window, entry.unknown, entry.holes)
+            entered = partial(EntryDecompressor, found.bit % 8, *entry)
             inner = self._env.inflate(self._data.range(start, self._end), "deflate", entered=entered)
         data = EnteredData(inner, self._data.name, trial.length, trial.edges, tail)
         size = data.size or 0

@@ -23,7 +23,8 @@ from bisect import bisect_left
 from collections import namedtuple
 from math import sqrt
 
-from pparse.compressed.resync.deflate_chain import EnteredAt, TailBytes, join_edges, output_before
+from pparse.codecs.deflate_entry import WINDOW, stretches
+from pparse.compressed.resync.deflate_source import EnteredAt, TailBytes, join_edges, output_before
 from pparse.errors import LimitError, spoken
 from pparse.kernels import deflate_tokens
 from pparse.kernels.deflate_blocks import find_blocks
@@ -37,11 +38,10 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge
     from pparse.compressed.env import DecodeEnv
-    from pparse.compressed.resync.deflate_chain import Chain
+    from pparse.compressed.resync.deflate_source import Chain
     from pparse.data.base import Data
     from pparse.kernels.deflate_tokens import Codes, CutShort, Head, Tokens
 
-WINDOW: Final = 32 * KIB
 # Compressed bytes of a block, before the gap and behind it, that are looked at; a part of a small budget.
 _MOST: Final = 512 * KIB
 _OF_BUDGET: Final = 128
@@ -84,11 +84,9 @@ class Before:
     def __init__(
         self, at: int, out: int, place: int | None, window: bytearray, known: bytearray, charge: Charge
     ) -> None:
-        self.at = at
-        self.out = out
+        self.at, self.out = at, out
         self.place = place  # of the whole output, if that is known
-        self.window = window
-        self.known = known
+        self.window, self.known = window, known
         self.charge = charge  # dropped with this
         self.start = 0  # the bit where the block begins
         self.last = 8 * at  # the bit where the last token before the gap ends
@@ -106,8 +104,7 @@ class Inside:
     """Goes on inside blocks of one stream, as long as its work stays in proportion."""
 
     def __init__(self, data: Data, end: int, length: int, env: DecodeEnv) -> None:
-        self._data = data
-        self._end = end
+        self._data, self._end = data, end
         self._budget = env.budget
         self._poll = env.poll
         self._left = _TOKENS + length // 4
@@ -413,13 +410,9 @@ class Ways:
     """
 
     def __init__(self, inside: Inside, head: Head, codes: Codes, at: int, buffer: bytes, goal: Goal) -> None:
-        self._inside = inside
-        self._head = head
-        self._codes = codes
-        self._at = at
+        self._inside, self._head, self._codes, self._at = inside, head, codes, at
         self._goal = goal.bit - 8 * at
-        self._buffer = buffer
-        self.goal = goal
+        self._buffer, self.goal = buffer, goal
         self.place = goal.place
         self.is_final = False  # the block is the last one
         self.reached = goal.bit
@@ -553,5 +546,4 @@ def _entry(window: bytes | bytearray, known: bytes | bytearray) -> EnteredAt:
     window, edges, apart = bytes(window[-WINDOW:]), _edges(known[-WINDOW:]), 16
     while len(edges) > 2 * _HOLES:
         edges, apart = join_edges(edges, apart), 2 * apart
-    ends = iter(edges)
-    return EnteredAt(WINDOW, window, tuple((start, end - start) for start, end in zip(ends, ends, strict=True)))
+    return EnteredAt(window, WINDOW, tuple(stretches(edges)))

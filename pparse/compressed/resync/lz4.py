@@ -15,10 +15,10 @@ from __future__ import annotations
 from copy import copy
 from itertools import islice
 
-from pparse.codecs.lz4 import MAGIC
-from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED
+from pparse.codecs.lz4 import MAGIC, Frame, parse_frame
+from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere
 from pparse.compressed.resync.blocks import LARGEST, Effort, FoundBlock, FrameWalk, Look, Opener, skip, spliced, windows
-from pparse.errors import Fault
+from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import MIB
 
@@ -71,6 +71,9 @@ def _ends_with_block(look: Look, frame: _LzFrame) -> bool:
     return last == look.end
 
 
+probable_damage = nowhere
+
+
 class _Lz4Opener(Opener):
     """Opens blocks and frames. The tag of a block: twice its size code, plus 1 with a checksum."""
 
@@ -84,31 +87,20 @@ class _Lz4Opener(Opener):
         return spliced(self._data.name, head, whole, bytes(4))
 
 
-class _LzFrame:
-    """The header of the frame at ``start``; its blocks begin at ``body`` and hold at most ``most`` bytes each."""
+class _LzFrame(Frame):
+    """The frame at ``start``, whose blocks begin at ``body``."""
 
-    __slots__ = ("body", "checksum", "code", "content", "linked", "start", "trailer")
+    __slots__ = ("body", "start")
 
     def __init__(self, start: int, head: bytes) -> None:
-        flags = head[4]
-        self.start = start
-        self.body = start + len(head)
-        self.linked = not flags & 0x20
-        self.checksum = 4 if flags & 0x10 else 0  # bytes behind each block
-        self.trailer = 8 if flags & 4 else 4  # the end mark, and the checksum of all
-        self.content = int.from_bytes(head[6:14], "little") if flags & 8 else None
-        self.code = head[5] >> 4
+        super().__init__(head)
+        self.start, self.body = start, start + len(head)
 
     def entered(self, at: int) -> _LzFrame:
         """Return the same frame, as if its blocks began at ``at``."""
         other = copy(self)
         other.body = at
         return other
-
-    @property
-    def most(self) -> int:
-        """The size of a full block."""
-        return 1 << (8 + 2 * self.code)
 
 
 class _Lz4Walk(FrameWalk):
@@ -147,7 +139,8 @@ class _Lz4Walk(FrameWalk):
         """Yield what lies behind the block at ``failed``, and the frames that follow."""
         end, count, last = self._extent(frame)
         cut = end is None and self._look.end - last <= frame.most + 8
-        if (end is not None and self._follows(end)) or (cut and self._blocks_after(frame) >= _ENOUGH):
+        behind = sum(at > self._failure.at for at, _ in _blocks_at(self._look, frame, frame.body)) if cut else 0
+        if (end is not None and self._follows(end)) or (cut and behind >= _ENOUGH):
             full = self._full(frame, end, count, last)
             if not frame.linked:
                 yield from self._blocks(frame, self._failure.start_out if full else None, behind=failed, end=end)
@@ -170,22 +163,20 @@ class _Lz4Walk(FrameWalk):
         high = bytes(range(max(1, frame.most >> 16) + 1))
         words = re.compile(b"(?=..[" + re.escape(high) + b"][\\x00\\x80])", re.DOTALL)
         effort = Effort(at, base=1 * MIB, rate=1)
-        for base, data in windows(self._look, at, 3, self._next_frame(at, at + frame.most + 16)):
+        end = at + frame.most + 16
+        end = next((place for place in self._magics(at, end) if _frame_at(self._look, place) is not None), end)
+        for base, data in windows(self._look, at, 3, end):
             self._env.poll()
             for match in words.finditer(data):
                 place = base + match.start()
                 if not effort.allows(place):
                     return
                 again = frame.entered(place)
-                end, count, _ = self._extent(again, effort)
-                if count and end is not None and self._follows(end):
+                stop, count, _ = self._extent(again, effort)
+                if count and stop is not None and self._follows(stop):
                     first = islice(_blocks_at(self._look, again, place), _ENOUGH)
-                    if all(self._measured(start, stop, again).proved for start, stop in first):
+                    if all(self._measured(*block, again).proved for block in first):
                         yield place
-
-    def _next_frame(self, at: int, end: int) -> int:
-        """Return where the next frame before ``end`` begins, or ``end``."""
-        return next((place for place in self._magics(at, end) if _frame_at(self._look, place) is not None), end)
 
     def _without_header(self, at: int) -> Iterator[FoundBlock]:
         """Yield the blocks of a frame with a damaged header, if some way to read them leads to its end."""
@@ -195,7 +186,7 @@ class _Lz4Walk(FrameWalk):
                 if count < _ENOUGH or end is None or not self._follows(end):
                     continue
                 first = islice(_blocks_at(self._look, frame, frame.body), _ENOUGH)
-                if all(self._measured(start, stop, frame).proved for start, stop in first):
+                if all(self._measured(*block, frame).proved for block in first):
                     yield from self._entered(frame, frame.body, self._failure.start_out)
                     return
         for code in (4, 5, 6, 7):
@@ -229,9 +220,6 @@ class _Lz4Walk(FrameWalk):
                 break
             failure.suspect_from = max(failure.start_out, failure.out - came)
             failure.why_suspect = BEFORE_DAMAGE
-
-    def _blocks_after(self, frame: _LzFrame) -> int:
-        return sum(1 for at, _ in _blocks_at(self._look, frame, frame.body) if at > self._failure.at)
 
     def _extent(self, frame: _LzFrame, effort: Effort | None = None) -> tuple[int | None, int, int]:
         """Walk the blocks; return where the frame ends (None: it does not), their number, where the last one begins."""
@@ -335,13 +323,11 @@ def _blocks_at(look: Look, frame: _LzFrame, at: int) -> Iterator[tuple[int, int]
 def _frame_at(look: Look, at: int) -> _LzFrame | None:
     """Return the frame at ``at``; None if there is none, or one that needs a dictionary."""
     head = look.get(at, 15)
-    if len(head) < _HEADER or head[:4] != MAGIC or head[4] & 0xC3 != 0x40 or head[5] & 0x8F or head[5] >> 4 < 4:
+    try:
+        frame = parse_frame(head)
+    except (MalformedError, UnsupportedError):
         return None
-    length = 14 if head[4] & 8 else 6
-    if len(head) <= length or short_xxh32(head[4:length]) >> 8 & 0xFF != head[length]:
-        return None
-    frame = _LzFrame(at, head[: length + 1])
-    return None if frame.content is not None and frame.content > LARGEST else frame
+    return None if frame is None or (frame.content or 0) > LARGEST else _LzFrame(at, head[: frame.length])
 
 
 def _made_up_frames(at: int, length: int, code: int) -> Iterator[_LzFrame]:

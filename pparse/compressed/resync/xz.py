@@ -18,7 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections import namedtuple
 
-from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED
+from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere
 from pparse.compressed.resync.blocks import CUT, LARGEST, BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB
@@ -330,6 +330,9 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
     return _XzWalk(source, failure, env, _XzOpener(source, env, "xz")).pieces()
 
 
+probable_damage = nowhere
+
+
 class _XzOpener(Opener):
     """Opens blocks. The tag is the kind of check, or `CUT`."""
 
@@ -345,14 +348,9 @@ class _XzWalk(BlockWalk):
     """One pass over what lies behind the failure."""
 
     head = HEADER
-
-    def __init__(self, source: Range, failure: Failure, env: DecodeEnv, open_block: Opener) -> None:
-        super().__init__(source, failure, env, open_block)
-        # What a walk from block to block leaves behind: where it came to grief (or to the end, if there `ended` it).
-        self._broken = 0
-        self._ended = False
-        self._lost = False
-        self._layout = XzLayout(self._look.end)
+    # What a walk from block to block leaves behind: where it came to grief (or to the end, if there `ended` it).
+    _broken = 0
+    _ended = _lost = False
 
     def _lose(self) -> None:
         # The place of what follows in this stream is not known any more.

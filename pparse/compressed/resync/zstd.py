@@ -11,9 +11,9 @@ is cut into blocks of at most 128 KiB); else its content is in doubt.
 
 from __future__ import annotations
 
-from pparse.codecs.frames import SKIPPABLE
+from pparse.codecs.base import SKIPPABLE
 from pparse.codecs.zstd import MAGIC, parse_frame
-from pparse.compressed.resync import CONTRADICTED, as_it_is
+from pparse.compressed.resync import CONTRADICTED, as_it_is, nowhere
 from pparse.compressed.resync.blocks import CUT, LARGEST, FoundBlock, FrameWalk, Look, Opener, skip
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.limits import KIB
@@ -43,7 +43,7 @@ def pieces(source: Range, failure: Failure, env: DecodeEnv, *, codec: str, size:
     return _ZstdWalk(source, failure, env, Opener(source, env, "zstd", concatenated=True)).pieces()
 
 
-judge_cut = as_it_is
+judge_cut, probable_damage = as_it_is, nowhere
 
 
 class _ZstdWalk(FrameWalk):

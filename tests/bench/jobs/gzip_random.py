@@ -16,8 +16,7 @@ from report import memory, report
 
 import pparse
 from pparse.budget import MemoryBudget
-from pparse.compressed.gzip_index import GzipIndex, IndexedData
-from pparse.compressed.gzip_index_builder import build_index
+from pparse.compressed.gzip_index import GzipIndex, IndexedData, build_index
 from pparse.compressed.inflated import InflatedData
 from pparse.data.files import FileData
 
