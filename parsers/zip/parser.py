@@ -5,7 +5,7 @@ States::
     state          needs  reads                                              goes to
     expect_member  0..    a directory entry, where the directory accounts    expect_member behind it; DONE at the end
                           for the archive; else what stands at a position    of the directory, or of the data
-                          of the archive (`pparse.parsers.zip.mend`)
+                          of the archive (`pparse.parsers.zip.scan`)
 
 The root is a map of names to members. With a trusted directory, a member's ``at`` is its directory entry, and ``start``
 its local header, which is not read before the member is opened; ``[start, end)`` then holds header and bytes, as far as
@@ -27,38 +27,42 @@ from pparse.document.named_formats import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
-from pparse.parsers.zip import attributes
-from pparse.parsers.zip.attributes import (
-    CODEC_OF_METHOD,
-    LZMA,
-    STORED,
-    STREAMED,
-    check_encoding,
-    decode_name,
-    is_japanese,
-    needs_guess,
+from pparse.parsers.zip import records
+from pparse.parsers.zip.members import (
+    AHEAD,
+    ZipNote,
+    agrees,
+    likely_size,
+    listed_member,
+    listing,
+    lzma_source,
+    verified_content,
 )
-from pparse.parsers.zip.directory import (
+from pparse.parsers.zip.records import (
     BLOCK,
     CENTRAL_SIZE,
+    CODEC_OF_METHOD,
     END_SIZE,
     LOCAL_SIZE,
+    LZMA,
     SPLIT_MARKS,
+    STORED,
+    STREAMED,
     CentralEntry,
     LocalHeader,
     central_length,
+    check_encoding,
+    decode_name,
+    descriptor_crc,
     entries,
     entry_at,
+    is_japanese,
     local_at,
+    needs_guess,
     read_central,
 )
-from pparse.parsers.zip.extent import descriptor_crc, lzma_source
-from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
-from pparse.parsers.zip.members import AHEAD, ZipNote, agrees, likely_size, listed_member, verified_content
-from pparse.parsers.zip.mend import add_scanned, scanned_member, unclaimed
-from pparse.parsers.zip.rows import listing
-from pparse.parsers.zip.scan import STALE, Scanner
-from pparse.parsers.zip.trust import find_directory
+from pparse.parsers.zip.scan import STALE, Scanner, add_scanned, scanned_member, unclaimed
+from pparse.parsers.zip.trust import TAIL_READ, find_directory, find_record, match_front, match_tail, match_zip
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, signatures
 
@@ -76,6 +80,7 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Member, Visit
+
 
 # Bytes at the end of a far archive that are read at once.
 _TAIL: Final = 256 * KIB
@@ -505,7 +510,7 @@ class ZipParser(ArchiveParser):
             verdict = self.examine(member, sink, skip)
         finally:
             member.size = said
-        if verdict.verified and (verdict.size - said) % attributes.WRAP:
+        if verdict.verified and (verdict.size - said) % records.WRAP:
             reason = f"it holds {verdict.size:,} bytes; the directory says {said:,}, or a multiple of 4 GiB more"
             self._note_member(member, "contradiction", reason)
         if verdict.verified and len(self._sizes) < _MOST_SIZES:

@@ -1,7 +1,11 @@
-"""Finds the records of a zip archive: what is at a position, and where the next record begins.
+"""Finds the records of a damaged zip archive: what is at a position, where the next record begins, where bytes end.
 
 A header is judged by its known bytes. One that is broken, or lost in a gap, is found through what is left of the
-directory (`Hints`), even if that is incomplete, or contradicts the file.
+directory (`Hints`), even if that is incomplete, or contradicts the file. Where the bytes of a member of unknown size
+end is found by decoding them (`measure`), or by the data descriptor behind them (`Descriptors`).
+
+All takes time linear in the input. Bytes that are decoded, summed up or searched in vain are counted, and a file that
+causes too much of it is given up (`Work`).
 """
 
 from __future__ import annotations
@@ -10,25 +14,36 @@ import re
 from array import array
 from bisect import bisect_left
 from itertools import compress
+from zlib import crc32
 
+from pparse.codecs.base import decompressor
 from pparse.data.window import Window
-from pparse.errors import LimitError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.lazy import lazy_pattern
-from pparse.limits import MIB
-from pparse.parsers.zip.attributes import CODEC_OF_METHOD, ENCRYPTED, MASKED, STORED, STREAMED, extra_fields
-from pparse.parsers.zip.directory import (
+from pparse.limits import KIB, MIB
+from pparse.parsers.zip.records import (
     BLOCK,
     CENTRAL,
     CENTRAL_SIZE,
+    CODEC_OF_METHOD,
     DESCRIPTOR,
+    ENCRYPTED,
     END,
     END64,
     EXTRA_DATA,
+    LAYOUTS,
+    LENGTHS,
     LOCAL,
     LOCAL_SIZE,
     LOCATOR,
     LOCATOR_SIZE,
+    LZMA,
+    LZMA_HEAD,
+    MASKED,
+    MOST_SIZE,
     SIGNATURE,
+    STORED,
+    STREAMED,
     TAIL,
     CentralEntry,
     EndRecord,
@@ -36,25 +51,216 @@ from pparse.parsers.zip.directory import (
     central_length,
     end_records,
     entry_at,
+    extra_fields,
     local_at,
     local_length,
+    lzma_alone,
+    match_descriptor,
     read_central,
     read_end,
     read_end_at,
     read_local,
 )
-from pparse.parsers.zip.extent import Summing, Work, match_descriptor, measure
 from pparse.parsers.zip.trust import SAMPLES, TOLERANCE
 from pparse.tree.key_table import KeyTable, ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from struct import Struct
     from typing import Final
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data
     from pparse.tree.host import Session
+
+
+# Bytes read for a decoder: few at first, since most members measured are tiny; then more each time, up to `_STEP`.
+_FIRST_STEP: Final = 1 * KIB
+_STEP: Final = 64 * KIB
+
+
+class Work:
+    """The number of bytes that may still be read in vain."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = 8 * size + 64 * MIB
+
+    def spend(self, count: int) -> bool:
+        """Count bytes; False if the limit is exceeded."""
+        self.left -= count
+        return self.left > 0
+
+
+class Measure:
+    """The result of decoding."""
+
+    __slots__ = ("crc", "end", "error", "size")
+
+    def __init__(self, end: int, size: int, crc: int, error: PparseError | None) -> None:
+        self.end = end
+        """Where the stream ended."""
+        self.size = size
+        """Bytes decoded."""
+        self.crc = crc
+        """CRC-32 of the bytes decoded."""
+        self.error = error
+        """The error that ended decoding; None if there was none."""
+
+
+def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:
+    """Decode the stream at ``start`` up to its end, the end of the data, or damage."""
+    codec = CODEC_OF_METHOD[method]
+    at, crc, total = start, 0, 0
+    error: PparseError | None = None
+    stream = None
+    base, step = start, _FIRST_STEP
+    try:
+        # The dictionary of LZMA may be larger than the content.
+        stream = decompressor(codec, budget=session.budget, size=size if method == LZMA else None)
+        if method == LZMA:
+            head = lzma_alone(data.pread(start, min(LZMA_HEAD + 5, end - start)), flags, size)
+            if head is None:
+                raise MalformedError("the stream lacks LZMA properties", offset=start)
+            at = start + LZMA_HEAD + 5
+            base = at - len(head)
+            stream.decompress(head, 0)
+        while not stream.eof:
+            piece = b""
+            if stream.needs_input:
+                session.check_cancelled()
+                piece = data.pread(at, min(step, end - at)) if at < end else b""
+                at += len(piece)
+                step = min(4 * step, _STEP)
+                if not piece:
+                    stream.finish()
+            out = stream.decompress(piece, 2 * _STEP)
+            crc = crc32(out, crc)
+            total += len(out)
+            session.limits.check("inflated_bytes", total, "the content of the member")
+    except (MalformedError, EndOfDataError, GapError, UnsupportedError, LimitError) as caught:
+        error = caught
+    reached = base + stream.consumed if stream is not None else start
+    if stream is not None:
+        stream.close()
+    return Measure(max(start, min(reached, end)), total, crc, error)
+
+
+class Summing:
+    """CRC-32 of ``data[start:...]`` at ascending positions; each byte is read once (except the last 32)."""
+
+    __slots__ = ("_at", "_crc", "_data", "_work", "known")
+
+    def __init__(self, data: Data, start: int, work: Work) -> None:
+        self._data = data
+        self._at = start
+        self._crc = 0
+        self._work = work
+        self.known = True  # no unknown byte so far
+
+    def at(self, end: int) -> int | None:
+        """Return the CRC of everything before ``end``; None if bytes are unknown, or too much was read in vain."""
+        # Candidates may be slightly out of order: the sum stays behind by more than the longest descriptor.
+        while self.known and end - self._at > 32:
+            chunk = self._read(min(BLOCK, end - 32 - self._at))
+            self._crc = crc32(chunk, self._crc)
+            self._at += len(chunk)
+        return crc32(self._read(end - self._at), self._crc) if self.known and end >= self._at else None
+
+    def _read(self, count: int) -> bytes:
+        chunk, unknown = self._data.read_known(self._at, count)
+        if unknown or len(chunk) < count or not self._work.spend(count):
+            self.known = False
+        return chunk
+
+
+# How many descriptors are remembered; beyond that the oldest are searched again.
+_MOST: Final = 20_000
+# A descriptor without signature may come before one of these.
+_MARKS: Final = lazy_pattern(rb"PK(?:\x07\x08|\x03\x04|\x01\x02|\x05\x06|\x06\x06|\x06\x08)")
+_UNSIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if not signed)
+_SIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if signed)
+
+
+class Descriptors:
+    """Finds the data descriptor of a member by the begin of its bytes, with a size that matches the distance.
+
+    The data are searched once, as far as needed; descriptors found for other members are remembered.
+    """
+
+    def __init__(self, data: Data, end: int, work: Work) -> None:
+        self._data = data
+        self._end = end
+        self._work = work
+        self._from = self._to = -1  # the range that was searched
+        self._found: dict[int, list[tuple[int, int, int]]] = {}  # start: (end, descriptor length, crc)
+        self._count = 0
+
+    def find(self, start: int, stop: int, *, check: bool) -> tuple[int, int, int] | None:
+        """Return ``(end of the bytes, length of the descriptor, crc)`` of the member whose bytes begin at ``start``.
+
+        With ``check`` the stored bytes are the content, so their CRC must agree; if some are unknown, the size decides.
+        The descriptor must begin before ``stop``. None if there is none.
+        """
+        if not self._from <= start <= self._to:
+            self._from = self._to = start
+            self._found.clear()
+            self._count = 0
+        summing = Summing(self._data, start, self._work) if check else None
+        done = 0
+        while True:
+            candidates = self._found.get(start, [])
+            while done < len(candidates):
+                end, length, crc = candidates[done]
+                done += 1
+                if end >= stop:
+                    return None
+                if summing is None or (found := summing.at(end)) == crc or (found is None and not summing.known):
+                    return end, length, crc
+            if self._to >= min(stop + 24, self._end):
+                return None
+            self._look_on(start)
+
+    def _look_on(self, start: int) -> None:
+        low = self._to
+        count = min(BLOCK, self._end - low)
+        first = max(self._from, low - 20)
+        block, _ = self._data.read_known(first, low - first + min(count + 27, self._end - low))
+        for match in _MARKS.finditer(block, low - first):
+            at = match.start()
+            if at >= low - first + count:
+                break
+            for length, layout in _SIGNED if match[0] == DESCRIPTOR else _UNSIGNED:
+                place = at if match[0] == DESCRIPTOR else at - length
+                self._note(block, place, first, length, layout, start)
+        self._to = low + count
+        if self._to >= self._end:  # an unsigned descriptor may come last, or the next record may be cut
+            for cut in range(4):
+                if block.endswith((b"PK\x03"[:cut], b"PK\x01"[:cut])):
+                    for length, layout in _UNSIGNED:
+                        self._note(block, len(block) - cut - length, first, length, layout, start)
+
+    def _note(self, block: bytes, place: int, base: int, length: int, layout: Struct, start: int) -> None:
+        if place < 0 or len(block) - place < length:
+            return
+        crc, compressed_size, size = layout.unpack_from(block, place)
+        begin = base + place - compressed_size
+        if begin < self._from or size >= MOST_SIZE:
+            return
+        kept = self._found.setdefault(begin, [])
+        if begin != start:
+            self._count += 1
+        # Longest first at one place: a 12-byte layout also fits the end of a 20-byte one of an empty member.
+        kept.append((base + place, length, crc))
+        while self._count > _MOST:
+            oldest = next((key for key in self._found if key != start), None)
+            if oldest is None:
+                break
+            self._count -= len(self._found.pop(oldest))
+            self._from = max(self._from, oldest + 1)
+
 
 # By chance, so many line feeds follow a carriage return once in 2^128 times.
 _LINES: Final = 16
@@ -277,8 +483,6 @@ def why_scanned(data: Data, start: int, end: int, *, whole: bool) -> tuple[str, 
 _RECORDS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
 _LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
-# Lengths of data descriptors, the likelier ones first.
-LENGTHS: Final = (24, 16, 20, 12)
 # For how many members with a lost header the begin of their bytes is remembered.
 _MOST_STARTS: Final = 4096
 # Bytes read for a header: at first, and where others follow it.
