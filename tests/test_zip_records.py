@@ -324,7 +324,7 @@ def test_a_member_is_cut_if_fewer_bytes_are_there_than_it_has() -> None:
     def judged(compressed_size: int | None) -> scan.MemberExtent:
         return scan.note_cut(scan.MemberExtent(100, 160, scan.Claim(60, 70, 5, listed=True)), compressed_size)
 
-    assert (judged(60).code, judged(60).cut, judged(59).code, judged(60).content) == ("", False, "", 70)
+    assert (judged(60).code, judged(60).cut, judged(59).code, judged(60).size) == ("", False, "", 70)
     for size, there in ((61, "after 60 of 61 bytes"), (None, "after 60 bytes")):
         extent = judged(size)
         assert (extent.code, extent.cut, extent.reason) == ("truncated", True, f"the archive ends inside it, {there}")

@@ -74,20 +74,7 @@ class ZipNote:
 
     __slots__ = ("broken", "declared", "flags", "guessed", "listed", "listed_crc", "method", "rival", "sure", "wraps")
 
-    def __init__(
-        self,
-        flags: int,
-        method: int,
-        declared: str,
-        *,
-        listed: bool,
-        sure: bool = True,
-        listed_crc: int | None = None,
-        rival: int | None = None,
-        broken: bool = False,
-        guessed: bool = False,
-        wraps: bool = False,
-    ) -> None:
+    def __init__(self, flags: int, method: int, declared: str, *, listed: bool, guessed: bool = False) -> None:
         self.flags = flags
         """Flags of the member."""
         self.method = method
@@ -96,15 +83,15 @@ class ZipNote:
         """Kind of the member by its name and mode."""
         self.listed = listed
         """Whether the member comes from the directory, so that its ``start`` is a local header."""
-        self.sure = sure
+        self.sure = True
         """Whether the size is reliable."""
-        self.listed_crc = listed_crc
+        self.listed_crc: int | None = None
         """CRC-32 in the directory."""
-        self.rival = rival
+        self.rival: int | None = None
         """A differing CRC-32 in the local header or the descriptor."""
-        self.broken = broken
+        self.broken = False
         """Whether the local header is damaged."""
-        self.wraps = wraps
+        self.wraps = False
         """Whether the size is known modulo 2^32 only."""
         self.guessed = guessed
         """Whether the encoding of the name is only guessed."""
@@ -115,46 +102,66 @@ def listed_member(
 ) -> ArchiveMember:
     """Return the member that an entry of a trusted directory says; its name may be in ``encoding``."""
     start = entry.offset + directory.shift_of(at)
-    compressed_size, size = entry.compressed_size, entry.size
+    packed, size = entry.compressed_size, entry.size
     if directory.places is not None and (more := directory.places.more.get(at, 0)):
-        compressed_size += more
+        packed += more
         size += more if entry.method == STORED else 0
-    end = start + LOCAL_SIZE + len(entry.raw_name) + compressed_size
-    name, guessed = decode_name(entry.raw_name, entry.flags, entry.extra, encoding)
-    declared = declared_kind(name, entry.creator, entry.external)
-    member = ArchiveMember(
-        name,
-        entry.raw_name,
-        kind_of(declared, compressed_size and size),
-        at,
-        start,
-        end,
-        size,
-        compressed_size=compressed_size,
-        mtime=modified(entry.date, entry.time, entry.extra),
-        mode=mode_of(entry.creator, entry.external),
-        method=method_name(entry.method, entry.flags),
-        checksum=("crc32", entry.crc),
-        extra=ZipNote(
-            entry.flags,
-            entry.method,
-            declared,
-            listed=True,
-            listed_crc=entry.crc,
-            guessed=guessed,
-            wraps=may_wrap(entry, compressed_size),
-        ),
-    )
+    end = start + LOCAL_SIZE + len(entry.raw_name) + packed
+    member = member_of(entry, entry, encoding, at, start, end, size, packed, entry.crc)
     source = extraction.name
-    if directory.has_overlaps and directory.overlaps(at):
+    if directory.overlaps(at):
         blame(member, source, Status.DAMAGED, "overlap", "its bytes belong to an earlier member")
     elif start >= directory.begin:
         blame(member, source, Status.DAMAGED, "malformed", "its offset points past the last member")
     elif not is_refused(member, source, entry.extra) and not has_wrong_size(member, source):
-        gap = extraction.data.next_gap(start) if extraction.data.gaps else None
-        if gap is not None and gap.offset < end:
-            blame(member, source, Status.DAMAGED, "gap", "some of its bytes are missing")
+        has_gap(member, extraction)
     return member
+
+
+def member_of(
+    record: CentralEntry | LocalHeader,
+    entry: CentralEntry | None,
+    encoding: str,
+    at: int,
+    start: int,
+    end: int,
+    size: int | None,
+    packed: int,
+    crc: int | None,
+) -> ArchiveMember:
+    """Return the member of ``packed`` stored bytes that a ``record`` is of: its directory entry, or its local header,
+    for which ``entry`` tells more, if there is one."""
+    told = record if entry is None else entry
+    name, guessed = decode_name(record.raw_name, record.flags, told.extra, encoding)
+    declared = declared_kind(name, told.creator, told.external)
+    note = ZipNote(record.flags, record.method, declared, listed=record is entry, guessed=guessed)
+    if entry is not None:
+        note.listed_crc, note.wraps = entry.crc, may_wrap(entry, packed)
+    return ArchiveMember(
+        name,
+        record.raw_name,
+        kind_of(declared, packed if size is None else packed and size),
+        at,
+        start,
+        end,
+        size,
+        compressed_size=packed,
+        mtime=modified(told.date, told.time, told.extra),
+        mode=mode_of(told.creator, told.external),
+        method=method_name(record.method, record.flags),
+        checksum=None if crc is None else ("crc32", crc),
+        extra=note,
+    )
+
+
+def has_gap(member: ArchiveMember, extraction: Extraction) -> bool:
+    """Say whether a gap is in the stored bytes of a member, and add the reason."""
+    data = extraction.data
+    gap = data.next_gap(member.start) if data.gaps else None
+    if gap is None or gap.offset >= member.end:
+        return False
+    blame(member, extraction.name, Status.DAMAGED, "gap", "some of its bytes are missing")
+    return True
 
 
 def may_wrap(entry: CentralEntry, compressed_size: int) -> bool:

@@ -499,6 +499,8 @@ def cut_record(data: Bytes, at: int, end: int) -> bool:
 class LocalHeader:
     """The header before a member's bytes. ``compressed_size``, ``size`` and ``crc`` are None if unknown."""
 
+    creator = external = 0  # what only the directory has
+
     def __init__(self, fields: Sequence[int], raw_name: bytes, extra: bytes) -> None:
         self.version, self.flags, self.method, self.time, self.date, crc, compressed_size, size = fields
         if FULL in (compressed_size, size):

@@ -14,13 +14,15 @@ one member is never read as the header of another, so archives that overlap them
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from pparse.containers.archive import ArchiveMember
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
 from pparse.parsers.zip import records
-from pparse.parsers.zip.members import ZipNote, blame, has_wrong_size, is_refused, may_wrap
+from pparse.parsers.zip.members import blame, has_gap, has_wrong_size, is_refused, member_of
 from pparse.parsers.zip.records import (
     CENTRAL,
     CODEC_OF_METHOD,
@@ -42,15 +44,9 @@ from pparse.parsers.zip.records import (
     LocalHeader,
     cut_header,
     cut_record,
-    declared_kind,
-    decode_name,
     descriptor_before,
     descriptor_crc,
-    kind_of,
     match_descriptor,
-    method_name,
-    mode_of,
-    modified,
     read_end,
 )
 from pparse.parsers.zip.walk import SHORT, Descriptors, Measure, Summing, Walker, measure, why_scanned
@@ -64,6 +60,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data, Gap
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.parsers.zip.members import ZipNote
     from pparse.parsers.zip.parser import ZipParser
     from pparse.tree.context import NodeContext
     from pparse.tree.host import Session
@@ -72,44 +69,22 @@ if TYPE_CHECKING:
 # -- what directory and local header say of a member's bytes, and the stretch that is taken for them -----------------
 
 
-class Claim:
-    """Declared values of a member: ``compressed_size``, ``size``, ``crc``; ``listed``: by the directory."""
+class Claim(namedtuple("Claim", "compressed_size size crc listed")):
+    """Declared values of a member, None if unknown; ``listed``: by the directory."""
 
-    __slots__ = ("compressed_size", "crc", "listed", "size")
-
-    def __init__(self, compressed_size: int, size: int | None, crc: int | None, *, listed: bool) -> None:
-        self.compressed_size = compressed_size
-        self.size = size
-        self.crc = crc
-        self.listed = listed
+    __slots__ = ()
 
 
 class MemberExtent:
     """The stored bytes ``[start, end)`` of a member, and where scanning continues (``next``)."""
 
-    __slots__ = (
-        "code",
-        "compressed_size",
-        "crc",
-        "cut",
-        "end",
-        "gap_end",
-        "gap_start",
-        "missing",
-        "next",
-        "reason",
-        "rival",
-        "size",
-        "start",
-    )
-
     def __init__(self, start: int, end: int, claim: Claim | None = None, following: int | None = None) -> None:
         self.start = start
         self.end = end
         self.next = end if following is None else following
-        self.size = claim.size if claim is not None else None
+        self.size: int | None = claim.size if claim is not None else None
         """Size of the content; None if unknown."""
-        self.crc = claim.crc if claim is not None else None
+        self.crc: int | None = claim.crc if claim is not None else None
         """CRC-32 of the content; None if unknown."""
         self.compressed_size = end - start
         """Bytes stored, as declared or measured."""
@@ -123,11 +98,6 @@ class MemberExtent:
         self.rival: int | None = None
         """A differing CRC-32 from another record."""
 
-    @property
-    def content(self) -> int:
-        """Size of the content if known, else the number of bytes stored."""
-        return self.compressed_size if self.size is None else self.compressed_size and self.size
-
     def blame(self, code: str, reason: str, *, cut: bool = False) -> MemberExtent:
         """Set what is wrong, and return this extent."""
         self.code, self.reason, self.cut = code, reason, cut
@@ -139,11 +109,12 @@ def claims_of(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
     claims = []
     if entry is not None:
         claims.append(Claim(entry.compressed_size, entry.size, entry.crc, listed=True))
-    if header.compressed_size is not None and (header.compressed_size or not header.flags & STREAMED):
-        crc = header.crc if header.crc or not header.flags & STREAMED else None
-        size = header.size if header.size or not header.flags & STREAMED else None
-        if entry is None or (header.compressed_size, size, crc) != (entry.compressed_size, entry.size, entry.crc):
-            claims.append(Claim(header.compressed_size, size, crc, listed=False))
+    streamed = header.flags & STREAMED
+    said = header.compressed_size, header.size, header.crc
+    if streamed:
+        said = header.compressed_size, header.size or None, header.crc or None
+    if said[0] is not None and (said[0] or not streamed) and said != (claims[0][:3] if claims else ()):
+        claims.append(Claim(*said, listed=False))
     return claims
 
 
@@ -154,13 +125,11 @@ def followed(have: int, compressed_size: int) -> str:
 
 def note_contradiction(extent: MemberExtent, claim: Claim, claims: list[Claim]) -> MemberExtent:
     """Record that local header and directory disagree; the one that fits the file is right."""
-    if len(claims) < 2:
-        return extent
-    other = claims[1] if claim is claims[0] else claims[0]
-    said = other.compressed_size, other.size or claim.size, other.crc or claim.crc
-    if said != (claim.compressed_size, claim.size, claim.crc):
-        who = "local header" if claim.listed else "directory"
-        extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
+    for other in claims:
+        said = other.compressed_size, other.size or claim.size, other.crc or claim.crc
+        if other is not claim and said != claim[:3]:
+            who = "local header" if claim.listed else "directory"
+            extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
     return extent
 
 
@@ -226,38 +195,32 @@ class Scanner(Walker):
         notes: list[tuple[str, int, int, str]] = []
         while at < self.end:
             found = self._member_at(at, meant=at == pos)
-            if found is None:
-                length = self.record_length(at)
-                if length:
-                    closed = closed or self.read(at, 4)[0] == END
-                    at, records = min(at + length, self.end), True
-                    continue
-                following = self.find_next(at + 1)
-                if self.start < at and following >= self.end and cut_record(self.data, at, self.end):
-                    at, records = self.end, True
-                    continue
-                if at == self.start and not self._is_torn(at, following):
-                    if following >= self.end:
-                        found = ScanStep("gap", at, following)
-                    else:
-                        if self.read(at, following - at if following - at == 4 else 0)[0] not in SPLIT_MARKS:
-                            notes.append(("prefix", at, following - at, "other bytes precede the archive"))
-                elif records:
-                    notes.append(
-                        ("trailing", at, following - at, "bytes between or after the records of the directory")
-                    )
-                else:
-                    found = ScanStep("gap", at, following)
-                if found is None:
-                    at = following
-                    continue
-            header = found.header
-            if header is not None and self.hints and self.hints.replaced(found.at, header):
+            if found is not None:
+                assert found.header is not None  # noqa: S101 -- it is a member
+                if not self.hints or not self.hints.replaced(found.at, found.header):
+                    found.notes[:0] = notes
+                    return found
                 notes += [*found.notes, ("stale", found.at, found.next - found.at, STALE)]
                 at = found.next
                 continue
-            found.notes[:0] = notes
-            return found
+            length = self.record_length(at)
+            if length:
+                closed = closed or self.read(at, 4)[0] == END
+                at, records = min(at + length, self.end), True
+                continue
+            following = self.find_next(at + 1)
+            if self.start < at and following >= self.end and cut_record(self.data, at, self.end):
+                break
+            if at == self.start and following < self.end and not self._is_torn(at, following):
+                if self.read(at, following - at if following - at == 4 else 0)[0] not in SPLIT_MARKS:
+                    notes.append(("prefix", at, following - at, "other bytes precede the archive"))
+            elif records:
+                notes.append(("trailing", at, following - at, "bytes between or after the records of the directory"))
+            else:
+                found = ScanStep("gap", at, following)
+                found.notes = notes
+                return found
+            at = following
         found = ScanStep("end", self.end, self.end)
         found.notes, found.closed = notes, closed
         return found
@@ -426,7 +389,10 @@ class Scanner(Walker):
             extent.size = found.size
         else:
             if found.crc != claim.crc and compressed_size != claim.compressed_size:
-                return self._false_end(extent, claim.compressed_size)
+                # It ended at the wrong place: the bytes behind that are searched.
+                following = self._next_behind(start, found.end)
+                extent.end = extent.next = min(following, start + claim.compressed_size, self.end)
+                return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
                 extent.end = extent.next = following
                 return extent.blame("malformed", followed(following - start, compressed_size))
@@ -464,12 +430,6 @@ class Scanner(Walker):
         end, crc, compressed_size, size = said
         claim = Claim(compressed_size, size, crc, listed=False)
         return MemberExtent(start, end, claim, found[0] + found[1])
-
-    def _false_end(self, extent: MemberExtent, compressed_size: int) -> MemberExtent:
-        """Handle a stream that ended at the wrong place: search the bytes after its end."""
-        following = self._next_behind(extent.start, extent.end)
-        extent.end = extent.next = min(following, extent.start + compressed_size, self.end)
-        return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
 
     def _false_descriptor(self, extent: MemberExtent, block: bytes) -> None:
         """Skip a descriptor that contradicts the measured values, or was not declared.
@@ -743,62 +703,24 @@ def _gap(extraction: Extraction, found: ScanStep) -> ArchiveMember:
 
 def scanned_member(extraction: Extraction, found: ScanStep, encoding: str) -> ArchiveMember:
     """Return the member that was found by scanning; its name may be in ``encoding``."""
-    header, entry, extent = found.header, found.entry, found.extent
+    header, extent, source = found.header, found.extent, extraction.name
     assert header is not None  # noqa: S101 -- it is a member
     assert extent is not None  # noqa: S101
-    extra = entry.extra if entry is not None else header.extra
-    name, guessed = decode_name(header.raw_name, header.flags, extra, encoding)
-    creator, external = (entry.creator, entry.external) if entry is not None else (0, 0)
-    declared = declared_kind(name, creator, external)
-    times = header if entry is None else entry
-    sure = extent.code != "contradiction"
-    member = ArchiveMember(
-        name,
-        header.raw_name,
-        kind_of(declared, extent.content),
-        found.at,
-        extent.start,
-        extent.end,
-        extent.size,
-        compressed_size=extent.compressed_size,
-        mtime=modified(times.date, times.time, times.extra),
-        mode=mode_of(creator, external),
-        method=method_name(header.method, header.flags),
-        checksum=None if extent.crc is None else ("crc32", extent.crc),
-        extra=ZipNote(
-            header.flags,
-            header.method,
-            declared,
-            listed=False,
-            sure=sure,
-            listed_crc=None if entry is None else entry.crc,
-            rival=extent.rival,
-            broken=any(code == "local-header" for code, *_ in found.notes),
-            guessed=guessed,
-            wraps=entry is not None and may_wrap(entry, extent.compressed_size),
-        ),
-    )
+    span = extent.start, extent.end, extent.size, extent.compressed_size
+    member = member_of(header, found.entry, encoding, found.at, *span, extent.crc)
+    note: ZipNote = member.extra
+    note.sure, note.rival = extent.code != "contradiction", extent.rival
+    note.broken = any(code == "local-header" for code, *_ in found.notes)
     if extent.missing is not None:
         member.pieces = _pieces(extraction.data, extent)
-    if not is_refused(member, extraction.name, header.extra):
-        has_wrong_size(member, extraction.name)
-        _judge(extraction, member, header, extent)
+    if not is_refused(member, source, header.extra):
+        has_wrong_size(member, source)
+        if extent.code:
+            whole = Status.DAMAGED if note.sure else Status.COMPLETE
+            blame(member, source, Status.TRUNCATED if extent.cut else whole, extent.code, extent.reason)
+        elif not has_gap(member, extraction) and not header.whole:
+            blame(member, source, Status.DAMAGED, "name", "part of its name is lost")
     return member
-
-
-def _judge(extraction: Extraction, member: ArchiveMember, header: LocalHeader, extent: MemberExtent) -> None:
-    data, source = extraction.data, extraction.name
-    gap = data.next_gap(extent.start) if data.gaps else None
-    if extent.cut:
-        blame(member, source, Status.TRUNCATED, extent.code, extent.reason)
-    elif extent.code == "contradiction":
-        blame(member, source, Status.COMPLETE, extent.code, extent.reason)
-    elif extent.code:
-        blame(member, source, Status.DAMAGED, extent.code, extent.reason)
-    elif gap is not None and gap.offset < extent.end:
-        blame(member, source, Status.DAMAGED, "gap", "some of its bytes are missing")
-    elif not header.whole:
-        blame(member, source, Status.DAMAGED, "name", "part of its name is lost")
 
 
 def _pieces(data: Data, extent: MemberExtent) -> tuple[Range, ...]:

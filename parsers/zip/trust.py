@@ -199,31 +199,37 @@ _SURVEY: Final = Struct("<4s4xH6xII4xHHH8xI").unpack_from
 
 
 class Directory:
-    """A directory that accounts for the archive.
+    """A directory whose entries follow each other, from ``begin`` on; what they say, and how they are read.
 
-    Its entries are in ``[begin, end)``. A member's local header is at its offset plus what `shift_of` says.
+    A member's local header is at its offset plus what `shift_of` says.
     """
 
-    def __init__(self, begin: int, shift: int, survey: _Survey, places: Places | None = None) -> None:
+    def __init__(self, begin: int, shift: int, places: Places | None) -> None:
         self.begin = begin
         """Offset of the first entry."""
-        self.end = survey.end
+        self.end = begin
         """Offset after the last entry."""
         self.shift = shift
         """What to add to a stored offset to get a position, if it is the same for all of them."""
         self.places = places
         """What else there is to add to offsets, and to sizes; None: nothing."""
-        self.count = survey.count
+        self.count = 0
         """Number of entries."""
-        self.first = survey.lowest + shift if survey.count else begin
-        """Offset of the first local header."""
-        self.finish = survey.end
+        self.lowest, self.lowest_at = 0, -1
+        """The least offset, and the entry that has it; -1: none."""
+        self.ordered, self.reached = True, 0
+        """Whether no member begins before the one listed before it ends, and where the last one ends, as stored."""
+        self.samples: list[int] = []
+        """Where some entries are …"""
+        self.odd: list[int] = []
+        """… and some that need a look at what they are of."""
+        self.finish = begin
         """Offset of the end of the archive, with its comment."""
         self.declared = 0
         """Number of entries that the end record gives."""
         self.fits = True
         """Whether its size is what the end record gives."""
-        self.zip64 = survey.zip64
+        self.zip64 = False
         """Whether some entries have zip64 fields."""
         self.torn = False
         """Whether local headers are damaged."""
@@ -231,6 +237,11 @@ class Directory:
         """Whether the first member stands behind others, which the directory no longer names."""
         self._overlaps = array("q")
         self._charge: Charge | None = None
+
+    @property
+    def first(self) -> int:
+        """Offset of the first local header."""
+        return self.lowest + self.shift if self.count else self.begin
 
     def shift_of(self, place: int) -> int:
         """Return what to add to the offset in the entry at ``place`` to get a position."""
@@ -291,45 +302,22 @@ def _check_end(
         if begin < stop and window.known(begin, len(CENTRAL)) not in (CENTRAL, SIGNATURE):
             continue  # before more of it is read
         window.data.keep(begin, stop)  # members are read alternately with it
-        survey = _survey(window, begin, stop)
-        if survey is None:
-            continue
-        directory = Directory(begin, shift, survey, places)
+        directory = Directory(begin, shift, places)
         directory.declared, directory.finish = record.entries, at + record.length
         directory.fits = record.size == stop - begin
-        if not _accounts_for(window, directory, survey, start, end):
+        if not _survey(window, directory, stop) or not _accounts_for(window, directory, start, end):
             continue
-        overlaps = array("q") if survey.ordered or places is not None else _find_overlaps(window, directory, budget)
-        if 0 < len(overlaps) <= max(2, min(survey.count // 4, _FEW)):
+        overlaps = array("q") if directory.ordered or places is not None else _find_overlaps(window, directory, budget)
+        if 0 < len(overlaps) <= max(2, min(directory.count // 4, _FEW)):
             continue  # more likely a wrong size or offset than a bomb
         directory.set_overlaps(overlaps, budget)
         return directory
     return None
 
 
-class _Survey:
-    """What the entries of a directory say, one after the other.
-
-    ``count`` of them end at ``end``. ``lowest`` is the least offset, which the entry at ``lowest_at`` has (-1: there is
-    none). ``ordered``: no member begins before the one listed before it ends, and the last one ends at ``reached``.
-    ``samples`` and ``odd`` are places of some entries: of any, and of those that need a look at what they are of.
-    """
-
-    __slots__ = ("count", "end", "lowest", "lowest_at", "odd", "ordered", "reached", "samples", "zip64")
-
-    def __init__(self) -> None:
-        self.end = self.count = self.lowest = self.reached = 0
-        self.lowest_at = -1
-        self.ordered = True
-        self.zip64 = False
-        self.samples: list[int] = []
-        self.odd: list[int] = []
-
-
-def _survey(window: Window, at: int, end: int) -> _Survey | None:
-    """Walk all entries in ``[at, end)``; None if they do not follow each other to its end."""
-    learned = _Survey()
-    samples, odd = learned.samples, learned.odd
+def _survey(window: Window, directory: Directory, end: int) -> bool:
+    """Walk all entries up to ``end``; return whether they follow each other to there, or to a digital signature."""
+    samples, odd, at = directory.samples, directory.odd, directory.begin
     lowest, lowest_at, ordered = 0, -1, True
     reached, count = 1 << 64, 0  # so that the first entry is checked
     # Locals save a tenth of the time.
@@ -348,11 +336,10 @@ def _survey(window: Window, at: int, end: int) -> _Survey | None:
             if (flags & reserved or (crc and not compressed_size)) and len(odd) < SAMPLES:
                 odd.append(at + pos)
             if compressed_size == full or offset == full:
-                learned.zip64 = True
+                directory.zip64 = True
                 entry = read_central(block, pos)
-                compressed_size, offset = (
-                    (entry.compressed_size, entry.offset) if entry is not None else (compressed_size, offset)
-                )
+                if entry is not None:
+                    compressed_size, offset = entry.compressed_size, entry.offset
             if offset < reached:
                 ordered = lowest_at < 0  # it is the first one
                 if ordered or offset < lowest:
@@ -361,30 +348,26 @@ def _survey(window: Window, at: int, end: int) -> _Survey | None:
             pos += length
             count += 1
         if not pos:
-            if not _is_signature(block, end - at):
-                return None
+            signed = block.startswith(SIGNATURE) and there >= 6
+            if not signed or 6 + int.from_bytes(block[4:6], "little") != end - at:
+                return False
             end = at
         at += pos
-    learned.end, learned.count, learned.lowest, learned.lowest_at = end, count, lowest, lowest_at
-    learned.ordered, learned.reached = ordered, reached
-    return learned
+    directory.end, directory.count, directory.lowest, directory.lowest_at = end, count, lowest, lowest_at
+    directory.ordered, directory.reached = ordered, reached if count else 0
+    return True
 
 
-def _is_signature(block: bytes, length: int) -> bool:
-    """Say whether ``block`` begins with a digital signature of a directory, which is ``length`` bytes long."""
-    return block[:4] == SIGNATURE and len(block) >= 6 and 6 + int.from_bytes(block[4:6], "little") == length
-
-
-def _accounts_for(window: Window, directory: Directory, survey: _Survey, start: int, stop: int) -> bool:
+def _accounts_for(window: Window, directory: Directory, start: int, stop: int) -> bool:
     """Say whether ``data[start:stop]`` is as the entries of a directory say; also sets ``directory.torn``."""
-    if survey.count:
-        if survey.lowest_at < 0 or directory.first < start:
+    if directory.count:
+        if directory.lowest_at < 0 or directory.first < start:
             return False
         firsts = islice(entries(window, directory.begin, directory.end), 8)
-        samples = sorted((*survey.samples, *(place for place, _ in firsts)))
-        lowest_at = survey.lowest_at if directory.places is None else directory.begin
+        samples = sorted((*directory.samples, *(place for place, _ in firsts)))
+        lowest_at = directory.lowest_at if directory.places is None else directory.begin
         right, directory.torn = _compare_headers(window, directory, [lowest_at, *samples], start)
-        if not right or any(_denies(window, directory, place) for place in survey.odd):
+        if not right or any(_denies(window, directory, place) for place in directory.odd):
             return False
     before, behind = directory.first, directory.finish
     if _has_locals(window, behind, stop, stop):
@@ -394,7 +377,7 @@ def _accounts_for(window: Window, directory: Directory, survey: _Survey, start: 
         if not directory.stale:
             return False
     reach = directory.begin - directory.shift + TOLERANCE
-    return directory.places is not None or not (survey.count and survey.ordered and survey.reached > reach)
+    return directory.places is not None or not (directory.count and directory.ordered and directory.reached > reach)
 
 
 def _compare_headers(window: Window, directory: Directory, places: list[int], start: int) -> tuple[bool, bool]:
