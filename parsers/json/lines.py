@@ -753,8 +753,7 @@ class JsonLinesParser(JsonParser, Listing):
                 return row.finding or Finding("malformed", error.reason, offset=error.offset)
             return row.finding if row.known_status is not Status.COMPLETE else None
         walk = TextWalk(self, row)
-        walk.push(walk.data.pread(row.start, 1)[0])
-        walk.pos += 1
+        walk.enter(row)
         for _ in tokens(walk, detail=False):
             pass
         if walk.fault is None and walk.skip_blank():

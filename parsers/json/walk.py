@@ -129,15 +129,10 @@ class TextWalk:
         """Load ``count`` bytes from ``pos`` on into the block; return False if the text ends earlier."""
         if self.pos + count <= self.base + len(self.block):
             return True
-        if self.pos + count > self.end:
-            count = max(0, self.end - self.pos)
-            if self.pos + count <= self.base + len(self.block):
-                return False
-            short = True
-        else:
-            short = False
-        self._load(max(BLOCK, count))
-        return len(self.block) >= count and not short
+        wanted = min(count, self.end - self.pos)
+        if self.pos + wanted > self.base + len(self.block):
+            self._load(max(BLOCK, wanted))
+        return self.pos + count <= self.base + len(self.block)
 
     def _load(self, size: int) -> None:
         """Let the block begin at ``pos``, with ``size`` bytes or as many as there are."""
@@ -172,6 +167,11 @@ class TextWalk:
         """The innermost open bracket, if it is within the depth limit."""
         return self.levels[-1] if len(self.levels) == len(self.brackets) and self.levels else None
 
+    def enter(self, node: Node) -> None:
+        """Open the bracket that ``node`` begins with."""
+        self.push(self.data.pread(node.start, 1)[0])
+        self.pos += 1
+
     def push(self, bracket: int) -> None:
         """Open a bracket."""
         self.brackets.append(bracket)
@@ -187,10 +187,8 @@ class TextWalk:
             self.kept += _LEVEL_COST
         elif self.refused_depth is None:
             self.refused_depth = self.pos
-            refused = LimitError(
-                f"nested deeper than depth={self.limits.depth}: no nodes below", option=self.limits.option("depth")
-            )
-            self.note("limit", refused.reason, self.pos, severity=Severity.WARNING)
+            reason = f"nested deeper than depth={self.limits.depth}: no nodes below"
+            self.warn("limit", LimitError(reason, option=self.limits.option("depth")).reason, self.pos)
         if not len(self.brackets) & (0x3FF if len(self.levels) == len(self.brackets) else 0xFFFF):
             self._account()
 
@@ -203,7 +201,7 @@ class TextWalk:
             level = self.levels.pop()
             self.kept -= _LEVEL_COST
             if level.hashes is not None:
-                self._report_repeated(level)
+                self._report_repeated(level.hashes)
                 self.kept -= _ARRAY_COST * len(level.hashes)
             elif level.keys is not None:
                 self.kept -= _SET_COST * len(level.keys)
@@ -216,9 +214,7 @@ class TextWalk:
         level = self.level
         if level is None:
             return
-        level.key = key
-        level.occurrence = 1
-        hashed = hash(key)
+        level.key, level.occurrence, hashed = key, 1, hash(key)
         if level.hashes is not None:
             level.hashes.append(hashed)
             self.kept += _ARRAY_COST
@@ -228,11 +224,10 @@ class TextWalk:
         if level.keys is None:
             level.keys = set()
         if hashed in level.keys:
-            if level.repeats is None:
-                level.repeats = {}
+            level.repeats = level.repeats or {}
             level.occurrence = level.repeats[key] = level.repeats.get(key, 1) + 1
             self.repeated += 1
-            self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
+            self.warn("duplicate-key", f"the key {key!r} occurs more than once", self.pos)
             return
         level.keys.add(hashed)
         self.kept += _SET_COST
@@ -240,12 +235,9 @@ class TextWalk:
             self._account()
         if len(level.keys) > _KEY_SET:
             self.kept -= (_SET_COST - _ARRAY_COST) * len(level.keys)
-            level.hashes = array("q", level.keys)
-            level.keys = None
+            level.hashes, level.keys = array("q", level.keys), None
 
-    def _report_repeated(self, level: _OpenBracket) -> None:
-        hashes = level.hashes
-        assert hashes is not None  # noqa: S101 -- the caller looked
+    def _report_repeated(self, hashes: array[int]) -> None:
         if len(hashes) > 100_000:
             import numpy as np
 
@@ -256,12 +248,7 @@ class TextWalk:
             repeated = len(hashes) - len(set(hashes))
         if repeated:
             self.repeated += repeated
-            self.note(
-                "duplicate-key",
-                f"{repeated} keys of this object occur more than once",
-                self.pos,
-                severity=Severity.WARNING,
-            )
+            self.warn("duplicate-key", f"{repeated} keys of this object occur more than once", self.pos)
 
     def path(self) -> str:
         """Return the path of what is being read."""
@@ -289,6 +276,10 @@ class TextWalk:
         if self.on_note is not None:
             self.on_note(finding)
         return finding
+
+    def warn(self, code: str, reason: str, offset: int) -> None:
+        """Add a warning at the current path."""
+        self.note(code, reason, offset, Severity.WARNING)
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -341,18 +332,13 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     yield Visit.of(node, 0)
     walk = TextWalk(parser, node)
     before, odd = parser.decoder.duplicates, parser.decoder.odd_numbers
-    walk.push(walk.data.pread(node.start, 1)[0])
-    walk.pos += 1
+    walk.enter(node)
     yield from tokens(walk, detail)
-    if parser.decoder.duplicates > before and not detail:
-        walk.note(
-            "duplicate-key",
-            f"{parser.decoder.duplicates - before} keys occur more than once in one object",
-            node.start,
-            severity=Severity.WARNING,
-        )
+    repeated = parser.decoder.duplicates - before
+    if repeated > 0 and not detail:
+        walk.warn("duplicate-key", f"{repeated} keys occur more than once in one object", node.start)
     if parser.decoder.odd_numbers > odd:
-        walk.note("not-finite", NOT_FINITE, node.start, severity=Severity.WARNING)
+        walk.warn("not-finite", NOT_FINITE, node.start)
     walk.charge.release()
 
 
@@ -385,19 +371,14 @@ def assemble(parser: JsonParser, node: Node) -> Any:
     # Open containers, outermost first: whether it is a map, its key, its pairs or items so far.
     stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
     walk.whole_leaves = True
-    walk.push(walk.data.pread(node.start, 1)[0])
-    walk.pos += 1
+    walk.enter(node)
     for visit in tokens(walk, detail=True):
         refuse_fault(walk)
         _close_to(stack, visit.depth)
         if visit.shape != SCALAR:
             stack.append((visit.shape == MAP, visit.key, []))
             continue
-        value = visit.value
-        if value is UNLOADED_VALUE and visit.end is not None:
-            length = visit.end - visit.start
-            walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
-            value = parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
+        value = _value_of(walk, visit)
         is_map, _, items = stack[-1]
         items.append((visit.key, value) if is_map else value)
         if not is_map:
@@ -406,6 +387,15 @@ def assemble(parser: JsonParser, node: Node) -> Any:
     walk.charge.release()
     parser.decoder.duplicates += walk.repeated
     return _close_to(stack, 0)
+
+
+def _value_of(walk: TextWalk, visit: Visit) -> Any:
+    """Return the value of a scalar that was just visited, which is decoded if it is long. Raises `LimitError`."""
+    if visit.value is not UNLOADED_VALUE or visit.end is None:
+        return visit.value
+    length = visit.end - visit.start
+    walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
+    return walk.parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
 
 
 def following_scalars(walk: TextWalk) -> list[Any]:
@@ -706,14 +696,16 @@ _JOINED: Final = 64 << 10
 
 
 def rewritten(parser: JsonParser, node: Node, indent: int | None, ensure_ascii: bool) -> Iterator[str] | None:
-    """Return what yields the text of a container; None if its keys occur twice, and must be given other names.
+    """Return what yields the text of a container as `json.dumps` writes it, a piece at a time: a block is held, not the
+    value. None if its keys occur twice, and must be given other names.
 
-    All of it is read once before, and what is wrong with it raised as by `pparse.parsers.json.walk.assemble`.
+    All of it is read once before, and what is wrong with it raised as by `assemble`.
     """
     node.index_to(None)
     node._refuse_if_not_whole()
     repeated = parser.decoder.duplicates
-    walk = _begin(parser, node)
+    walk = TextWalk(parser, node)
+    walk.enter(node)
     for _ in tokens(walk, detail=False):
         pass
     refuse_fault(walk)
@@ -721,14 +713,9 @@ def rewritten(parser: JsonParser, node: Node, indent: int | None, ensure_ascii: 
     if walk.repeated or parser.decoder.duplicates != repeated:
         parser.decoder.duplicates = repeated
         return None
-    return _Writer(_begin(parser, node), indent, ensure_ascii).pieces(node)
-
-
-def _begin(parser: JsonParser, node: Node) -> TextWalk:
-    walk = TextWalk(parser, node)
-    walk.push(walk.data.pread(node.start, 1)[0])
-    walk.pos += 1
-    return walk
+    again = TextWalk(parser, node)
+    again.enter(node)
+    return _Writer(again, indent, ensure_ascii).pieces(node)
 
 
 class _Writer:
@@ -788,12 +775,7 @@ class _Writer:
         return "" if self._indent is None else "\n" + " " * (self._indent * min(depth, _INDENTED))
 
     def _value(self, visit: Visit) -> str:
-        walk, value = self._walk, visit.value
-        if value is UNLOADED_VALUE and visit.end is not None:
-            length = visit.end - visit.start
-            walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
-            value = walk.parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
-        text = self._encode(value)
+        text = self._encode(_value_of(self._walk, visit))
         return text.replace("\n", self._line(visit.depth)) if self._indent is not None else text
 
     def _run(self, values: list[Any], depth: int) -> str:
