@@ -519,18 +519,13 @@ class JsonLinesParser(JsonParser, Listing):
         if bounds[0] < base == at + len(rest) and at == bounds[0]:
             block, base = rest + block, at
         if bounds[0] < base:  # the first began in an earlier block
-            if bounds[1] - bounds[0] <= self.result.extraction.session.limits.leaf_bytes:
-                self._judge_row_before(node, bounds, first)
+            extraction, size = self.result.extraction, bounds[1] - bounds[0]
+            if size <= extraction.session.limits.leaf_bytes:
+                self._survey(node, extraction.data.read_known(bounds[0], size)[0], bounds[:2], first)
             first += 1
             del bounds[0]
         if len(bounds) > 1:
             self._survey(node, block[bounds[0] - base : behind - base], bounds, first)
-
-    def _judge_row_before(self, node: Node, bounds: array[int], first: int) -> None:
-        """Look at the first of some rows, which the block at hand does not have all of."""
-        start, end = bounds[0], bounds[1]
-        text = self.result.extraction.data.read_known(start, end - start)[0]
-        self._survey(node, text, bounds[:2], first)
 
     def _survey(self, node: Node, text: bytes, bounds: array[int], first: int) -> None:
         """Look at the rows in ``text``, which lie within ``bounds``, for one that makes numbers uncertain."""

@@ -33,6 +33,7 @@ from pparse.parsers.json.text import STRING_BODY, STRING_PART, WHITESPACE, Stric
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.tree.result import Result
@@ -93,22 +94,6 @@ AHEAD: Final = 64 << 10
 class Open:
     """An open container. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
 
-    __slots__ = (
-        "after",
-        "bad",
-        "end",
-        "ends",
-        "finding",
-        "fresh",
-        "item",
-        "kind",
-        "lost",
-        "seen",
-        "start",
-        "starts",
-        "wrong",
-    )
-
     def __init__(self, kind: int, start: int, *, after: bool = False) -> None:
         self.kind = kind
         self.start = start
@@ -130,9 +115,14 @@ class Open:
             self.bad[len(self.starts)] = wrong
         self.starts.append(self.item)
         self.ends.append(end)
-        if first:
-            self.seen.add(_sort(first))
+        if first:  # numbers are of one sort, and so are true and false
+            self.seen.add(0x30 if first in b"-0123456789" else 0x66 if first in b"tf" else first)
         self.after, self.fresh = True, False
+
+    def hold(self, inner: Open, end: int, wrong: str | None) -> None:
+        """Add a container that was open in this one, and ends at ``end``."""
+        self.add(end, wrong, inner.kind)
+        self.finding = self.finding or inner.finding
 
     def take(self, other: Open, why_suspect: str | None) -> None:
         """Add the members of ``other``, which turned out to be a later part of this container."""
@@ -140,8 +130,7 @@ class Open:
         self.lost = self.lost or other.lost
         self.starts.extend(other.starts)
         self.ends.extend(other.ends)
-        for at, wrong in other.bad.items():
-            self.bad[count + at] = wrong
+        self.bad.update((count + at, wrong) for at, wrong in other.bad.items())
         if why_suspect is not None:
             for at in range(count, len(self.starts)):
                 self.bad.setdefault(at, why_suspect)
@@ -157,31 +146,22 @@ class Open:
         return self.starts.pop()
 
 
-def _sort(byte: int) -> int:
-    return 0x30 if byte in b"-0123456789" else 0x66 if byte in b"tf" else byte
+def _pairs(trunk: list[Open], levels: list[Open], depth: int) -> Iterator[tuple[Open, Open]]:
+    """Return what is open at the depths of ``levels``, the first of which is at ``depth``, each with its level."""
+    return zip(reversed(trunk[:depth]), levels[max(0, depth - len(trunk)) :], strict=False)
 
 
 def fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
     """Return whether ``levels`` can belong to the open containers, the first of them at ``depth``."""
-    for number, level in enumerate(levels):
-        at = depth - number
-        if at > len(trunk):
-            continue
-        if at < 1:
-            return False
-        there = trunk[at - 1]
-        if level.kind and level.kind != there.kind and not (at == len(trunk) and len(there.bad) == len(there.starts)):
-            return False
-    return True
+    return len(levels) <= depth and all(
+        level.kind in (0, there.kind) or (there is trunk[-1] and len(there.bad) == len(there.starts))
+        for there, level in _pairs(trunk, levels, depth)
+    )
 
 
 def alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
     """Return whether values of these kinds occurred at these depths before."""
-    for number, level in enumerate(levels):
-        at = depth - number
-        if 0 < at <= len(trunk) and level.seen and trunk[at - 1].seen and not level.seen <= trunk[at - 1].seen:
-            return False
-    return True
+    return all(not there.seen or level.seen <= there.seen for there, level in _pairs(trunk, levels, depth))
 
 
 def odd_text(text: bytes) -> str | None:
@@ -385,20 +365,17 @@ class JsonMender:
 
     def _long_string(self, offset: int) -> bool:
         """Skip a string that is longer than one match; return False if it is shorter, or does not end."""
-        if not self.have(offset, AHEAD):
-            return False
-        match = STRING_PART.match(self.block, offset - self.base)
-        if match is None or match.end() - (offset - self.base) < AHEAD // 2:
-            return False
-        while self.have(offset, AHEAD):
-            match = STRING_PART.match(self.block, offset - self.base)
-            stop = match.end() if match is not None else 0
-            if stop < len(self.block) and self.block[stop] == 0x22:
-                self.pos = self.base + stop + 1
-                return True
-            if self.base + stop == offset:
+        begin = offset
+        while (match := self.match(STRING_PART, offset)) is not None:
+            stop = self.base + match.end()
+            if offset == begin and stop - begin < AHEAD // 2:
                 return False
-            offset = self.base + stop
+            if self.block.startswith(b'"', match.end()):
+                self.pos = stop + 1
+                return True
+            if stop == offset:
+                return False
+            offset = stop
         return False
 
     def _close(self, byte: int) -> bool:
@@ -407,8 +384,7 @@ class JsonMender:
         if len(self.stack) > 1:
             self.stack.pop()
             self._record(top, self.pos + 1)
-            self.stack[-1].add(self.pos + 1, BELOW if top.finding is not None else None, top.kind)
-            self._inherit(self.stack[-1], top)
+            self.stack[-1].hold(top, self.pos + 1, BELOW if top.finding is not None else None)
         elif self.trunk is not None:
             self.shed.append(top)
             self.stack = [Open(0, self.pos, after=True)]
@@ -448,10 +424,6 @@ class JsonMender:
         finding = Finding("malformed", reason, source=source, offset=offset, length=length or None)
         self.findings.append(finding)
         return finding
-
-    @staticmethod
-    def _inherit(parent: Open, top: Open) -> None:
-        parent.finding = parent.finding or top.finding
 
     def _fault(self, reason: str) -> bool:
         """Find where to continue after a fault at ``pos``."""
@@ -570,8 +542,7 @@ class JsonMender:
         """Close the innermost container, which is damaged, at ``end``."""
         top = trunk.pop()
         self._record(top, end)
-        trunk[-1].add(end, BELOW, top.kind)
-        self._inherit(trunk[-1], top)
+        trunk[-1].hold(top, end, BELOW)
 
     def _repeats(self, there: Open, level: Open) -> str | None:
         """Return a doubt if members after a fault repeat names from before it, as those of another container would."""
@@ -665,6 +636,10 @@ class JsonMender:
                 return False
         return True
 
+    def match(self, pattern: re.Pattern[bytes], offset: int) -> re.Match[bytes] | None:
+        """Return what ``pattern`` matches at ``offset``; None also at the end of the text."""
+        return pattern.match(self.block, offset - self.base) if self.have(offset, AHEAD) else None
+
     def search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
         """Return where ``pattern`` is found from ``offset`` on."""
         stop = self.end if stop is None else stop
@@ -686,12 +661,10 @@ class JsonMender:
         self.sure = True
         if not self.have(lost, AHEAD):
             return None, 0, 0
-        at = lost - self.base
+        at = begin = lost - self.base
         if not top.after:
             key = KEY.match(self.block, at) if top.kind == OBJECT else None
             begin = key.end() if key is not None else at + 1
-        else:
-            begin = at
         garbage = GARBAGE.match(self.block, begin)
         if garbage is not None and (top.after or garbage[0].strip(WHITESPACE)):
             plain = len(garbage[0].strip(WHITESPACE)) < 2 or not garbage[0].strip(WHITESPACE + b"\0")
@@ -711,14 +684,10 @@ class JsonMender:
     def far(self, top: Open, lost: int) -> tuple[int | None, int, int]:
         """Return the next unambiguous place after a fault."""
         begin = lost + 1
-        places: list[tuple[int, int, int]] = []
-        place = self.search(CANDIDATE, begin)
-        while place is not None and not places:
-            found = self._at_candidate(place, lost)
-            if found is None:  # it would be an element, but no array is open
-                place = self.search(CANDIDATE, place + 1)
-            else:
-                places.append(found)
+        found, place = None, self.search(CANDIDATE, begin)
+        while place is not None and (found := self._at_candidate(place, lost)) is None:
+            place = self.search(CANDIDATE, place + 1)  # it would be an element, but no array is open
+        places = [] if found is None else [found]
         stop = place if place is not None else self.end
         if top.kind == 0x5B:
             element = self.search(ELEMENT, begin, stop)
@@ -728,8 +697,7 @@ class JsonMender:
             plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
             if plain is not None:
                 places.append((plain, 0x5B, MARK_HERE))
-        places = [found for found in places if found[0] > lost or found[2] == ELEMENT_HERE]
-        return min(places) if places else (None, 0, 0)
+        return min((found for found in places if found[0] > lost or found[2] == ELEMENT_HERE), default=(None, 0, 0))
 
     def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
         """Return the same as `_far` for the comma, bracket or zero at ``place``, which a key follows."""
@@ -796,9 +764,7 @@ class JsonMender:
 
     def _is_one_word(self, lost: int, stop: int) -> bool:
         """Return whether what was lost is one value, in a word of another language."""
-        if not self.have(lost, AHEAD):
-            return False
-        match = ONE_WORD.match(self.block, lost - self.base)
+        match = self.match(ONE_WORD, lost)
         return match is not None and self.base + match.end() == stop
 
     def _goes_on_by_commas(self, lost: int) -> bool:
