@@ -534,8 +534,7 @@ class JsonLinesParser(JsonParser, Listing):
         if gap is None or gap.offset >= bounds[-1]:
             if node.kind == "rows" and are_plain(text, len(bounds) - 1):
                 return
-            separator = self.separators.get(node.kind, 1)
-            rows = [text[one - start : two - separator - start] for one, two in pairwise(bounds)]
+            rows = [text[at - start : end - start] for at, end in self._spans(node, bounds)]
             repeated, odd = self.decoder.duplicates, self.decoder.odd_numbers
             is_sound = self._decode_rows(rows, start, values=False) is not None
             self.decoder.duplicates, self.decoder.odd_numbers = repeated, odd
@@ -543,11 +542,16 @@ class JsonLinesParser(JsonParser, Listing):
                 return
         self._judge_each(node, text, start, bounds, first)
 
+    def _spans(self, node: Node, bounds: array[int]) -> Iterator[tuple[int, int]]:
+        """Yield where each of the rows begins and ends that lie within ``bounds``."""
+        separator = self.separators.get(node.kind, 1)
+        return ((start, behind - separator) for start, behind in pairwise(bounds))
+
     def _judge_each(self, node: Node, text: bytes, start: int, bounds: array[int], first: int) -> None:
-        separator, most = self.separators.get(node.kind, 1), self.result.extraction.session.limits.leaf_bytes
-        for ordinal, (at, behind) in enumerate(pairwise(bounds), first):
-            if behind - at <= most:
-                self._wrong_in(text[at - start : behind - separator - start], at, behind - separator, ordinal)
+        most = self.result.extraction.session.limits.leaf_bytes
+        for ordinal, (at, end) in enumerate(self._spans(node, bounds), first):
+            if end - at <= most:
+                self._wrong_in(text[at - start : end - start], at, end, ordinal)
 
     def describe(self, node: Node, text: ChildText) -> Entry:
         """Return the entry of a child; a row is decoded, if it is not long."""
@@ -602,12 +606,11 @@ class JsonLinesParser(JsonParser, Listing):
 
     def _batches(
         self, node: Node, *, values: bool = True, first: int = 0
-    ) -> Iterator[tuple[int, array[int], list[bytes], list[Any] | None]]:
-        """Yield ``(first, bounds, rows, values)`` of some rows at a time: their text, empty if that is long or not all
-        there, and their values, or without ``values`` what `StrictDecoder.skim` makes of them; None if one is wrong, or
-        too deep."""
+    ) -> Iterator[tuple[int, list[tuple[int, int]], list[bytes], list[Any] | None]]:
+        """Yield ``(first, spans, rows, values)`` of some rows at a time: where they are, their text, empty if that is
+        long or not all there, and their values, or without ``values`` what `StrictDecoder.skim` makes of them; None if
+        one is wrong, or too deep."""
         session, data = self.result.extraction.session, self.result.extraction.data
-        separator = self.separators.get(node.kind, 1)
         while True:
             session.check_cancelled()
             index = node.index_to(first + _BATCH)
@@ -618,15 +621,15 @@ class JsonLinesParser(JsonParser, Listing):
             bounds = self._bounds(node, index, first, count)
             while count > 1 and bounds[count] - bounds[0] > GROUP_READ:
                 count = max(1, count // 2)
-            begin = bounds[0]
-            size = bounds[count] - separator - begin
-            text = data.pread(begin, size) if size <= session.limits.leaf_bytes and not data.gaps else b""
-            rows = [text[bounds[at] - begin : bounds[at + 1] - separator - begin] for at in range(count)]
+            spans = list(self._spans(node, bounds[: count + 1]))
+            begin, end = spans[0][0], spans[-1][1]
+            text = data.pread(begin, end - begin) if end - begin <= session.limits.leaf_bytes and not data.gaps else b""
+            rows = [text[start - begin : stop - begin] for start, stop in spans]
             repeated = self.decoder.duplicates
-            yield first, bounds, rows, self._decode_rows(rows, begin, values=values) if text else None
+            yield first, spans, rows, self._decode_rows(rows, begin, values=values) if text else None
             if self.decoder.duplicates > repeated and self._repeats is None:
                 at = self._first_repeating(rows)
-                self._repeats = first + at, bounds[at]
+                self._repeats = first + at, spans[at][0]
             first += count
 
     def _first_repeating(self, rows: list[bytes]) -> int:
@@ -650,21 +653,20 @@ class JsonLinesParser(JsonParser, Listing):
         batches are left out in which all is in order; without ``values``, not all values are there, but something else
         than `UNLOADED_VALUE` is.
         """
-        data, separator = self.result.extraction.data, self.separators.get(node.kind, 1)
-        for begin, bounds, rows, found in self._batches(node, values=values, first=first):
+        data = self.result.extraction.data
+        for begin, spans, rows, found in self._batches(node, values=values, first=first):
             if found is not None:
-                if sound:
-                    for at, value in enumerate(found):
-                        yield begin + at, bounds[at], bounds[at + 1] - separator, value, None
+                for at, value in enumerate(found if sound else ()):
+                    yield begin + at, *spans[at], value, None
                 continue
-            for at, row in enumerate(rows):
-                start, end = bounds[at], bounds[at + 1] - separator
+            for ordinal, (row, (start, end)) in enumerate(zip(rows, spans, strict=True), begin):
                 if not row and end - start <= _DECODED:
                     row = data.read_known(start, end - start)[0]
                 alone = self._decode_rows([row], start, values=values) if len(row) == end - start else None
-                value = UNLOADED_VALUE if alone is None else alone[0]
-                finding = self._wrong_in(row, start, end, begin + at) if alone is None else None
-                yield begin + at, start, end, value, finding
+                if alone is not None:
+                    yield ordinal, start, end, alone[0], None
+                else:
+                    yield ordinal, start, end, UNLOADED_VALUE, self._wrong_in(row, start, end, ordinal)
 
     def _decode_rows(self, rows: list[bytes], offset: int, *, values: bool) -> list[Any] | None:
         """Return the values of some rows, or what `StrictDecoder.skim` makes of them; None if one is wrong or too deep.
@@ -694,14 +696,14 @@ class JsonLinesParser(JsonParser, Listing):
             return
         end, done = self.result.extraction.find_end(), 0
         repeated = self.decoder.duplicates
-        for first, bounds, rows, found in self._batches(root, values=False):
+        for first, spans, rows, found in self._batches(root, values=False):
             if found is None or self.damage.unsure or data.flawed:
                 for row in rows if found is None else ():
                     self.decoder.skim(row)  # counts repeated keys
                 entries = islice(self.result.entries_from(root, first), len(rows))
                 yield from (self._member(root, ordinal, entry, end) for ordinal, entry in entries)
             else:
-                for ordinal, (start, row) in enumerate(zip(bounds, rows, strict=False), first):
+                for ordinal, ((start, _), row) in enumerate(zip(spans, rows, strict=True), first):
                     text = row.lstrip(WHITESPACE)
                     start += len(row) - len(text)
                     size = len(text.rstrip(WHITESPACE))

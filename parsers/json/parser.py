@@ -216,23 +216,22 @@ class JsonParser(Parser):
             return Entry(None, kind, pos, None, status=None)
         return self._root_scalar(kind, pos, size)
 
-    def _root_scalar(self, kind: str, pos: int, size: int) -> Entry:
-        size = self.without_blanks(pos, size)
-        if size - pos > DECODE_BATCH:
+    def _root_scalar(self, kind: str, pos: int, end: int) -> Entry:
+        end = self.without_blanks(pos, end)
+        if end - pos > DECODE_BATCH:
             if kind == "string":
-                return Entry(None, kind, pos, size, status=None)
-            excess = self.note("malformed", f"more data than a {kind} can have", pos, size - pos)
-            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=excess)
-        text = self.result.extraction.data.read_exact(pos, size - pos)
-        stop = len(text.rstrip(WHITESPACE))
+                return Entry(None, kind, pos, end, status=None)
+            excess = self.note("malformed", f"more data than a {kind} can have", pos, end - pos)
+            return Entry(None, "invalid", pos, end, status=Status.DAMAGED, finding=excess)
+        text = self.result.extraction.data.read_exact(pos, end - pos)
         status, value = Status.COMPLETE, UNLOADED_VALUE
         finding: Finding | None = None
         try:
-            value = self.decoder.decode(text[:stop], pos)
+            value = self.decoder.decode(text, pos)
             if self.decoder.odd_numbers:
-                self.note("not-finite", NOT_FINITE, pos, stop, severity=Severity.WARNING)
+                self.note("not-finite", NOT_FINITE, pos, end - pos, severity=Severity.WARNING)
         except (LimitError, UnsupportedError) as error:
-            status, finding = Status.UNSUPPORTED, self.note(unsupported_code(error), error.reason, pos, stop)
+            status, finding = Status.UNSUPPORTED, self.note(unsupported_code(error), error.reason, pos, end - pos)
         except DataError as error:
             if kind == "string":
                 cut = STRING.match(text) is None
@@ -242,7 +241,7 @@ class JsonParser(Parser):
                 cut = kind.encode().startswith(text)
             status = cut_status(damaged=not cut)
             finding = self.note("truncated" if cut else "malformed", error.reason, error.offset or pos)
-        return Entry(None, kind, pos, pos + stop, value, status, finding)
+        return Entry(None, kind, pos, end, value, status, finding)
 
     def _damaged_object(self, pos: int, text: bytes) -> Entry:
         """Return the root for a format whose text must be an object, and whose opening brace is damaged."""
@@ -394,15 +393,14 @@ class JsonParser(Parser):
             self.note("trailing-data", "a gap after the document", gap.offset or pos, severity=severity)
 
     def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
-        size = self.result.extraction.find_end(node) - node.start
-        if self._kernel == "numpy" or (self._kernel == "auto" and (size > _NUMPY_FROM or "numpy" in sys.modules)):
-            if size <= 64 and self._kernel == "auto":
-                return json_fold.scan
-            from pparse.kernels import json_numpy
+        size, wanted = self.result.extraction.find_end(node) - node.start, self._kernel
+        is_worth_it = size > 64 and (size > _NUMPY_FROM or "numpy" in sys.modules)
+        if wanted == "stdlib" or (wanted == "auto" and not is_worth_it):
+            return json_fold.scan
+        from pparse.kernels import json_numpy
 
-            self.block_factor = 24
-            return json_numpy.scan
-        return json_fold.scan
+        self.block_factor = 24
+        return json_numpy.scan
 
     # -- children ----------------------------------------------------------------------------------------------------
 

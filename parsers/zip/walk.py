@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from itertools import compress
+from collections import namedtuple
+from itertools import compress, islice
 from zlib import crc32
 
 from pparse.codecs.base import decompressor
@@ -94,20 +95,11 @@ class Work:
         return self.left > 0
 
 
-class Measure:
-    """The result of decoding."""
+class Measure(namedtuple("Measure", "end size crc error")):
+    """The result of decoding: where the stream ended, how many bytes it holds, their CRC-32, and the error that ended
+    decoding (None if there was none)."""
 
-    __slots__ = ("crc", "end", "error", "size")
-
-    def __init__(self, end: int, size: int, crc: int, error: PparseError | None) -> None:
-        self.end = end
-        """Where the stream ended."""
-        self.size = size
-        """Bytes decoded."""
-        self.crc = crc
-        """CRC-32 of the bytes decoded."""
-        self.error = error
-        """The error that ended decoding; None if there was none."""
+    __slots__ = ()
 
 
 def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:
@@ -267,6 +259,9 @@ _LINES: Final = 16
 # More parts no split zip has; a damaged end record may say so.
 _MOST_DISKS: Final = 10_000
 _CENTRALS: Final = lazy_pattern(re.escape(CENTRAL))
+# So many end records tell where a directory may be, and so many entries with one name are looked at.
+_MOST_ENDS: Final = 10
+_MOST_ALIKE: Final = 64
 
 
 class Hints:
@@ -358,20 +353,15 @@ class Hints:
         """Find what to add to offsets, by the local headers that some entries lead to."""
         wanted = [self._start]
         exact = False  # whether a directory lies where its end record says, counted from the start
-        for number, at in enumerate(end_records(self._data, self._start, self._end)):
+        for at in islice(end_records(self._data, self._start, self._end), _MOST_ENDS):
             found = read_end_at(self._data, at, self._start, self._end)
             if found is not None:
                 record, stop = found
-                wanted.append(stop - record.size - record.offset)
-                exact = exact or (
-                    wanted[-1] == self._start and not self._data.gaps and stop - record.size in self._places
-                )
-            if number > 8:
-                break
-        step = max(1, len(self._offsets) // SAMPLES)
-        scores: dict[int, int] = {}
-        for shift in dict.fromkeys(wanted):
-            scores[shift] = sum(self._agrees(ordinal, shift) for ordinal in range(0, len(self._offsets), step))
+                begin = stop - record.size
+                wanted.append(begin - record.offset)
+                exact = exact or (wanted[-1] == self._start and not self._data.gaps and begin in self._places)
+        some = range(0, len(self._offsets), max(1, len(self._offsets) // SAMPLES))
+        scores = {shift: sum(self._agrees(ordinal, shift) for ordinal in some) for shift in dict.fromkeys(wanted)}
         self.shifts = sorted(scores, key=lambda shift: -scores[shift])
         self.trusted = scores[self.shifts[0]] > 0 or exact
         own = self._own_directory() if exact and self._apart and self.shifts[0] == self._start else None
@@ -404,19 +394,21 @@ class Hints:
                 entry = self.entry(ordinal)
                 if entry is not None and entry.raw_name == header.raw_name:
                     return entry
-        best: tuple[int, CentralEntry] | None = None
-        for number, ordinal in enumerate(self._names.candidates(header.raw_name)):
+        alike = (
+            entry
+            for _, entry in self._named(header.raw_name)
+            if entry.method == header.method
+            and (not header.crc or header.crc == entry.crc)
+            and (not header.size or header.size == entry.size)
+        )
+        return min(alike, key=lambda entry: abs(pos - self.shifts[0] - entry.offset), default=None)
+
+    def _named(self, raw_name: bytes) -> Iterator[tuple[int, CentralEntry]]:
+        """Yield ranks and entries of the members with a name; of thousands, the first ones."""
+        for ordinal in islice(self._names.candidates(raw_name), _MOST_ALIKE):
             entry = self.entry(ordinal)
-            if number >= 64 or entry is None or entry.raw_name != header.raw_name or entry.method != header.method:
-                continue
-            if header.crc and header.crc != entry.crc:
-                continue
-            if header.size and header.size != entry.size:
-                continue
-            distance = abs(pos - self.shifts[0] - entry.offset)
-            if best is None or distance < best[0]:
-                best = distance, entry
-        return best[1] if best is not None else None
+            if entry is not None and entry.raw_name == raw_name:
+                yield ordinal, entry
 
     def replaced(self, pos: int, header: LocalHeader) -> bool:
         """Say whether the directory names another member so, and agrees with the header of that one only; or that has
@@ -426,10 +418,8 @@ class Hints:
         """
         if not self.whole or not header.whole or self.entry_for(pos) is not None:
             return False
-        for number, ordinal in enumerate(self._names.candidates(header.raw_name)):
-            entry = self.entry(ordinal)
-            if number < 64 and entry is not None and entry.raw_name == header.raw_name:
-                return self._agrees(ordinal, self.shifts[0]) or bool(header.crc and header.crc != entry.crc)
+        for ordinal, entry in self._named(header.raw_name):
+            return self._agrees(ordinal, self.shifts[0]) or bool(header.crc and header.crc != entry.crc)
         return False
 
     def _at(self, offset: int) -> Iterator[int]:
@@ -440,19 +430,13 @@ class Hints:
 
     def entry_for(self, pos: int) -> CentralEntry | None:
         """Return the entry whose local header should be at ``pos``, whatever is there."""
-        if self.trusted and pos < self._reach:
-            for ordinal in self._at(pos - self.shifts[0]):
-                return self.entry(ordinal)
-        return None
+        at = next(self._at(pos - self.shifts[0]), None) if self.trusted and pos < self._reach else None
+        return None if at is None else self.entry(at)
 
     def next_position(self, pos: int) -> int | None:
         """Return the first position from ``pos`` on where a local header should be; None if none is known."""
-        if not self.trusted:
-            return None
-        place = bisect_left(self._offsets, pos - self.shifts[0])
-        if place >= len(self._offsets):
-            return None
-        found = self._offsets[place] + self.shifts[0]
+        place = bisect_left(self._offsets, pos - self.shifts[0]) if self.trusted else len(self._offsets)
+        found = self._reach if place == len(self._offsets) else self._offsets[place] + self.shifts[0]
         return found if found < self._reach else None
 
     def precedes(self, header: LocalHeader, entry: CentralEntry | None) -> bool:
@@ -488,6 +472,12 @@ _MOST_STARTS: Final = 4096
 # Bytes read for a header: at first, and where others follow it.
 _AHEAD: Final = 64 << 10
 SHORT: Final = 4 << 10
+
+
+def _starts(end: int, entry: CentralEntry) -> list[tuple[int, int]]:
+    """Return where the bytes of a member begin that ends at ``end``, with each length that its descriptor may have."""
+    lengths = (*(LENGTHS if entry.flags & STREAMED else ()), 0)
+    return [(end - length - entry.compressed_size, length) for length in lengths]
 
 
 class Walker:
@@ -621,12 +611,10 @@ class Walker:
             end = self.next_record(low, min(low + 0xFFFF + LENGTHS[0], self.end), members=False)
         if not self.is_boundary(end) and self.read(end, 4) != (bytes(4), [(0, 4)]):
             return None
-        for length in (*(LENGTHS if entry.flags & STREAMED else ()), 0):
-            start: int = end - length - entry.compressed_size
-            if not least <= start <= least + 0xFFFF:
-                continue
+        for start, length in _starts(end, entry):
             block, _ = self.read(end - length, length)
-            if not length or match_descriptor(block, 0, entry.crc, entry.compressed_size, entry.size) == length:
+            agrees = not length or match_descriptor(block, 0, entry.crc, entry.compressed_size, entry.size) == length
+            if agrees and least <= start <= least + 0xFFFF:
                 return start
         return None
 
@@ -636,15 +624,11 @@ class Walker:
         Name and extra field may be as long as in the directory, or the bytes end where the next record begins. The CRC
         decides; if it agrees with none, the first possible offset is returned. None if there is none.
         """
-        known = self._starts.get(pos)
-        if known is not None:
-            return known
+        if pos in self._starts:
+            return self._starts[pos]
         least = pos + LOCAL_SIZE + len(entry.raw_name)
         end = self.hints.next_position(pos + 1) or self.hints.first_place
-        lengths = (*(LENGTHS if entry.flags & STREAMED else ()), 0)
-        starts = dict.fromkeys(
-            (*(end - length - entry.compressed_size for length in lengths), least + len(entry.extra), least)
-        )
+        starts = dict.fromkeys((*(start for start, _ in _starts(end, entry)), least + len(entry.extra), least))
         possible = [at for at in starts if least <= at <= least + 0xFFFF and at + entry.compressed_size <= end]
         found = next((at for at in possible if self._sums_up(at, entry)), None)
         if found is None and possible:
