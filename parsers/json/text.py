@@ -186,17 +186,11 @@ class StrictDecoder:
     def _too_long(self, offset: int | None, count: int = 0) -> LimitError:
         """Return the error for a number of ``count`` digits: above our limit, or else that of Python."""
         digits, limit = sys.get_int_max_str_digits(), self._limits.number_bytes
-        if not 0 < digits <= limit or limit < count:
-            return LimitError(
-                f"a number of more than {limit} digits",
-                option=self._limits.option("number_bytes", count),
-                offset=offset,
-            )
-        return LimitError(
-            f"a number of more than {digits} digits, which Python does not convert",
-            option="PYTHONINTMAXSTRDIGITS=0 in the environment",
-            offset=offset,
-        )
+        reason, option = f"a number of more than {limit} digits", self._limits.option("number_bytes", count)
+        if 0 < digits <= limit and count <= limit:
+            reason = f"a number of more than {digits} digits, which Python does not convert"
+            option = "PYTHONINTMAXSTRDIGITS=0 in the environment"
+        return LimitError(reason, option=option, offset=offset)
 
     def refuse_key(self, offset: int) -> LimitError:
         """Return the error for a key that is too long."""

@@ -167,15 +167,15 @@ class ScanStep:
 
     __slots__ = ("at", "closed", "entry", "extent", "header", "kind", "next", "notes")
 
-    def __init__(self, kind: str, at: int, following: int) -> None:
+    def __init__(self, kind: str, at: int, following: int, notes: list[tuple[str, int, int, str]]) -> None:
         self.kind = kind
         self.at = at
         self.next = following
+        self.notes = notes
         self.closed = False
         self.header: LocalHeader | None = None
         self.entry: CentralEntry | None = None
         self.extent: MemberExtent | None = None
-        self.notes: list[tuple[str, int, int, str]] = []
 
 
 class Scanner(Walker):
@@ -217,12 +217,10 @@ class Scanner(Walker):
             elif records:
                 notes.append(("trailing", at, following - at, "bytes between or after the records of the directory"))
             else:
-                found = ScanStep("gap", at, following)
-                found.notes = notes
-                return found
+                return ScanStep("gap", at, following, notes)
             at = following
-        found = ScanStep("end", self.end, self.end)
-        found.notes, found.closed = notes, closed
+        found = ScanStep("end", self.end, self.end, notes)
+        found.closed = closed
         return found
 
     def _is_torn(self, low: int, high: int) -> bool:
@@ -232,15 +230,15 @@ class Scanner(Walker):
 
     def _member_at(self, pos: int, *, meant: bool) -> ScanStep | None:
         header = self.header_at(pos)
-        entry = self.hints.for_header(pos, header) if header is not None and self.hints else None
-        broken = False
+        broken = header is None
         if header is None:
             header, entry = self.listed_at(pos, meant=meant) or (self.broken_at(pos) if meant else None, None)
             if header is None:
                 return None
-            broken = True
-        elif entry is None and not header.whole:
-            entry = self.hints.entry_for(pos)
+        else:
+            entry = self.hints.for_header(pos, header) if self.hints else None
+            if entry is None and not header.whole:
+                entry = self.hints.entry_for(pos)
         if not header.whole and entry is not None:
             header.raw_name, header.whole = entry.raw_name, True
         extent = self._kept.get(pos)
@@ -251,10 +249,9 @@ class Scanner(Walker):
             while len(self._kept) >= _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[pos] = extent
-        found = ScanStep("member", pos, max(extent.next, pos + 1))
+        notes = [("local-header", pos, LOCAL_SIZE, "the local header is damaged")] if broken else []
+        found = ScanStep("member", pos, max(extent.next, pos + 1), notes)
         found.header, found.entry, found.extent = header, entry, extent
-        if broken:
-            found.notes.append(("local-header", pos, LOCAL_SIZE, "the local header is damaged"))
         return found
 
     def lost_header(self, pos: int, raw_name: bytes) -> tuple[int, LocalHeader | None]:
@@ -308,19 +305,19 @@ class Scanner(Walker):
         if end > self.end:
             return None
         block, _ = self.read(end, 28)
-        if streamed or block.startswith(DESCRIPTOR):
-            length = match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size)
-            if length:
-                return end + length
+        signed = block.startswith(DESCRIPTOR)
+        if (streamed or signed) and (
+            length := match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size)
+        ):
+            return end + length
         if self.is_boundary(end):
             return end
-        if streamed or block.startswith(DESCRIPTOR):
+        if streamed or signed:
             for length in LENGTHS:
                 if end + length < self.end and self.is_boundary(end + length):
                     return end + length
-            left = self.end - end  # the file ends inside or after the descriptor
-            if 0 < left < LAYOUTS[0][0] or (left == LAYOUTS[0][0] and block.startswith(DESCRIPTOR)):
-                return self.end
+            if 0 < self.end - end < LAYOUTS[0][0] + signed:
+                return self.end  # the file ends inside or after the descriptor
         return None
 
     def _search(self, start: int, header: LocalHeader, claims: list[Claim]) -> MemberExtent:
@@ -401,10 +398,8 @@ class Scanner(Walker):
                 extent.size = found.size
             alike = compressed_size % wrap, found.size % wrap
             if alike != (claim.compressed_size % wrap, None if claim.size is None else claim.size % wrap):
-                extent.blame(
-                    "contradiction",
-                    f"it ends after {compressed_size:,} compressed bytes, not {claim.compressed_size:,}",
-                )
+                reason = f"it ends after {compressed_size:,} compressed bytes, not {claim.compressed_size:,}"
+                extent.blame("contradiction", reason)
         block, _ = self.read(found.end, 28)
         if header.flags & STREAMED or block.startswith(DESCRIPTOR):
             length = match_descriptor(block, 0, found.crc, compressed_size, found.size)
@@ -611,9 +606,9 @@ class Scanner(Walker):
         header = self.header_at(pos)
         if header is None:
             return None
-        found = ScanStep("member", pos, pos)
-        found.header, found.extent = header, self._extent(pos, header, None)
-        found.next = found.extent.next
+        extent = self._extent(pos, header, None)
+        found = ScanStep("member", pos, extent.next, [])
+        found.header, found.extent = header, extent
         return found
 
     def _descriptor_before(self, end: int, claim: Claim) -> int:
