@@ -188,14 +188,11 @@ class Damage:
         index.keep(record, len(record.starts))
         index.end = record.end - 1
         index.finish()  # stop a parse in progress, which would add children by commas and brackets
-        stale = [
-            at
-            for at, ref in (node._kids or {}).items()
-            if (kid := ref()) is not None
-            and not (at < index.count and record.starts[at] <= kid.start < record.ends[at])
-        ]
-        for at in stale:
-            del node._kids[at]  # type: ignore[union-attr]
+        kids = node._kids or {}
+        for at, ref in list(kids.items()):
+            kid = ref()
+            if kid is not None and not (at < index.count and record.starts[at] <= kid.start < record.ends[at]):
+                del kids[at]
         self._result.close_node(node, Status.DAMAGED, record.finding, end=record.end)
         return True
 

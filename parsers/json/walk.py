@@ -107,7 +107,6 @@ class TextWalk:
         self.base_steps = node.steps
         self.block = b""
         self.base = node.start
-        self.start = node.start
         self.pos = node.start  # an offset of the data
         self.brackets = bytearray()
         self.levels: list[_OpenBracket] = []
@@ -117,7 +116,6 @@ class TextWalk:
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
         self.singly = 0  # up to here, one of the scalars is wrong: they are read one by one
         self.whole_leaves = False  # whether small containers are visited with their values, and not what is in them
-        self.leaf: Any = UNLOADED_VALUE  # the value of such a one
         self.repeated = 0  # how many keys were met again in one object
         self.fault: Finding | None = None  # the first that is an error
         self.on_close: Callable[[], object] | None = None  # called when a bracket was closed …
@@ -559,8 +557,7 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
         finding = walk.malformed("expected a value", start)
         return _faulty(walk, "invalid", start, finding), "after"
     if kind in CLOSER:
-        if (not detail or walk.whole_leaves) and _whole_leaf(walk, detail):
-            leaf, walk.leaf = walk.leaf, UNLOADED_VALUE
+        if (not detail or walk.whole_leaves) and (leaf := _whole_leaf(walk, detail)) is not UNLOADED_VALUE:
             whole = detail and walk.level is not None
             return Visit(*_place(walk), kind, SCALAR, start, walk.pos, "", leaf) if whole else None, "after"
         visit = None
@@ -615,38 +612,32 @@ def _faulty(walk: TextWalk, kind: str, start: int, finding: Finding, status: Sta
     return Visit(*_place(walk), kind, SCALAR, start, walk.pos, walk.path(), UNLOADED_VALUE, status, finding)
 
 
-def _whole_leaf(walk: TextWalk, keep: bool) -> bool:
-    """Skip a small, shallow, whole container in one step; return False if it is something else, or not valid.
+def _whole_leaf(walk: TextWalk, keep: bool) -> Any:
+    """Skip a small, shallow, whole container in one step; `UNLOADED_VALUE` if it is something else, or not valid.
 
-    ``keep``: its value is kept in ``walk.leaf``, keys that occur twice with their names.
+    ``keep``: return its value, keys that occur twice with their names; else what `StrictDecoder.skim` makes of it.
     """
     at = walk.pos - walk.base
     match = SUBTREE.match(walk.block, at, at + _LEAF)
-    if match is None:
-        if at + _LEAF <= len(walk.block) or walk.base + len(walk.block) >= walk.end or not at:
-            return False
+    if match is None and at + _LEAF > len(walk.block) and walk.base + len(walk.block) < walk.end and at:
         walk._load(BLOCK)
         match = SUBTREE.match(walk.block, 0, _LEAF)
-        if match is None:
-            return False
-    text = match[0]
-    if not depth_at_most(text, walk.limits.leaf_depth):
-        return False
-    duplicates = walk.parser.decoder.duplicates
+    if match is None or not depth_at_most(match[0], walk.limits.leaf_depth):
+        return UNLOADED_VALUE
+    text, decoder = match[0], walk.parser.decoder
+    duplicates = decoder.duplicates
     if keep:
         try:
-            walk.leaf = walk.parser.decoder.decode(text, walk.pos)
+            value = decoder.decode(text, walk.pos)
         except DataError:
-            return False
-        walk.pos += len(text)
-        return True
-    if walk.parser.decoder.skim(text) is UNLOADED_VALUE:
-        return False  # read it again token by token, to find the exact place
-    if walk.parser.decoder.duplicates != duplicates:
-        walk.parser.decoder.duplicates = duplicates
-        return False  # the same for a repeated key
+            return UNLOADED_VALUE
+    else:
+        value = decoder.skim(text)
+        if value is UNLOADED_VALUE or decoder.duplicates != duplicates:
+            decoder.duplicates = duplicates
+            return UNLOADED_VALUE  # read it again token by token, to find the exact place, or the repeated key
     walk.pos += len(text)
-    return True
+    return value
 
 
 def _long_string(walk: TextWalk) -> bool:
@@ -725,6 +716,7 @@ class _Writer:
         walk.whole_leaves = True
         self._walk = walk
         self._indent = indent
+        self._comma = ", " if indent is None else ","
         self._encode: Callable[[Any], str] = JSONEncoder(ensure_ascii=ensure_ascii, indent=indent).encode
         self._flat: Callable[[Any], str] = JSONEncoder(ensure_ascii=ensure_ascii).encode
 
@@ -766,10 +758,6 @@ class _Writer:
         while closers:
             yield (closers.pop() if empty else self._line(len(closers) - 1) + closers.pop())
             empty = False
-
-    @property
-    def _comma(self) -> str:
-        return ", " if self._indent is None else ","
 
     def _line(self, depth: int) -> str:
         return "" if self._indent is None else "\n" + " " * (self._indent * min(depth, _INDENTED))

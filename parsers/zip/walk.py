@@ -506,19 +506,23 @@ class Walker:
             head, unknown = self.read(pos, central_length(head))
         return read_central(head[: max(0, unknown[0][0])] if unknown else head)
 
+    def _header(self, pos: int, *, broken: bool = False) -> tuple[LocalHeader | None, list[tuple[int, int]]]:
+        """Return the local header at ``pos``, if its lengths are known, and which of its bytes are not; ``broken``
+        ignores its signature."""
+        head, unknown = self.read(pos, LOCAL_SIZE)
+        if len(head) < LOCAL_SIZE or not (broken or head.startswith(LOCAL)):
+            return None, unknown
+        if any(first < 30 and first + count > 26 for first, count in unknown):
+            return None, unknown
+        block, unknown = self.read(pos, local_length(head))
+        return read_local(block, broken=broken), unknown
+
     def header_at(self, pos: int) -> LocalHeader | None:
         """Return the local header at ``pos``, as far as it is known; None if there is none."""
-        head, unknown = self.read(pos, LOCAL_SIZE)
-        if (
-            len(head) < LOCAL_SIZE
-            or not head.startswith(LOCAL)
-            or any(first < 30 and first + count > 26 for first, count in unknown)
-        ):
+        header, unknown = self._header(pos)
+        if header is None:
             return None
-        length = local_length(head)
-        block, unknown = self.read(pos, length)
-        header = read_local(block)
-        if header is None or (unknown and (self.data.inexact_gap(pos, pos + length) or not header.mask(unknown))):
+        if unknown and (self.data.inexact_gap(pos, pos + header.length) or not header.mask(unknown)):
             return None
         if not header.is_sane() and not self._leads_on(pos, header):
             return None
@@ -537,16 +541,11 @@ class Walker:
 
     def _is_extra(self, pos: int, header: LocalHeader) -> bool:
         """Say whether the extra field is plausible: a damaged length makes it cover the next records."""
-        used = sum(4 + len(value) for _, value in extra_fields(header.extra))
-        if used == len(header.extra):
+        if sum(4 + len(value) for _, value in extra_fields(header.extra)) == len(header.extra):
             return True
-        for match in _LOCALS.finditer(header.extra):
-            at = match.start()
-            block, _ = self.read(pos + at, min(self.end - pos - at, LOCAL_SIZE + 256))
-            other = read_local(block)
-            if other is not None and other.is_sane():
-                return False
-        return True
+        inside = (pos + match.start() for match in _LOCALS.finditer(header.extra))
+        blocks = (self.read(at, min(self.end - at, LOCAL_SIZE + 256))[0] for at in inside)
+        return not any(other is not None and other.is_sane() for other in map(read_local, blocks))
 
     def is_wrong(self, pos: int, header: LocalHeader) -> bool:
         """Return whether the lengths in the local header at ``pos`` are damaged, by what follows the member.
@@ -571,16 +570,15 @@ class Walker:
         if entry is None or not entry.is_sane():
             return None
         head, unknown = self.read(pos, LOCAL_SIZE + len(entry.raw_name))
-        if not unknown and len(head) >= LOCAL_SIZE and head[LOCAL_SIZE:] == entry.raw_name:
-            block, unknown = self.read(pos, local_length(head))
-            header = read_local(block, broken=True)
+        if not unknown and head[LOCAL_SIZE:] == entry.raw_name:
+            header, _ = self._header(pos, broken=True)
             if header is not None and header.raw_name == entry.raw_name:
                 if header.method != entry.method:  # also broken
                     header.method, header.flags = entry.method, entry.flags
                 return header, entry
         start = self._start_before_next(pos, entry) if meant or unknown or self.hints.whole else None
-        if start is None:
-            start = self._start_by_content(pos, entry) if self.hints.whole else None
+        if start is None and self.hints.whole:
+            start = self._start_by_content(pos, entry)
         if start is None:
             return None
         fields = (20, entry.flags, entry.method, entry.time, entry.date, entry.crc, 0, 0)
@@ -591,14 +589,10 @@ class Walker:
 
     def broken_at(self, pos: int) -> LocalHeader | None:
         """Return the header with a broken signature at ``pos``, if its sizes lead to the next record."""
-        head, unknown = self.read(pos, LOCAL_SIZE)
-        if len(head) < LOCAL_SIZE or unknown:
-            return None
-        block, unknown = self.read(pos, local_length(head))
-        header = read_local(block, broken=True)
+        header, unknown = self._header(pos, broken=True)
         if header is None or unknown or not header.is_sane() or header.compressed_size is None:
             return None
-        alike = sum(have == meant for have, meant in zip(head, LOCAL, strict=False))
+        alike = sum(have == meant for have, meant in zip(self.read(pos, 4)[0], LOCAL, strict=True))
         fits = bool(header.compressed_size) and self.is_boundary(pos + header.length + header.compressed_size)
         return header if alike == 3 or (alike and fits) else None
 
