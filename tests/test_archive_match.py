@@ -15,8 +15,8 @@ import pparse
 from pparse.data.base import BytesData
 from pparse.errors import FormatError
 from pparse.parsers.tar.parser import TarParser
-from pparse.parsers.zip.match import match_tail
 from pparse.parsers.zip.parser import ZipParser
+from pparse.parsers.zip.trust import match_tail
 from pparse.tree.parser import Confidence
 from tests.conftest import safetensors
 from tests.recognising import confidence

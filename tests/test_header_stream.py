@@ -11,7 +11,7 @@ import pytest
 import pparse
 from pparse import Limits, Status
 from pparse.budget import MemoryBudget
-from pparse.parsers.json import damage, document, members, parser
+from pparse.parsers.json import damage, parser
 from pparse.parsers.safetensors import header as plain_text
 from pparse.parsers.safetensors import parser as safetensors_parser
 from pparse.parsers.safetensors.header import PlainText
@@ -133,8 +133,7 @@ def small(monkeypatch):
     monkeypatch.setattr(plain_text, "_FIRST_BLOCK", 90)
     monkeypatch.setattr(plain_text, "_BLOCK", 150)
     monkeypatch.setattr(plain_text, "HELD_TEXT", 400)
-    for module in (document, members, parser):
-        monkeypatch.setattr(module, "DECODE_BATCH", 150)
+    monkeypatch.setattr(parser, "DECODE_BATCH", 150)
 
 
 def opened(source, block_size: int):

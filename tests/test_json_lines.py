@@ -197,7 +197,7 @@ def test_a_far_row_is_reached_by_the_index_of_every_64th():
 def test_documents_are_found_whatever_the_blocks_are(size):
     from array import array
 
-    from pparse.parsers.json.row_text import find_documents, find_lines
+    from pparse.parsers.json.lines import find_documents, find_lines
 
     text = b'{"a": "}\\"]{"}[[1], [2]]\n\n{"b":\n {}}  [3]\n'
     for kernel, wanted in ((find_documents, [14, 24, 36, 41]), (find_lines, [25, 32, 42])):
@@ -360,7 +360,7 @@ def test_whoever_asks_for_a_row_hears_that_its_number_is_uncertain(run, tmp_path
 
 
 def test_a_plain_text_needs_no_decoding_to_know_that_its_numbers_are_certain():
-    from pparse.parsers.json.row_text import are_plain
+    from pparse.parsers.json.lines import are_plain
 
     assert are_plain(TEXT, 200)
     assert are_plain(b'{"a": "\\\\\\"}{"}\r\n\n  \n{"a": [[], {}], b}\r\n', 2)
@@ -384,7 +384,7 @@ def test_blank_lines_and_documents_on_one_line_are_passed_over_at_once(monkeypat
     from array import array
 
     from pparse.kernels import json_fold
-    from pparse.parsers.json.row_text import find_documents, find_lines
+    from pparse.parsers.json.lines import find_documents, find_lines
 
     asked = []
 

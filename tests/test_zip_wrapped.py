@@ -12,7 +12,7 @@ import pparse
 from pparse.data.base import BytesData
 from pparse.data.spliced import SplicedData, ZeroData
 from pparse.findings import Status
-from pparse.parsers.zip import attributes, members
+from pparse.parsers.zip import members, records
 from tests.rows import rows
 from tests.test_split_sets import tar_of
 from tests.zip_samples import deflated, noise
@@ -50,7 +50,7 @@ CONTENTS = {
 
 @pytest.fixture
 def wrapped(monkeypatch):
-    monkeypatch.setattr(attributes, "WRAP", WRAP)
+    monkeypatch.setattr(records, "WRAP", WRAP)
     monkeypatch.setattr(members, "LARGE", 0)
 
 

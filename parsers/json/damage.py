@@ -6,11 +6,12 @@ import codecs
 import weakref
 from array import array
 from bisect import bisect_right
+from itertools import islice
+from operator import attrgetter
 
 from pparse.errors import GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import KEPT_PATH, UNSURE_NUMBER, Finding, Status, clipped
 from pparse.kernels.json_fold import depth_at_most
-from pparse.parsers.json.record import start_of
 from pparse.parsers.json.text import WHITESPACE, describe_child
 from pparse.paths import KeyStep, OrdinalStep, join_step
 from pparse.tree.entry import LIST, UNLOADED_VALUE, Entry
@@ -18,7 +19,7 @@ from pparse.tree.entry import LIST, UNLOADED_VALUE, Entry
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Final
+    from typing import Final, TypeVar
 
     from pparse.parsers.json.parser import JsonParser
     from pparse.parsers.json.record import Mended, Unsure
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
+    from pparse.tree.visit import Visit
+
+    Told = TypeVar("Told", Entry, Visit)
+
 
 # -- Names nodes and their children for findings, without reading again what is above them -----------------------------
 
@@ -48,11 +53,8 @@ class PathLine:
 
     def below(self, node: Node, ordinal: int, key: Key) -> str:
         """Return the clipped path of a child of ``node``, without its number among children with the same key."""
-        step: KeyStep | OrdinalStep
-        if node.shape == LIST:
-            step = KeyStep(ordinal)
-        else:
-            step = KeyStep(key) if isinstance(key, str) else OrdinalStep(ordinal)
+        name = ordinal if node.shape == LIST else key
+        step = OrdinalStep(ordinal) if name is None else KeyStep(name)
         return clipped(join_step(self.path(node), step))
 
     def path(self, node: Node) -> str:
@@ -123,14 +125,12 @@ class Damage:
         if self._mended is None:
             from pparse.parsers.json.mend import JsonMender
 
-            root = self._result.root
-            first = {"object": 0x7B, "array": 0x5B}.get(root.kind)
-            if first is None:
-                self._mended = {}
-                return self._mended
-            parser = self._parser
-            mender = JsonMender(self._result, first, parser.member, parser.is_all_there, self._parser.headless)
-            self._mended, self.flaw, self.unsure = mender.run(), mender.flaw, mender.unsure
+            parser, found = self._parser, {}
+            first = {"object": 0x7B, "array": 0x5B}.get(self._result.root.kind)
+            if first is not None:
+                mender = JsonMender(self._result, first, parser.member, parser.is_all_there, parser.headless)
+                found, self.flaw, self.unsure = mender.run(), mender.flaw, mender.unsure
+            self._mended = found
             for stretch in self.unsure:
                 self._result.findings.add(stretch.finding(self._result.extraction.name))
         return self._mended
@@ -153,14 +153,13 @@ class Damage:
 
     def _is_suspect(self) -> bool:
         """Return whether the document is small and does not parse; larger ones are examined once a fault is met."""
-        root, extraction = self._result.root, self._result.extraction
+        root, extraction, decoder = self._result.root, self._result.extraction, self._parser.decoder
         size = extraction.find_end() - root.start
         if size > LOOK_FIRST:
             self._is_large = self._parser.headless is None  # asked once, not for every container
             return not self._is_large
         if size > extraction.session.limits.leaf_bytes:
             return True  # it must not be decoded whole; the pieces will show whether it is sound
-        decoder = self._parser.decoder
         repeated = decoder.duplicates
         try:
             text = extraction.data.pread(root.start, size).rstrip(WHITESPACE)
@@ -194,14 +193,11 @@ class Damage:
         index.keep(record, len(record.starts))
         index.end = record.end - 1
         index.finish()  # stop a parse in progress, which would add children by commas and brackets
-        stale = [
-            at
-            for at, ref in (node._kids or {}).items()
-            if (kid := ref()) is not None
-            and not (at < index.count and record.starts[at] <= kid.start < record.ends[at])
-        ]
-        for at in stale:
-            del node._kids[at]  # type: ignore[union-attr]
+        kids = node._kids or {}
+        for at, ref in list(kids.items()):
+            kid = ref()
+            if kid is not None and not (at < index.count and record.starts[at] <= kid.start < record.ends[at]):
+                del kids[at]
         self._result.close_node(node, Status.DAMAGED, record.finding, end=record.end)
         return True
 
@@ -211,10 +207,9 @@ class Damage:
         if not self.take(ctx.node, ctx.index):
             return False
         if ctx.wanted_occurrence or ctx.answer is not None:
-            left, ctx.answer = max(1, ctx.wanted_occurrence), None
-            ordinals = self._parser.entries(ctx.node, ctx.index, 0, ctx.index.count)
-            same = [at for at, entry in enumerate(ordinals) if entry.key == ctx.wanted_key]
-            ctx.answer = same[left - 1] if len(same) >= left else None
+            entries = enumerate(self._parser.entries(ctx.node, ctx.index, 0, ctx.index.count))
+            same = (at for at, entry in entries if entry.key == ctx.wanted_key)
+            ctx.answer = next(islice(same, max(0, ctx.wanted_occurrence - 1), None), None)
         return True
 
     def entries(self, node: Node, record: Mended, first: int, count: int) -> list[Entry]:
@@ -228,28 +223,24 @@ class Damage:
 
     def describe(self, node: Node, record: Mended, first: int, count: int) -> Iterator[Entry]:
         """Yield what `entries` returns, without the paths of findings."""
-        is_map, source = node.kind == "object", self._result.extraction.name
+        is_map, source, parser = node.kind == "object", self._result.extraction.name, self._parser
         for at in range(first, min(first + count, len(record.starts))):
             start, end = record.starts[at], record.ends[at]
             wrong = record.bad.get(at)
             finding = Finding("malformed", wrong or "", source=source, offset=start, length=end - start)
             try:
-                entry = describe_child(
-                    self._parser.child_text(start, end, is_map), is_map, self._parser.decoder, source
-                )
+                entry = describe_child(parser.child_text(start, end, is_map), is_map, parser.decoder, source)
             except GapError:
                 entry = None
             if entry is None:
-                entry = Entry(None, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=start)
+                entry = Entry(None, "invalid", start, end, status=Status.DAMAGED, finding=finding)
             elif wrong is not None and entry.status is Status.COMPLETE:
-                entry = Entry(
-                    entry.key, entry.kind, entry.start, entry.end, status=Status.DAMAGED, finding=finding, at=start
-                )
+                entry.value, entry.status, entry.finding = UNLOADED_VALUE, Status.DAMAGED, finding
             yield entry
 
     def finding_about(self, start: int) -> Finding | None:
         """Return the finding for the value at ``start``: that its number, or those of its elements, are uncertain."""
-        place = bisect_right(self.unsure, start, key=start_of)
+        place = bisect_right(self.unsure, start, key=attrgetter("start"))
         source = self._result.extraction.name
         if place and start < self.unsure[place - 1].end:
             return Finding(UNSURE_NUMBER, self.unsure[place - 1].reason, source=source, offset=start)
@@ -257,9 +248,10 @@ class Damage:
             return self.unsure[place].finding(source)
         return None
 
-    def unnumbered(self, entry: Entry) -> Entry:
-        """Return an entry with the finding that its number is uncertain, unless it has another one."""
-        finding = self.finding_about(entry.start) if entry.status is Status.COMPLETE else None
-        if finding is None:
-            return entry
-        return Entry(entry.key, entry.kind, entry.start, entry.end, entry.value, Status.DAMAGED, finding, at=entry.at)
+    def doubted(self, item: Told) -> Told:
+        """Return an entry or a visit, with the finding that its number is uncertain, unless it has another one."""
+        if self.unsure and item.status is Status.COMPLETE:
+            finding = self.finding_about(item.start)
+            if finding is not None:
+                item.status, item.finding = Status.DAMAGED, finding
+        return item

@@ -20,7 +20,9 @@ lines are skipped by most readers.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from array import array
 from itertools import chain, islice, pairwise
 
@@ -28,25 +30,13 @@ from pparse.data.index_files import find_index
 from pparse.document.extraction import extraction_of
 from pparse.errors import DataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
+from pparse.lazy import lazy_pattern
 from pparse.parsers.json.damage import LOOK_FIRST, Damage
-from pparse.parsers.json.document import GROUP_READ
-from pparse.parsers.json.parser import JsonParser, Scan
+from pparse.parsers.json.parser import GROUP_READ, JsonParser, Scan
 from pparse.parsers.json.record import Unsure
-from pparse.parsers.json.row_text import (
-    are_plain,
-    find_documents,
-    find_follower,
-    find_lines,
-    is_cut,
-    is_document,
-    is_followed,
-    is_foreign,
-    is_json,
-    is_one,
-    odd_row,
-)
-from pparse.parsers.json.text import BOM, KINDS, NOT_FINITE, WHITESPACE, ChildText
+from pparse.parsers.json.text import BLANK, BOM, KINDS, NOT_FINITE, WHITESPACE, ChildText
 from pparse.parsers.json.walk import TextWalk, row_visits, tokens
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, Listing, signatures
@@ -64,6 +54,193 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
+
+
+# Between two documents there is no comma.
+_ADJOINING: Final = lazy_pattern(rb"[}\]][ \t\r\n]*[{\[]")
+# The same in a row that is wrong, with up to two other bytes in between.
+_ADJOINED: Final = lazy_pattern(rb"[}\]][^,:]{0,2}[{\[]", re.DOTALL)
+# What a value that is cut may end in behind what is sound: nothing, a comma, or a part of a word or number.
+_LAST_WORD: Final = lazy_pattern(r",?[ \t]*[-+.\w]*")
+_OPENER: Final = lazy_pattern(rb"[{\[]")
+_FIRST_COLUMN: Final = lazy_pattern(rb"\n[{\[]")
+# At how many places a whole document is looked for.
+_PLACES: Final = 16
+_CONTROL: Final = bytes(range(32)).translate(None, WHITESPACE)
+# How many levels are looked at in `are_plain`, which costs one pass each.
+_ROUNDS: Final = 24
+
+
+def find_lines(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> int:
+    """Append to ``out`` the offset behind each line that is not blank, as far as its end is in ``block[pos:]``.
+
+    ``carry.in_string`` tells whether the line that ``pos`` is in has begun before. Returns -1: no bracket ends a list.
+    """
+    find, append = block.find, out.append
+    begun = carry.in_string
+    while (at := find(b"\n", pos)) >= 0:
+        if not begun and block[pos] in WHITESPACE:  # blank lines, perhaps many
+            match = BLANK.match(block, pos)
+            pos = match.end() if match is not None else pos
+            if pos > at:
+                continue
+        append(base + at + 1)
+        begun = 0
+        pos = at + 1
+    carry.in_string = int(bool(begun or block[pos:].strip(WHITESPACE)))
+    return -1
+
+
+def find_documents(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> int:
+    """Append to ``out`` the offset behind each bracket that closes a document in ``block[pos:]``. Returns -1."""
+    size = len(block)
+    document, opener = json_fold.nested(), _OPENER.search
+    while pos < size:
+        if carry.depth == 1:
+            match = opener(block, pos)
+            if match is None:
+                break
+            whole = document(block, match.start())
+            if whole is not None:
+                pos = whole.end()
+                out.append(base + pos)
+                continue
+            carry.depth, carry.in_string, carry.escaped = 2, 0, 0
+            pos = match.end()
+        pos = json_fold.leave_nested(block, pos, carry)
+        if carry.depth == 1:
+            out.append(base + pos)
+    return -1
+
+
+def is_document(line: bytes) -> bool:
+    """Return whether a line is an object or array of its own."""
+    line = line.strip(WHITESPACE)
+    return line[:1] in (b"{", b"[") and line[-1:] in (b"}", b"]") and is_json(line)
+
+
+def is_json(line: bytes) -> bool:
+    """Return whether a line is a JSON value of its own."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def odd_row(raw: bytes) -> str | None:
+    """Return what is wrong with the text of a row that is sound but for what writers put around it."""
+    text = raw.strip(WHITESPACE)
+    if not text.strip(WHITESPACE + b"\0"):
+        return "zeros, where a row was never written or is lost"
+    if text.startswith(BOM) and is_json(text[len(BOM) :]):
+        return "a byte order mark before the row"
+    return "a comma behind the row" if text.endswith(b",") and is_json(text[:-1]) else None
+
+
+def is_foreign(raw: bytes) -> bool:
+    """Return whether a wrong row is a line of other text, as of a log, which is no row that it may have been, nor the
+    end of one or its beginning: the numbers of rows behind it are those of lines."""
+    text = raw.strip(WHITESPACE)
+    begins, ends = text[:1] in (b"{", b"["), text[-1:] in (b"}", b"]")
+    clean = len(text.translate(None, _CONTROL)) == len(text) and "\ufffd" not in text.decode(errors="replace")
+    return clean and not begins and not ends
+
+
+def is_followed(text: bytes) -> bool:
+    """Return whether a document ends in ``text``, and another one begins behind it."""
+    if _ADJOINING.search(text) is None:
+        return False
+    found = array("q")
+    find_documents(text, 0, Carry(), 0, found)
+    follower = text[found[0] :].lstrip(WHITESPACE)[:1] if found else b""
+    return follower in (b"{", b"[") and is_document(text[: found[0]])
+
+
+def find_follower(text: bytes) -> int:
+    """Return where, in the text from a document on that has no end, whole documents begin again in the first column, as
+    this one does; -1 if none is seen. Elements of a list are none: a comma or a bracket is behind them.
+
+    Only the first of some places are tried, which bounds the time.
+    """
+    before = text[: len(text) - len(text.lstrip(WHITESPACE))]
+    if before and not before.endswith(b"\n"):
+        return -1
+    for match in islice(_FIRST_COLUMN.finditer(text, len(before)), _PLACES):
+        if is_followed(text[match.end() - 1 :]):
+            return match.end() - 1
+    return -1
+
+
+def is_one(raw: bytes) -> bool:
+    """Return whether the text of a wrong row is of just one row: it begins and ends as one, and not in between."""
+    text = raw.strip(WHITESPACE).removeprefix(BOM)
+    text = text[:-1] if text.endswith((b"},", b"],")) else text
+    closer = {b"{": b"}", b"[": b"]"}.get(text[:1])
+    if closer is None or text[-1:] != closer or len(text.translate(None, _CONTROL)) < len(text) - 1:
+        return False
+    if text.decode(errors="replace").count("\ufffd") > 1:
+        return False
+    found = array("q")
+    find_documents(text, 0, Carry(), 0, found)
+    return found[0] == len(text) if found else _ADJOINED.search(text) is None
+
+
+def is_cut(raw: bytes) -> bool:
+    """Return whether the text of a wrong row begins as one, and just ends early: inside of a string, or outside of one
+    if all before is sound.
+
+    If the next line is a sound row, this one was just cut: no string has a line break in it, and a row that one broke
+    in two has the brackets that are missing here in its second part. A text that ends with a bracket may be two rows.
+    """
+    text, carry, found = raw.strip(WHITESPACE).removeprefix(BOM), Carry(), array("q")
+    if text[:1] not in (b"{", b"[") or len(text.translate(None, _CONTROL)) < len(text):
+        return False
+    find_documents(text, 0, carry, 0, found)
+    decoded = text.decode(errors="replace")
+    if found or decoded.count("\ufffd") > 1:
+        return False
+    return bool(carry.in_string) or (text[-1:] not in (b"}", b"]") and _ends_early(decoded))
+
+
+def _ends_early(text: str) -> bool:
+    """Return whether a text is the beginning of a JSON value: what is wrong is its end, or the word that it ends in."""
+    try:
+        json.loads(text)
+    except RecursionError:
+        return False
+    except json.JSONDecodeError as error:
+        return _LAST_WORD.fullmatch(text, error.pos) is not None
+    return False
+
+
+def are_plain(lines: bytes, count: int) -> bool:
+    """Return whether each of ``count`` lines, all of which end in a line break, is surely no more and no less than one
+    row: an object, or an array, by its brackets and quotes. What else is wrong in it makes no number uncertain.
+
+    Some passes over all of the text at once, a twentieth of the time of decoding it.
+    """
+    text = b"\n" + (lines.replace(b"\r\n", b"\n") if b"\r" in lines else lines)
+    braces = text.count(b"\n{")
+    first, last = (b"\n{", b"}\n") if braces else (b"\n[", b"]\n")
+    if text.count(first) != count or text.count(last) != count or len(text.translate(None, _CONTROL)) < len(text):
+        return False
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return False
+    outside = json_fold.brackets_outside(text, b"\n")
+    if outside.count(b"\n") != text.count(b"\n"):
+        return False  # a string goes on in the next line
+    inside = outside.replace(b"\n[", b"\n").replace(b"]\n", b"\n")
+    for _ in range(_ROUNDS):
+        shorter = inside.replace(b"[]", b"")
+        if len(shorter) == len(inside):
+            break
+        inside = shorter
+    return not inside.strip(b"\n")
+
 
 # Rows up to this long are decoded when they are listed; of longer ones the brackets at both ends must do.
 _DECODED: Final = 64 << 10
@@ -341,18 +518,13 @@ class JsonLinesParser(JsonParser, Listing):
         if bounds[0] < base == at + len(rest) and at == bounds[0]:
             block, base = rest + block, at
         if bounds[0] < base:  # the first began in an earlier block
-            if bounds[1] - bounds[0] <= self.result.extraction.session.limits.leaf_bytes:
-                self._judge_row_before(node, bounds, first)
+            extraction, size = self.result.extraction, bounds[1] - bounds[0]
+            if size <= extraction.session.limits.leaf_bytes:
+                self._survey(node, extraction.data.read_known(bounds[0], size)[0], bounds[:2], first)
             first += 1
             del bounds[0]
         if len(bounds) > 1:
             self._survey(node, block[bounds[0] - base : behind - base], bounds, first)
-
-    def _judge_row_before(self, node: Node, bounds: array[int], first: int) -> None:
-        """Look at the first of some rows, which the block at hand does not have all of."""
-        start, end = bounds[0], bounds[1]
-        text = self.result.extraction.data.read_known(start, end - start)[0]
-        self._survey(node, text, bounds[:2], first)
 
     def _survey(self, node: Node, text: bytes, bounds: array[int], first: int) -> None:
         """Look at the rows in ``text``, which lie within ``bounds``, for one that makes numbers uncertain."""
@@ -361,8 +533,7 @@ class JsonLinesParser(JsonParser, Listing):
         if gap is None or gap.offset >= bounds[-1]:
             if node.kind == "rows" and are_plain(text, len(bounds) - 1):
                 return
-            separator = self.separators.get(node.kind, 1)
-            rows = [text[one - start : two - separator - start] for one, two in pairwise(bounds)]
+            rows = [text[at - start : end - start] for at, end in self._spans(node, bounds)]
             repeated, odd = self.decoder.duplicates, self.decoder.odd_numbers
             is_sound = self._decode_rows(rows, start, values=False) is not None
             self.decoder.duplicates, self.decoder.odd_numbers = repeated, odd
@@ -370,22 +541,25 @@ class JsonLinesParser(JsonParser, Listing):
                 return
         self._judge_each(node, text, start, bounds, first)
 
+    def _spans(self, node: Node, bounds: array[int]) -> Iterator[tuple[int, int]]:
+        """Yield where each of the rows begins and ends that lie within ``bounds``."""
+        separator = self.separators.get(node.kind, 1)
+        return ((start, behind - separator) for start, behind in pairwise(bounds))
+
     def _judge_each(self, node: Node, text: bytes, start: int, bounds: array[int], first: int) -> None:
-        separator, most = self.separators.get(node.kind, 1), self.result.extraction.session.limits.leaf_bytes
-        for ordinal, (at, behind) in enumerate(pairwise(bounds), first):
-            if behind - at <= most:
-                self._wrong_in(text[at - start : behind - separator - start], at, behind - separator, ordinal)
+        most = self.result.extraction.session.limits.leaf_bytes
+        for ordinal, (at, end) in enumerate(self._spans(node, bounds), first):
+            if end - at <= most:
+                self._wrong_in(text[at - start : end - start], at, end, ordinal)
 
     def describe(self, node: Node, text: ChildText) -> Entry:
         """Return the entry of a child; a row is decoded, if it is not long."""
         entry = super().describe(node, text)
-        if node.parent is not None or entry.status is Status.TRUNCATED:
-            return entry
-        finding = self._wrong_in(text.raw, text.at, text.end, None) or entry.finding
-        if finding is None:
-            return entry
-        status = Status.DAMAGED if entry.status is Status.COMPLETE else entry.status
-        return Entry(entry.key, entry.kind, entry.start, entry.end, entry.value, status, finding, at=entry.at)
+        if node.parent is None and entry.status is not Status.TRUNCATED:
+            entry.finding = self._wrong_in(text.raw, text.at, text.end, None) or entry.finding
+            if entry.finding is not None and entry.status is Status.COMPLETE:
+                entry.status = Status.DAMAGED
+        return entry
 
     def _wrong_in(self, raw: bytes, start: int, end: int, ordinal: int | None) -> Finding | None:
         """Return what is wrong with a row, by its text if ``raw`` is all of it; note it for whoever asks again."""
@@ -431,12 +605,11 @@ class JsonLinesParser(JsonParser, Listing):
 
     def _batches(
         self, node: Node, *, values: bool = True, first: int = 0
-    ) -> Iterator[tuple[int, array[int], list[bytes], list[Any] | None]]:
-        """Yield ``(first, bounds, rows, values)`` of some rows at a time: their text, empty if that is long or not all
-        there, and their values, or without ``values`` what `StrictDecoder.skim` makes of them; None if one is wrong, or
-        too deep."""
+    ) -> Iterator[tuple[int, list[tuple[int, int]], list[bytes], list[Any] | None]]:
+        """Yield ``(first, spans, rows, values)`` of some rows at a time: where they are, their text, empty if that is
+        long or not all there, and their values, or without ``values`` what `StrictDecoder.skim` makes of them; None if
+        one is wrong, or too deep."""
         session, data = self.result.extraction.session, self.result.extraction.data
-        separator = self.separators.get(node.kind, 1)
         while True:
             session.check_cancelled()
             index = node.index_to(first + _BATCH)
@@ -447,15 +620,15 @@ class JsonLinesParser(JsonParser, Listing):
             bounds = self._bounds(node, index, first, count)
             while count > 1 and bounds[count] - bounds[0] > GROUP_READ:
                 count = max(1, count // 2)
-            begin = bounds[0]
-            size = bounds[count] - separator - begin
-            text = data.pread(begin, size) if size <= session.limits.leaf_bytes and not data.gaps else b""
-            rows = [text[bounds[at] - begin : bounds[at + 1] - separator - begin] for at in range(count)]
+            spans = list(self._spans(node, bounds[: count + 1]))
+            begin, end = spans[0][0], spans[-1][1]
+            text = data.pread(begin, end - begin) if end - begin <= session.limits.leaf_bytes and not data.gaps else b""
+            rows = [text[start - begin : stop - begin] for start, stop in spans]
             repeated = self.decoder.duplicates
-            yield first, bounds, rows, self._decode_rows(rows, begin, values=values) if text else None
+            yield first, spans, rows, self._decode_rows(rows, begin, values=values) if text else None
             if self.decoder.duplicates > repeated and self._repeats is None:
                 at = self._first_repeating(rows)
-                self._repeats = first + at, bounds[at]
+                self._repeats = first + at, spans[at][0]
             first += count
 
     def _first_repeating(self, rows: list[bytes]) -> int:
@@ -479,21 +652,20 @@ class JsonLinesParser(JsonParser, Listing):
         batches are left out in which all is in order; without ``values``, not all values are there, but something else
         than `UNLOADED_VALUE` is.
         """
-        data, separator = self.result.extraction.data, self.separators.get(node.kind, 1)
-        for begin, bounds, rows, found in self._batches(node, values=values, first=first):
+        data = self.result.extraction.data
+        for begin, spans, rows, found in self._batches(node, values=values, first=first):
             if found is not None:
-                if sound:
-                    for at, value in enumerate(found):
-                        yield begin + at, bounds[at], bounds[at + 1] - separator, value, None
+                for at, value in enumerate(found if sound else ()):
+                    yield begin + at, *spans[at], value, None
                 continue
-            for at, row in enumerate(rows):
-                start, end = bounds[at], bounds[at + 1] - separator
+            for ordinal, (row, (start, end)) in enumerate(zip(rows, spans, strict=True), begin):
                 if not row and end - start <= _DECODED:
                     row = data.read_known(start, end - start)[0]
                 alone = self._decode_rows([row], start, values=values) if len(row) == end - start else None
-                value = UNLOADED_VALUE if alone is None else alone[0]
-                finding = self._wrong_in(row, start, end, begin + at) if alone is None else None
-                yield begin + at, start, end, value, finding
+                if alone is not None:
+                    yield ordinal, start, end, alone[0], None
+                else:
+                    yield ordinal, start, end, UNLOADED_VALUE, self._wrong_in(row, start, end, ordinal)
 
     def _decode_rows(self, rows: list[bytes], offset: int, *, values: bool) -> list[Any] | None:
         """Return the values of some rows, or what `StrictDecoder.skim` makes of them; None if one is wrong or too deep.
@@ -523,14 +695,14 @@ class JsonLinesParser(JsonParser, Listing):
             return
         end, done = self.result.extraction.find_end(), 0
         repeated = self.decoder.duplicates
-        for first, bounds, rows, found in self._batches(root, values=False):
+        for first, spans, rows, found in self._batches(root, values=False):
             if found is None or self.damage.unsure or data.flawed:
                 for row in rows if found is None else ():
                     self.decoder.skim(row)  # counts repeated keys
                 entries = islice(self.result.entries_from(root, first), len(rows))
                 yield from (self._member(root, ordinal, entry, end) for ordinal, entry in entries)
             else:
-                for ordinal, (start, row) in enumerate(zip(bounds, rows, strict=False), first):
+                for ordinal, ((start, _), row) in enumerate(zip(spans, rows, strict=True), first):
                     text = row.lstrip(WHITESPACE)
                     start += len(row) - len(text)
                     size = len(text.rstrip(WHITESPACE))
@@ -577,8 +749,7 @@ class JsonLinesParser(JsonParser, Listing):
                 return row.finding or Finding("malformed", error.reason, offset=error.offset)
             return row.finding if row.known_status is not Status.COMPLETE else None
         walk = TextWalk(self, row)
-        walk.push(walk.data.pread(row.start, 1)[0])
-        walk.pos += 1
+        walk.enter(row)
         for _ in tokens(walk, detail=False):
             pass
         if walk.fault is None and walk.skip_blank():
@@ -624,7 +795,7 @@ class JsonLinesParser(JsonParser, Listing):
         for ordinal, start, value in chain(((row[0], row[1], row[3]) for row in found), cut):
             if value is not UNLOADED_VALUE:
                 if detail:
-                    yield from map(self._in_doubt, row_visits(walk, ordinal, start))
+                    yield from map(self.damage.doubted, row_visits(walk, ordinal, start))
                 continue
             kid = node.child(ordinal)
             if kid.known_status is Status.COMPLETE or (kid.finding and kid.finding.code == UNSURE_NUMBER):

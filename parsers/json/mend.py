@@ -20,46 +20,173 @@ The result has a record for each container with a fault in it. All others are wh
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections import deque
 
-from pparse.errors import GapError
+from pparse.errors import GapError, MalformedError
 from pparse.findings import Finding
 from pparse.kernels.json_fold import Carry, next_boundary
 from pparse.lazy import lazy_pattern
-from pparse.parsers.json.record import (
-    AHEAD,
-    BALANCE,
-    BELOW,
-    BLANK,
-    CANDIDATE,
-    CUT,
-    ELEMENT,
-    GARBAGE,
-    ITEM,
-    KEY,
-    KEY_THERE,
-    NOT_BLANK,
-    OBJECT,
-    ONE_WORD,
-    PLAIN_ELEMENT,
-    STRING_PART,
-    Mended,
-    Open,
-    Unsure,
-    alike,
-    fits,
-    is_one_text,
-    odd_text,
-    outermost,
-)
-from pparse.parsers.json.text import WHITESPACE
+from pparse.parsers.json.record import BELOW, Mended, Unsure, outermost
+from pparse.parsers.json.text import STRING_BODY, STRING_PART, WHITESPACE, StrictDecoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.tree.result import Result
+
+
+OBJECT: Final = 0x7B
+
+_W: Final = rb"[ \t\n\r]*+"
+_STR: Final = b'"' + STRING_BODY + b'"'
+_NUM: Final = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_FLAT: Final = _STR + b"|" + _NUM + b"|true|false|null|NaN|-?Infinity"
+
+
+def _nested(levels: int) -> bytes:
+    if not levels:
+        return b"(?:" + _FLAT + b")"
+    inner = _nested(levels - 1) + _W
+    pairs = b"(?:" + _STR + _W + b":" + _W + inner + rb"(?:," + _W + rb'(?=")|(?=\})))*+'
+    items = b"(?:" + inner + rb"(?:," + _W + rb"(?!\])|(?=\])))*+"
+    return b"(?:" + _FLAT + rb"|\{" + _W + pairs + rb"\}|\[" + _W + items + rb"\])"
+
+
+ITEM: Final = lazy_pattern(b"(" + _nested(3) + b")" + _W)
+KEY: Final = lazy_pattern(_W + b"(" + _STR + b")" + _W + b":" + _W)
+KEY_THERE: Final = lazy_pattern(_W + _STR + _W + b":" + _W + rb'["\[{0-9tfnNI-]')
+# What may be at the end of a cut text.
+CUT: Final = lazy_pattern(
+    b"(?:" + _W + _STR + _W + b"(?::" + _W + b')?+)?+(?:"' + STRING_BODY + rb"(?:\\(?:u[0-9a-fA-F]{0,3})?|\")?|"
+    rb"-?[0-9]*+\.?[0-9]*+(?:[eE][+-]?[0-9]*+)?|t|tr|tru|true|f|fa|fal|fals|false|n|nu|nul|null)"
+)
+# Zeros are certainly damage, so a quote after them is intact.
+CANDIDATE: Final = lazy_pattern(rb"[,{\[\x00](?=" + _W + _STR + _W + b":" + _W + rb'["\[{0-9tfnNI-])')
+ELEMENT: Final = lazy_pattern(b",(?=" + _W + b"(?:" + _STR + _W + rb"[,\]]|\{" + _W + _STR + _W + b":))")
+PLAIN_ELEMENT: Final = lazy_pattern(
+    b",(?=" + _W + b"(?:" + _NUM + b"|true|false|null|NaN|-?Infinity)" + _W + rb"[,\]])"
+)
+# Words of other languages that writers use in JSON: certainly one value, not the damaged rest of several.
+ONE_WORD: Final = lazy_pattern(
+    _W
+    + b"(?:"
+    + _STR
+    + _W
+    + b":"
+    + _W
+    + b")?+[+-]?(?:NaN|nan|Infinity|[Ii]nf|None|NULL|True|TRUE|False|FALSE|undefined)"
+    + _W
+)
+# Damage without quotes, brackets or commas, before a key.
+GARBAGE: Final = lazy_pattern(rb'[^"{}\[\],]{0,64}+(?=' + _STR + _W + b":" + _W + rb'["\[{0-9tfnNI-])')
+BLANK: Final = lazy_pattern(_W)
+
+NOT_BLANK: Final = lazy_pattern(rb"[^ \t\n\r]")
+BALANCE: Final = lazy_pattern(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+# A value up to this long is matched at once; a longer container is entered.
+AHEAD: Final = 64 << 10
+
+
+class Open:
+    """An open container. ``kind`` is its bracket, 0 while unknown; ``seen`` the first bytes of its values."""
+
+    def __init__(self, kind: int, start: int, *, after: bool = False) -> None:
+        self.kind = kind
+        self.start = start
+        self.item = start + 1  # where the member being read begins
+        self.after = after  # whether a comma or bracket must follow
+        self.fresh = not after
+        self.end = start
+        self.starts, self.ends = array("q"), array("q")
+        self.bad: dict[int, str] = {}
+        self.seen: set[int] = set()
+        self.finding: Finding | None = None
+        self.wrong: str | None = None  # what is wrong with the member being read
+        self.lost: tuple[int, int] | None = None  # the first stretch of an array in which elements may be lost
+
+    def add(self, end: int, wrong: str | None = None, first: int = 0) -> None:
+        """Add the member that was just read and ends at ``end``."""
+        wrong, self.wrong = self.wrong or wrong, None
+        if wrong is not None:
+            self.bad[len(self.starts)] = wrong
+        self.starts.append(self.item)
+        self.ends.append(end)
+        if first:  # numbers are of one sort, and so are true and false
+            self.seen.add(0x30 if first in b"-0123456789" else 0x66 if first in b"tf" else first)
+        self.after, self.fresh = True, False
+
+    def hold(self, inner: Open, end: int, wrong: str | None) -> None:
+        """Add a container that was open in this one, and ends at ``end``."""
+        self.add(end, wrong, inner.kind)
+        self.finding = self.finding or inner.finding
+
+    def take(self, other: Open, why_suspect: str | None) -> None:
+        """Add the members of ``other``, which turned out to be a later part of this container."""
+        count = len(self.starts)
+        self.lost = self.lost or other.lost
+        self.starts.extend(other.starts)
+        self.ends.extend(other.ends)
+        self.bad.update((count + at, wrong) for at, wrong in other.bad.items())
+        if why_suspect is not None:
+            for at in range(count, len(self.starts)):
+                self.bad.setdefault(at, why_suspect)
+        self.seen |= other.seen
+        self.finding = self.finding or other.finding
+        self.after, self.fresh, self.item, self.end = other.after, other.fresh, other.item, other.end
+        self.wrong = other.wrong
+
+    def drop(self) -> int:
+        """Remove the last member, and return where it began."""
+        self.bad.pop(len(self.starts) - 1, None)
+        self.ends.pop()
+        return self.starts.pop()
+
+
+def _pairs(trunk: list[Open], levels: list[Open], depth: int) -> Iterator[tuple[Open, Open]]:
+    """Return what is open at the depths of ``levels``, the first of which is at ``depth``, each with its level."""
+    return zip(reversed(trunk[:depth]), levels[max(0, depth - len(trunk)) :], strict=False)
+
+
+def fits(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Return whether ``levels`` can belong to the open containers, the first of them at ``depth``."""
+    return len(levels) <= depth and all(
+        level.kind in (0, there.kind) or (there is trunk[-1] and len(there.bad) == len(there.starts))
+        for there, level in _pairs(trunk, levels, depth)
+    )
+
+
+def alike(trunk: list[Open], levels: list[Open], depth: int) -> bool:
+    """Return whether values of these kinds occurred at these depths before."""
+    return all(not there.seen or level.seen <= there.seen for there, level in _pairs(trunk, levels, depth))
+
+
+def odd_text(text: bytes) -> str | None:
+    """Return what is wrong with the strings of a member that is well-formed otherwise."""
+    try:
+        if not text.isascii():
+            text.decode()
+        if b"\\u" in text:
+            StrictDecoder.refuse_lone_surrogates(text, 0)
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    except MalformedError as error:
+        return error.reason
+    return None
+
+
+def is_one_text(text: bytes) -> bool:
+    """Return whether a string that is not UTF-8 is just in another encoding, rather than two joined by damage.
+
+    Between two strings there is ``","``. Fewer bytes cannot hide that; nor do letters of Latin-1, which noise rarely
+    hits.
+    """
+    odd = [at for at, char in enumerate(text.decode(errors="surrogateescape")) if "\udc80" <= char <= "\udcff"]
+    return not odd or odd[-1] - odd[0] < 2 or not any(0x80 <= byte < 0xA0 for byte in text)
+
 
 # Open containers are objects here, a few hundred bytes each.
 _MAX_DEPTH: Final = 1000
@@ -72,7 +199,6 @@ BLOCK: Final = 256 << 10
 NEAR: Final = 4 << 10
 # The most gaps that are remembered, so that bytes lost in a gap are reported as that.
 _GAPS: Final = 16
-
 
 # Where to continue: at a comma or bracket, a key, a key that may lack its beginning, an object without one, an
 # element of an outer array.
@@ -239,20 +365,17 @@ class JsonMender:
 
     def _long_string(self, offset: int) -> bool:
         """Skip a string that is longer than one match; return False if it is shorter, or does not end."""
-        if not self.have(offset, AHEAD):
-            return False
-        match = STRING_PART.match(self.block, offset - self.base)
-        if match is None or match.end() - (offset - self.base) < AHEAD // 2:
-            return False
-        while self.have(offset, AHEAD):
-            match = STRING_PART.match(self.block, offset - self.base)
-            stop = match.end() if match is not None else 0
-            if stop < len(self.block) and self.block[stop] == 0x22:
-                self.pos = self.base + stop + 1
-                return True
-            if self.base + stop == offset:
+        begin = offset
+        while (match := self.match(STRING_PART, offset)) is not None:
+            stop = self.base + match.end()
+            if offset == begin and stop - begin < AHEAD // 2:
                 return False
-            offset = self.base + stop
+            if self.block.startswith(b'"', match.end()):
+                self.pos = stop + 1
+                return True
+            if stop == offset:
+                return False
+            offset = stop
         return False
 
     def _close(self, byte: int) -> bool:
@@ -261,8 +384,7 @@ class JsonMender:
         if len(self.stack) > 1:
             self.stack.pop()
             self._record(top, self.pos + 1)
-            self.stack[-1].add(self.pos + 1, BELOW if top.finding is not None else None, top.kind)
-            self._inherit(self.stack[-1], top)
+            self.stack[-1].hold(top, self.pos + 1, BELOW if top.finding is not None else None)
         elif self.trunk is not None:
             self.shed.append(top)
             self.stack = [Open(0, self.pos, after=True)]
@@ -302,10 +424,6 @@ class JsonMender:
         finding = Finding("malformed", reason, source=source, offset=offset, length=length or None)
         self.findings.append(finding)
         return finding
-
-    @staticmethod
-    def _inherit(parent: Open, top: Open) -> None:
-        parent.finding = parent.finding or top.finding
 
     def _fault(self, reason: str) -> bool:
         """Find where to continue after a fault at ``pos``."""
@@ -424,8 +542,7 @@ class JsonMender:
         """Close the innermost container, which is damaged, at ``end``."""
         top = trunk.pop()
         self._record(top, end)
-        trunk[-1].add(end, BELOW, top.kind)
-        self._inherit(trunk[-1], top)
+        trunk[-1].hold(top, end, BELOW)
 
     def _repeats(self, there: Open, level: Open) -> str | None:
         """Return a doubt if members after a fault repeat names from before it, as those of another container would."""
@@ -519,6 +636,10 @@ class JsonMender:
                 return False
         return True
 
+    def match(self, pattern: re.Pattern[bytes], offset: int) -> re.Match[bytes] | None:
+        """Return what ``pattern`` matches at ``offset``; None also at the end of the text."""
+        return pattern.match(self.block, offset - self.base) if self.have(offset, AHEAD) else None
+
     def search(self, pattern: re.Pattern[bytes], offset: int, stop: int | None = None) -> int | None:
         """Return where ``pattern`` is found from ``offset`` on."""
         stop = self.end if stop is None else stop
@@ -540,12 +661,10 @@ class JsonMender:
         self.sure = True
         if not self.have(lost, AHEAD):
             return None, 0, 0
-        at = lost - self.base
+        at = begin = lost - self.base
         if not top.after:
             key = KEY.match(self.block, at) if top.kind == OBJECT else None
             begin = key.end() if key is not None else at + 1
-        else:
-            begin = at
         garbage = GARBAGE.match(self.block, begin)
         if garbage is not None and (top.after or garbage[0].strip(WHITESPACE)):
             plain = len(garbage[0].strip(WHITESPACE)) < 2 or not garbage[0].strip(WHITESPACE + b"\0")
@@ -565,14 +684,10 @@ class JsonMender:
     def far(self, top: Open, lost: int) -> tuple[int | None, int, int]:
         """Return the next unambiguous place after a fault."""
         begin = lost + 1
-        places: list[tuple[int, int, int]] = []
-        place = self.search(CANDIDATE, begin)
-        while place is not None and not places:
-            found = self._at_candidate(place, lost)
-            if found is None:  # it would be an element, but no array is open
-                place = self.search(CANDIDATE, place + 1)
-            else:
-                places.append(found)
+        found, place = None, self.search(CANDIDATE, begin)
+        while place is not None and (found := self._at_candidate(place, lost)) is None:
+            place = self.search(CANDIDATE, place + 1)  # it would be an element, but no array is open
+        places = [] if found is None else [found]
         stop = place if place is not None else self.end
         if top.kind == 0x5B:
             element = self.search(ELEMENT, begin, stop)
@@ -582,8 +697,7 @@ class JsonMender:
             plain = self.search(PLAIN_ELEMENT, begin, quote if quote is not None else stop)
             if plain is not None:
                 places.append((plain, 0x5B, MARK_HERE))
-        places = [found for found in places if found[0] > lost or found[2] == ELEMENT_HERE]
-        return min(places) if places else (None, 0, 0)
+        return min((found for found in places if found[0] > lost or found[2] == ELEMENT_HERE), default=(None, 0, 0))
 
     def _at_candidate(self, place: int, lost: int) -> tuple[int, int, int] | None:
         """Return the same as `_far` for the comma, bracket or zero at ``place``, which a key follows."""
@@ -650,9 +764,7 @@ class JsonMender:
 
     def _is_one_word(self, lost: int, stop: int) -> bool:
         """Return whether what was lost is one value, in a word of another language."""
-        if not self.have(lost, AHEAD):
-            return False
-        match = ONE_WORD.match(self.block, lost - self.base)
+        match = self.match(ONE_WORD, lost)
         return match is not None and self.base + match.end() == stop
 
     def _goes_on_by_commas(self, lost: int) -> bool:

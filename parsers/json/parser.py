@@ -26,7 +26,9 @@ from __future__ import annotations
 import json
 import sys
 from array import array
+from itertools import islice, pairwise
 
+from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import (
     DataError,
@@ -35,33 +37,41 @@ from pparse.errors import (
     LimitError,
     MalformedError,
     OptionError,
+    UnsupportedError,
 )
-from pparse.findings import UNSURE_NUMBER, Finding, Status
+from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.parsers.json.damage import Damage, is_odd
-from pparse.parsers.json.document import GROUP_READ, JsonText
 from pparse.parsers.json.record import BELOW, Mended
 from pparse.parsers.json.text import (
+    BLANK,
     BOM,
+    BORN_LOADED,
     CLOSER,
     DECODE_BATCH,
     KEY,
+    KINDS,
+    NOT_FINITE,
+    NUMBER_START,
     STRING,
     WHITESPACE,
     ChildText,
+    StrictDecoder,
     decode_key,
     describe_child,
     key_hash,
+    unsupported_code,
 )
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP, largest_block
-from pparse.tree.entry import LIST, MAP, SCALAR, Entry
-from pparse.tree.parser import Confidence, signatures
+from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
+from pparse.tree.parser import Confidence, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterator
     from typing import Any, ClassVar, Final
 
@@ -73,6 +83,13 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
+
+
+# Children with longer text are described from its two ends.
+_WHOLE_CHILD: Final = 4 << 10
+_HEAD: Final = 512
+GROUP_READ: Final = 256 << 10
+
 
 # numpy takes 16 MB and 80 ms to import: worth it from this size on, or if it is imported already.
 _NUMPY_FROM: Final = 4 << 20
@@ -96,7 +113,7 @@ class Scan:
 _DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
 
 
-class JsonParser(JsonText):
+class JsonParser(Parser):
     """A JSON document."""
 
     name = "json"
@@ -120,6 +137,12 @@ class JsonParser(JsonText):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
+        self.decoder = StrictDecoder(result.extraction.session.limits)
+        self.decoder.is_lenient = True
+        # Pattern of the members of the first level with their keys, if a format has one: finds them behind damage.
+        self.member: re.Pattern[bytes] | None = None
+        self.is_all_there = False  # the text has its full length: if it ends early, it was damaged
+        self.headless: Finding | None = None  # set if the text lacks its first bracket
         self.damage = Damage(self)
         self._kernel = str(result.extraction.session.options.get("kernel", "auto"))
         if self._kernel not in ("auto", "numpy", "stdlib"):
@@ -144,6 +167,92 @@ class JsonParser(JsonText):
         except ValueError:
             return Confidence.NO
         return Confidence.POSSIBLE
+
+    # -- the root ----------------------------------------------------------------------------------------------------
+
+    def first_text(self) -> Entry | tuple[int, bytes]:
+        """Return where the first value begins, after whitespace and a byte order mark, and how; or what is there
+        instead of JSON text."""
+        extraction = self.result.extraction
+        start = pos = extraction.start
+        data, size = extraction.data, extraction.find_end()
+        block = data.pread(pos, min(4096, max(0, size - pos)))
+        if block.startswith(BOM):
+            reason = "a byte order mark, which JSON text must not have (RFC 8259 §8.1)"
+            self.note("byte-order-mark", reason, pos, 3, severity=Severity.WARNING)
+            pos += 3
+            block = block[3:]
+        elif self.member is None and (
+            block[:2] in (b"\xff\xfe", b"\xfe\xff")
+            or (any(block[:4]) and b"\0\0" in (block[0:3:2], block[1:4:2]))  # ASCII in two or four bytes a character
+        ):
+            finding = self.note("malformed", "the text is UTF-16 or UTF-32; JSON is UTF-8 (RFC 8259 §8.1)", pos, 2)
+            return Entry(None, "invalid", start, size, status=Status.DAMAGED, finding=finding)
+        elif BOM.startswith(block):
+            block = b""  # a cut mark
+        step = 4096
+        while block and not (text := block.lstrip(WHITESPACE)):
+            pos += len(block)
+            step = min(step * 4, GROUP_READ)
+            block = data.pread(pos, min(step, max(0, size - pos)))
+        if not block:
+            finding = self.note("truncated", "the document is empty", size)
+            return Entry(None, "unknown", size, size, status=Status.TRUNCATED, finding=finding)
+        return pos + len(block) - len(text), text
+
+    def root_entry(self) -> Entry:
+        """Find where the value of the document begins, and what it is."""
+        first = self.first_text()
+        if isinstance(first, Entry):
+            return first
+        (pos, text), size = first, self.result.extraction.find_end()
+        kind = KINDS.get(text[0])
+        if self.member is not None and kind != "object":
+            return self._damaged_object(pos, text)
+        if kind is None:
+            finding = self.note("malformed", "expected a value", pos)
+            return Entry(None, "invalid", pos, size, status=Status.DAMAGED, finding=finding)
+        if kind in CLOSER:
+            return Entry(None, kind, pos, None, status=None)
+        return self._root_scalar(kind, pos, size)
+
+    def _root_scalar(self, kind: str, pos: int, end: int) -> Entry:
+        end = self.without_blanks(pos, end)
+        if end - pos > DECODE_BATCH:
+            if kind == "string":
+                return Entry(None, kind, pos, end, status=None)
+            excess = self.note("malformed", f"more data than a {kind} can have", pos, end - pos)
+            return Entry(None, "invalid", pos, end, status=Status.DAMAGED, finding=excess)
+        text = self.result.extraction.data.read_exact(pos, end - pos)
+        status, value = Status.COMPLETE, UNLOADED_VALUE
+        finding: Finding | None = None
+        try:
+            value = self.decoder.decode(text, pos)
+            if self.decoder.odd_numbers:
+                self.note("not-finite", NOT_FINITE, pos, end - pos, severity=Severity.WARNING)
+        except (LimitError, UnsupportedError) as error:
+            status, finding = Status.UNSUPPORTED, self.note(unsupported_code(error), error.reason, pos, end - pos)
+        except DataError as error:
+            if kind == "string":
+                cut = STRING.match(text) is None
+            elif kind == "number":
+                cut = NUMBER_START.fullmatch(text) is not None
+            else:
+                cut = kind.encode().startswith(text)
+            status = cut_status(damaged=not cut)
+            finding = self.note("truncated" if cut else "malformed", error.reason, error.offset or pos)
+        return Entry(None, kind, pos, end, value, status, finding)
+
+    def _damaged_object(self, pos: int, text: bytes) -> Entry:
+        """Return the root for a format whose text must be an object, and whose opening brace is damaged."""
+        assert self.member is not None  # noqa: S101 -- the caller looked
+        if self.member.search(text) is None:
+            kind = KINDS.get(text[0], "invalid")
+            if kind in CLOSER:
+                return Entry(None, kind, pos, None, status=None)
+            return Entry(None, kind, pos, self.result.extraction.find_end(), status=Status.DAMAGED)
+        self.headless = self.note("malformed", "expected '{'", pos, 1)
+        return Entry(None, "object", pos - text.startswith(b'"'), None, status=None)
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -284,22 +393,21 @@ class JsonParser(JsonText):
             self.note("trailing-data", "a gap after the document", gap.offset or pos, severity=severity)
 
     def _choose_kernel(self, node: Node) -> Callable[[bytes, int, Carry, int, array[int]], int]:
-        size = self.result.extraction.find_end(node) - node.start
-        if self._kernel == "numpy" or (self._kernel == "auto" and (size > _NUMPY_FROM or "numpy" in sys.modules)):
-            if size <= 64 and self._kernel == "auto":
-                return json_fold.scan
-            from pparse.kernels import json_numpy
+        size, wanted = self.result.extraction.find_end(node) - node.start, self._kernel
+        is_worth_it = size > 64 and (size > _NUMPY_FROM or "numpy" in sys.modules)
+        if wanted == "stdlib" or (wanted == "auto" and not is_worth_it):
+            return json_fold.scan
+        from pparse.kernels import json_numpy
 
-            self.block_factor = 24
-            return json_numpy.scan
-        return json_fold.scan
+        self.block_factor = 24
+        return json_numpy.scan
 
     # -- children ----------------------------------------------------------------------------------------------------
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Describe children from their text."""
         found = self._entries(node, index, first, count)
-        return [self.damage.unnumbered(entry) for entry in found] if self.damage.unsure else found
+        return [self.damage.doubted(entry) for entry in found] if self.damage.unsure else found
 
     def _entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         if isinstance(index.note, Mended):
@@ -370,14 +478,15 @@ class JsonParser(JsonText):
 
     def _keys(self, node: Node, index: ChildIndex, first: int, stop: int) -> Iterator[Key]:
         """Yield the keys of the children from ``first`` to before ``stop``, without the paths of findings."""
+        found: Iterator[Entry]
         while first < stop:
             self.result.extraction.data.check_unchanged()
             count = min(GROUP, stop - first)
             if isinstance(index.note, Mended):
-                entries = iter(self.damage.describe(node, index.note, first, count))
+                found = self.damage.describe(node, index.note, first, count)
             else:
-                entries = (entry for entry, _ in self._describe(node, index, first, count))
-            for entry in entries:
+                found = (entry for entry, _ in self._describe(node, index, first, count))
+            for entry in found:
                 yield entry.key
                 first += 1
 
@@ -420,10 +529,62 @@ class JsonParser(JsonText):
         del found[count:]
         return found
 
+    # -- pieces ------------------------------------------------------------------------------------------------------
+
+    def child_text(self, start: int, end: int, is_map: bool) -> ChildText:
+        """Read the text of a child, or only the ends that `ChildText` needs if it is long."""
+        data = self.result.extraction.data
+        if end - start <= _WHOLE_CHILD:
+            return ChildText(data.pread(start, end - start), start, end)
+        size = _HEAD
+        raw = data.pread(start, size)
+        name_limit = self.result.extraction.session.limits.name_bytes
+        # A gap ends what can be read.
+        while is_map and KEY.match(raw) is None and size <= len(raw) < min(name_limit, end - start):
+            size = min(8 * size, name_limit, end - start)
+            raw = data.pread(start, size)
+        skipped = 0
+        match = KEY.match(raw) if is_map else BLANK.match(raw)
+        if match is not None and len(raw) - match.end() < BORN_LOADED:
+            value_at = self.skip_blank(start + match.end(), end)
+            skipped = value_at - start - match.end()
+            raw = raw[: match.end()] + data.pread(value_at, min(_HEAD, end - value_at))
+        tail_at, tail, step = end, b"", 64
+        while not tail.strip(WHITESPACE + b"\0") and tail_at > start:
+            stop, tail_at = tail_at, max(start, tail_at - step)
+            tail = data.pread(tail_at, stop - tail_at)
+            step = min(step * 8, GROUP_READ)
+        return ChildText(raw, start, end, tail, tail_at, skipped)
+
+    def without_blanks(self, start: int, end: int) -> int:
+        """Return where the text before ``end`` ends without trailing whitespace."""
+        data = self.result.extraction.data
+        while end > start:
+            at = max(start, end - DECODE_BATCH)
+            kept = data.pread(at, end - at).rstrip(WHITESPACE)
+            if kept:
+                return at + len(kept)
+            end = at
+        return end
+
+    def skip_blank(self, start: int, end: int) -> int:
+        """Return the offset of the first byte in ``[start, end)`` that is not whitespace; ``end`` if there is none."""
+        data = self.result.extraction.data
+        step = 256
+        while start < end:
+            block = data.pread(start, min(step, end - start))
+            rest = block.lstrip(WHITESPACE)
+            if rest or not block:
+                return start + len(block) - len(rest)
+            start += len(block)
+            step = GROUP_READ
+        return end
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
     def load_scalar(self, node: Node) -> Any:
         """Decode a scalar that was too long to be decoded with its parent."""
-        limits = self.result.extraction.session.limits
-        end = node.end if node.end is not None else self.result.extraction.find_end()
+        limits, end = self.result.extraction.session.limits, self.result.extraction.find_end(node)
         text = b""
         try:
             limits.check("scalar_bytes", end - node.start, f"the {node.kind}", offset=node.start)
@@ -444,8 +605,8 @@ class JsonParser(JsonText):
 
     def resolve(self, node: Node) -> None:
         """Check a long string piece by piece, without holding it, to find out its status."""
-        end = node.end if node.end is not None else self.result.extraction.find_end()
-        if node.kind == "string" and end - node.start > DECODE_BATCH and not node.loaded:
+        size = self.result.extraction.find_end(node) - node.start
+        if node.kind == "string" and size > DECODE_BATCH and not node.loaded:
             from pparse.parsers.json.walk import judge_string
 
             judge_string(self, node)
@@ -477,7 +638,7 @@ class JsonParser(JsonText):
         end = self.result.extraction.find_end(node)
         if node.kind not in CLOSER or end - node.start < _REWRITTEN_FROM:
             return None
-        from pparse.parsers.json.rewrite import rewritten
+        from pparse.parsers.json.walk import rewritten
 
         return rewritten(self, node, indent, ensure_ascii)
 
@@ -488,25 +649,19 @@ class JsonParser(JsonText):
         if isinstance(index.note, Mended):
             yield from map(hash, self._keys(node, index, first, stop))
             return
+        data, decoder = self.result.extraction.data, self.decoder
         while first < stop:
-            count = min(4096, stop - first)
-            bounds = self._bounds(node, index, first, count)
-            begin = 0
-            while begin < count:
-                behind = begin + 1
-                while behind < count and bounds[behind + 1] - bounds[begin] <= GROUP_READ:
-                    behind += 1
-                size = bounds[behind] - 1 - bounds[begin]
-                if size > GROUP_READ:  # a single child, and only its key is needed
-                    yield key_hash(self.child_text(bounds[begin], bounds[begin] + size, True).raw, self.decoder)
-                    begin = behind
+            bounds = self._bounds(node, index, first, min(4096, stop - first))
+            block, base, last = b"", bounds[0], bounds[-1] - 1
+            for start, behind in pairwise(bounds):
+                end = behind - 1
+                if end - start > GROUP_READ:  # only its key is needed
+                    yield key_hash(self.child_text(start, end, True).raw, decoder)
                     continue
-                block = self.result.extraction.data.pread(bounds[begin], size)
-                for number in range(begin, behind):
-                    at = bounds[number] - bounds[begin]
-                    yield key_hash(block[at : bounds[number + 1] - 1 - bounds[begin]], self.decoder)
-                begin = behind
-            first += count
+                if end > base + len(block):
+                    block, base = data.pread(start, min(GROUP_READ, last - start)), start
+                yield key_hash(block[start - base : end - base], decoder)
+            first += len(bounds) - 1
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Read the document once, and check every byte of its grammar; if it is damaged, node by node."""
@@ -532,17 +687,11 @@ class JsonParser(JsonText):
                 if findings[looked_at].code == "malformed":
                     damage.mended()
                 looked_at += 1
-            yield self._in_doubt(visit)
+            yield damage.doubted(visit)
         if not damage.is_known and any(finding.code == "malformed" for finding in findings):
             damage.mended()
 
-    def _in_doubt(self, visit: Visit) -> Visit:
-        """Return a visit, with the finding that its number is uncertain, if that is so."""
-        if self.damage.unsure and visit.status is Status.COMPLETE:
-            why_suspect = self.damage.finding_about(visit.start)
-            if why_suspect is not None:
-                visit.status, visit.finding = Status.DAMAGED, why_suspect
-        return visit
+    # -- the members of a wide object, many decoded at a time and without nodes ----------------------------------------
 
     def each_member(self, node: Node, first: int = 0) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
         """Yield ``(ordinal, key, value, entry)`` of each child of an object from ``first`` on, decoding many at a time.
@@ -550,6 +699,87 @@ class JsonParser(JsonText):
         If the child is whole, ``value`` is plain Python and ``entry`` None; otherwise ``value`` is `UNLOADED_VALUE` and
         ``entry`` tells what is wrong. This is the fast way to list a wide object.
         """
-        from pparse.parsers.json.members import each_member
+        whole = self._decode_whole(node) if not first and node.index is None else None
+        if whole is not None:
+            for ordinal, (key, value) in enumerate(whole):
+                yield ordinal, key, value, None
+            return
+        data, most = self.result.extraction.data, self.result.extraction.session.limits.leaf_bytes
+        skip = first
+        while first < (index := node.index_to(None)).count:
+            if isinstance(index.note, Mended):
+                yield from self._one_by_one(node, max(first, skip), index.count)
+                return
+            first, begin, count, end = _batch(index, first)
+            data.check_unchanged()
+            pairs = None
+            if end - begin <= most and not (index.note is not None and first + count == index.count):
+                try:
+                    pairs = self._decode_members(b"{%s}" % data.pread(begin, end - begin), begin, count)
+                except MalformedError:
+                    if self.damage.take(node, index):
+                        continue
+            if pairs is None:
+                yield from self._one_by_one(node, max(first, skip), first + count)
+            for ordinal, (key, value) in enumerate(pairs or (), first):
+                if ordinal >= skip:
+                    yield ordinal, key, value, None
+            first += count
 
-        return each_member(self, node, first)
+    def _decode_members(self, text: bytes, begin: int, count: int) -> list[tuple[str, Any]] | None:
+        """Return the ``count`` members in ``text``; None where one is refused. Raises `MalformedError`."""
+        try:
+            self.decoder.decode_shallow(text, begin - 1)
+        except (LimitError, UnsupportedError):
+            return None
+        if len(self.decoder.pairs) != count:
+            raise MalformedError("children are missing", offset=begin)
+        return self.decoder.pairs
+
+    def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
+        """Return the members of a small, faultless object without an index; None for any other."""
+        extraction = self.result.extraction
+        size = extraction.find_end(node) - node.start
+        if size > extraction.session.limits.leaf_bytes or node.kind != "object":
+            return None
+        self.result.check_open()
+        text = extraction.data.pread(node.start, size).rstrip(WHITESPACE)
+        try:
+            if node.parent is None and not self.damage.parses(text):
+                return None
+            if node.parent is not None:
+                self.decoder.decode_shallow(text, node.start)
+        except DataError:
+            return None
+        if node.end is None:
+            self.result.close_node(node, node.known_status or Status.COMPLETE, None, end=node.start + len(text))
+        return self.decoder.pairs
+
+    def _one_by_one(self, node: Node, first: int, last: int) -> Iterator[tuple[int, str | None, Any, Entry | None]]:
+        for ordinal, entry in islice(self.result.entries_from(node, first), max(0, last - first)):
+            key, value = entry.key if isinstance(entry.key, str) else None, entry.value
+            wrong = None if entry.status is Status.COMPLETE else entry
+            if wrong is None and value is UNLOADED_VALUE:
+                try:
+                    value = node.child(ordinal).to_python()
+                except (EndOfDataError, MalformedError, LimitError, UnsupportedError) as error:
+                    refused = isinstance(error, LimitError | UnsupportedError)
+                    status, code = (Status.UNSUPPORTED, "limit") if refused else (Status.DAMAGED, "malformed")
+                    finding = Finding(code, error.reason, offset=error.offset, option=error.option)
+                    # A copy: the index may hold the entry.
+                    wrong = Entry(entry.key, entry.kind, entry.start, entry.end, value, status, finding, at=entry.at)
+            yield ordinal, key, UNLOADED_VALUE if wrong is not None else value, wrong
+
+
+def _batch(index: ChildIndex, first: int) -> tuple[int, int, int, int]:
+    """Return ``(first, offset, count, end)`` of children to decode together, with ``first`` among them."""
+    stride, offsets = index.stride, index.offsets
+    slot = first // stride
+    first = slot * stride
+    begin = offsets[slot]
+    stop = slot + 1
+    while stop < len(offsets) and offsets[stop] - begin <= DECODE_BATCH:
+        stop += 1
+    if stop >= len(offsets):
+        return first, begin, index.count - first, index.end
+    return first, begin, (stop - slot) * stride, offsets[stop] - 1

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pparse.limits import Limits
 
+
 WHITESPACE: Final = b" \t\n\r"
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -63,7 +64,7 @@ KINDS: Final = {
 }
 NOT_FINITE: Final = "NaN or infinite numbers, which JSON does not have (RFC 8259 §6)"
 CLOSER: Final = {"object": 0x7D, "array": 0x5D}
-_CLOSERS: Final = (b'"', b"}", b"]")
+_CLOSER_OF: Final = {"object": b"}", "array": b"]", "string": b'"'}
 _ZEROED: Final = WHITESPACE + b"\0"
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -192,17 +193,11 @@ class StrictDecoder:
     def _too_long(self, offset: int | None, count: int = 0) -> LimitError:
         """Return the error for a number of ``count`` digits: above our limit, or else that of Python."""
         digits, limit = sys.get_int_max_str_digits(), self._limits.number_bytes
-        if not 0 < digits <= limit or limit < count:
-            return LimitError(
-                f"a number of more than {limit} digits",
-                option=self._limits.option("number_bytes", count),
-                offset=offset,
-            )
-        return LimitError(
-            f"a number of more than {digits} digits, which Python does not convert",
-            option="PYTHONINTMAXSTRDIGITS=0 in the environment",
-            offset=offset,
-        )
+        reason, option = f"a number of more than {limit} digits", self._limits.option("number_bytes", count)
+        if 0 < digits <= limit and count <= limit:
+            reason = f"a number of more than {digits} digits, which Python does not convert"
+            option = "PYTHONINTMAXSTRDIGITS=0 in the environment"
+        return LimitError(reason, option=option, offset=offset)
 
     def refuse_key(self, offset: int) -> LimitError:
         """Return the error for a key that is too long."""
@@ -273,7 +268,7 @@ class ChildText:
     def __init__(self, raw: bytes, at: int, end: int, tail: bytes | None = None, tail_at: int = 0, skipped: int = 0):
         text = raw if tail is None else tail
         text = text.rstrip(WHITESPACE)
-        self.zeros = text.endswith(b"\0") and text.rstrip(_ZEROED)[-1:] in _CLOSERS
+        self.zeros = text.endswith(b"\0") and text.rstrip(_ZEROED)[-1:] in _CLOSER_OF.values()
         """Whether zeros, overwritten or never written bytes, follow the value, which ends before them."""
         if self.zeros:
             text = text.rstrip(_ZEROED)
@@ -297,45 +292,70 @@ class ChildText:
 
 def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source: str) -> Entry | None:
     """Return the entry of a child; None for a cut one without a whole key."""
-    raw, at, stop = text.raw, text.at, text.stop
+    raw, at, start, end = text.raw, text.at, text.at, text.end
     key: str | None = None
-    if is_map:
-        match = KEY.match(raw)
-        if match is None:
-            return _describe_keyless(text, decoder, source)
-        try:
-            key = decode_key(match[1], at + match.start(1), decoder)
-        except PparseError as error:
-            return _invalid(None, at, text.end, error, source)
-    else:
-        match = BLANK.match(raw)
-    begin = match.end() if match is not None else 0  # in raw
-    start = at + begin + text.skipped
-    length = stop - start
-    if length <= 0:
-        return _describe_empty(text, key, start, is_map, source)
-    kind = KINDS.get(raw[begin])
-    if kind is None:
-        return _invalid(key, at, stop, MalformedError("expected a value", offset=start), source, start=start)
-    if not text.closed and (text.open_inside or (stop == text.end and _may_go_on(kind, raw[begin : begin + length]))):
-        maybe = f"the document ends here, and the {kind} may be incomplete"
-        reason = f"the {kind} ends early" if text.open_inside else maybe
-        cut = _cut(reason, text.end, text.end - start, source)
-        return Entry(key, kind, start, text.end, status=Status.TRUNCATED, at=at, finding=cut)
-    if kind in CLOSER or kind == "string":
-        closer = 0x22 if kind == "string" else CLOSER[kind]
-        if text.last[0] != closer or length < 2:
-            return _describe_unclosed(text, key, kind, start, source)
     value: object = UNLOADED_VALUE
-    if kind not in CLOSER and length <= BORN_LOADED:
-        try:
+    kind, shown = "unknown", "invalid"  # the shown one is that of a child that is not JSON
+    try:
+        match = (KEY if is_map else BLANK).match(raw)
+        if match is None:
+            if not text.closed:
+                return None
+            key = _key_alone(text, decoder)
+            raise MalformedError("expected ':'", offset=end)
+        if is_map:
+            key = decode_key(match[1], at + match.start(1), decoder)
+        begin = match.end()
+        value_at = at + begin + text.skipped
+        length = text.stop - value_at
+        if length <= 0:  # it was cut off, or never there
+            if text.closed:
+                raise MalformedError("expected a value", offset=value_at)
+            if not is_map:
+                return None
+            cut = Finding("truncated", "the document ends before the value", source=source, offset=value_at, got=0)
+            return Entry(key, kind, value_at, end, status=Status.TRUNCATED, at=at, finding=cut)
+        start, end = value_at, text.stop
+        found = KINDS.get(raw[begin])
+        if found is None:
+            raise MalformedError("expected a value", offset=start)
+        kind = found
+        if not text.closed and (
+            text.open_inside or (end == text.end and _may_go_on(kind, raw[begin : begin + length]))
+        ):
+            maybe = f"the document ends here, and the {kind} may be incomplete"
+            reason = f"the {kind} ends early" if text.open_inside else maybe
+            cut = Finding("truncated", reason, source=source, offset=text.end, got=text.end - start)
+            return Entry(key, kind, start, text.end, status=Status.TRUNCATED, at=at, finding=cut)
+        closer = _CLOSER_OF.get(kind)
+        if closer is not None and (text.last != closer or length < 2):
+            shown = "invalid" if kind == "string" else kind
+            raise MalformedError(f"the {kind} does not end with {closer.decode()}", offset=end - 1)
+        if kind not in CLOSER and length <= BORN_LOADED:
             value = decoder.decode(raw[begin : begin + length], start)
-        except (LimitError, UnsupportedError) as refused:
-            finding = _malformed(refused, start, source, code=unsupported_code(refused))
-            return Entry(key, kind, start, stop, status=Status.UNSUPPORTED, at=at, finding=finding)
-        except PparseError as wrong:
-            return _invalid(key, at, stop, wrong, source, start=start)
-    return Entry(key, kind, start, stop, value, Status.COMPLETE, at=at)
+    except PparseError as error:
+        refused = isinstance(error, LimitError | UnsupportedError)
+        kind, status = (kind, Status.UNSUPPORTED) if refused else (shown, Status.DAMAGED)
+        code, offset = (
+            unsupported_code(error) if refused else "malformed",
+            start if error.offset is None else error.offset,
+        )
+        finding = Finding(code, error.reason, source=source, offset=offset, option=error.option)
+        return Entry(key, kind, start, end, status=status, finding=finding, at=at)
+    return Entry(key, kind, start, end, value, Status.COMPLETE, at=at)
+
+
+def _key_alone(text: ChildText, decoder: StrictDecoder) -> str:
+    """Return the key of a child that has nothing but a key. Raises `MalformedError` for any other without a key and a
+    colon, and `LimitError` for a key that is too long."""
+    match = KEY_ONLY.match(text.raw)
+    if match is not None and match.end() == len(text.raw):
+        return decode_key(match[1], text.at + match.start(1), decoder)
+    bare = text.raw.lstrip(WHITESPACE)
+    offset = text.at + len(text.raw) - len(bare)
+    if match is None and bare.startswith(b'"') and len(text.raw) < text.end - text.at:
+        raise decoder.refuse_key(offset)
+    raise MalformedError("expected a key and ':'", offset=offset)
 
 
 def unsupported_code(error: PparseError) -> str:
@@ -364,44 +384,6 @@ def key_hash(raw: bytes, decoder: StrictDecoder) -> int:
         return hash(None)
 
 
-def _describe_empty(text: ChildText, key: str | None, start: int, is_map: bool, source: str) -> Entry | None:
-    """Return the entry of a child without a value, which was cut off or never there; None if no key was cut from it."""
-    if text.closed:
-        return _invalid(key, text.at, text.end, MalformedError("expected a value", offset=start), source)
-    if not is_map:
-        return None
-    cut = _cut("the document ends before the value", start, 0, source)
-    return Entry(key, "unknown", start, text.end, status=Status.TRUNCATED, at=text.at, finding=cut)
-
-
-def _describe_unclosed(text: ChildText, key: str | None, kind: str, start: int, source: str) -> Entry:
-    """Return the entry of a string or container that does not end as it began."""
-    closer = '"' if kind == "string" else chr(CLOSER[kind])
-    unclosed = MalformedError(f"the {kind} does not end with {closer}", offset=text.stop - 1)
-    if kind not in CLOSER:
-        return _invalid(key, text.at, text.stop, unclosed, source, start=start)
-    finding = _malformed(unclosed, start, source)
-    return Entry(key, kind, start, text.stop, status=Status.DAMAGED, at=text.at, finding=finding)
-
-
-def _describe_keyless(text: ChildText, decoder: StrictDecoder, source: str) -> Entry | None:
-    match = KEY_ONLY.match(text.raw)
-    if not text.closed:
-        return None
-    if match is not None and match.end() == len(text.raw):
-        try:
-            key = decode_key(match[1], text.at + match.start(1), decoder)
-        except PparseError as error:
-            return _invalid(None, text.at, text.end, error, source)
-        return _invalid(key, text.at, text.end, MalformedError("expected ':'", offset=text.end), source)
-    bare = text.raw.lstrip(WHITESPACE)
-    offset = text.at + len(text.raw) - len(bare)
-    if match is None and bare.startswith(b'"') and len(text.raw) < text.end - text.at:
-        finding = _malformed(decoder.refuse_key(offset), offset, source, code="limit")
-        return Entry(None, "unknown", text.at, text.end, status=Status.UNSUPPORTED, finding=finding)
-    return _invalid(None, text.at, text.end, MalformedError("expected a key and ':'", offset=offset), source)
-
-
 def _may_go_on(kind: str, word: bytes) -> bool:
     """Return whether ``word``, the last of a cut text, may be only the beginning of a value of ``kind``."""
     if kind == "number":
@@ -409,15 +391,5 @@ def _may_go_on(kind: str, word: bytes) -> bool:
     return kind in ("true", "false", "null") and len(word) < len(kind) and kind.encode().startswith(word)
 
 
-def _invalid(key: str | None, at: int, end: int, error: PparseError, source: str, start: int | None = None) -> Entry:
-    start = at if start is None else start
-    return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=_malformed(error, start, source), at=at)
-
-
-def _malformed(error: PparseError, start: int, source: str, code: str = "malformed") -> Finding:
-    offset = error.offset if error.offset is not None else start
-    return Finding(code, error.reason, source=source, offset=offset, option=error.option)
-
-
-def _cut(reason: str, offset: int, got: int, source: str) -> Finding:
-    return Finding("truncated", reason, source=source, offset=offset, got=got)
+STRING_BODY: Final = rb'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+'
+STRING_PART: Final = lazy_pattern(STRING_BODY)

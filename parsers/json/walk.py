@@ -23,12 +23,12 @@ from __future__ import annotations
 import codecs
 import re
 from array import array
+from json import JSONEncoder
 from operator import attrgetter
 
 from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
-from pparse.parsers.json.record import STRING_PART
 from pparse.parsers.json.text import (
     BLANK,
     BORN_LOADED,
@@ -37,6 +37,7 @@ from pparse.parsers.json.text import (
     KINDS,
     NOT_FINITE,
     STRING,
+    STRING_PART,
     SUBTREE,
     decode_key,
     unsupported_code,
@@ -51,10 +52,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.parsers.json.document import JsonText
+    from pparse.parsers.json.parser import JsonParser
     from pparse.paths import Step
     from pparse.tree.entry import Key
     from pparse.tree.node import Node
+
 
 # -- Where a walk over JSON text stands: the text, a block at a time, and the brackets that are open -------------------
 
@@ -97,7 +99,7 @@ _step: Final = attrgetter("step")
 class TextWalk:
     """The text of a document, a block at a time, and the stack of open brackets."""
 
-    def __init__(self, parser: JsonText, node: Node) -> None:
+    def __init__(self, parser: JsonParser, node: Node) -> None:
         self.parser = parser
         self.source = parser.result.extraction.name
         self.data = parser.result.extraction.data
@@ -106,7 +108,6 @@ class TextWalk:
         self.base_steps = node.steps
         self.block = b""
         self.base = node.start
-        self.start = node.start
         self.pos = node.start  # an offset of the data
         self.brackets = bytearray()
         self.levels: list[_OpenBracket] = []
@@ -116,7 +117,6 @@ class TextWalk:
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
         self.singly = 0  # up to here, one of the scalars is wrong: they are read one by one
         self.whole_leaves = False  # whether small containers are visited with their values, and not what is in them
-        self.leaf: Any = UNLOADED_VALUE  # the value of such a one
         self.repeated = 0  # how many keys were met again in one object
         self.fault: Finding | None = None  # the first that is an error
         self.on_close: Callable[[], object] | None = None  # called when a bracket was closed …
@@ -128,15 +128,10 @@ class TextWalk:
         """Load ``count`` bytes from ``pos`` on into the block; return False if the text ends earlier."""
         if self.pos + count <= self.base + len(self.block):
             return True
-        if self.pos + count > self.end:
-            count = max(0, self.end - self.pos)
-            if self.pos + count <= self.base + len(self.block):
-                return False
-            short = True
-        else:
-            short = False
-        self._load(max(BLOCK, count))
-        return len(self.block) >= count and not short
+        wanted = min(count, self.end - self.pos)
+        if self.pos + wanted > self.base + len(self.block):
+            self._load(max(BLOCK, wanted))
+        return self.pos + count <= self.base + len(self.block)
 
     def _load(self, size: int) -> None:
         """Let the block begin at ``pos``, with ``size`` bytes or as many as there are."""
@@ -171,6 +166,11 @@ class TextWalk:
         """The innermost open bracket, if it is within the depth limit."""
         return self.levels[-1] if len(self.levels) == len(self.brackets) and self.levels else None
 
+    def enter(self, node: Node) -> None:
+        """Open the bracket that ``node`` begins with."""
+        self.push(self.data.pread(node.start, 1)[0])
+        self.pos += 1
+
     def push(self, bracket: int) -> None:
         """Open a bracket."""
         self.brackets.append(bracket)
@@ -186,10 +186,8 @@ class TextWalk:
             self.kept += _LEVEL_COST
         elif self.refused_depth is None:
             self.refused_depth = self.pos
-            refused = LimitError(
-                f"nested deeper than depth={self.limits.depth}: no nodes below", option=self.limits.option("depth")
-            )
-            self.note("limit", refused.reason, self.pos, severity=Severity.WARNING)
+            reason = f"nested deeper than depth={self.limits.depth}: no nodes below"
+            self.warn("limit", LimitError(reason, option=self.limits.option("depth")).reason, self.pos)
         if not len(self.brackets) & (0x3FF if len(self.levels) == len(self.brackets) else 0xFFFF):
             self._account()
 
@@ -202,7 +200,7 @@ class TextWalk:
             level = self.levels.pop()
             self.kept -= _LEVEL_COST
             if level.hashes is not None:
-                self._report_repeated(level)
+                self._report_repeated(level.hashes)
                 self.kept -= _ARRAY_COST * len(level.hashes)
             elif level.keys is not None:
                 self.kept -= _SET_COST * len(level.keys)
@@ -215,9 +213,7 @@ class TextWalk:
         level = self.level
         if level is None:
             return
-        level.key = key
-        level.occurrence = 1
-        hashed = hash(key)
+        level.key, level.occurrence, hashed = key, 1, hash(key)
         if level.hashes is not None:
             level.hashes.append(hashed)
             self.kept += _ARRAY_COST
@@ -227,11 +223,10 @@ class TextWalk:
         if level.keys is None:
             level.keys = set()
         if hashed in level.keys:
-            if level.repeats is None:
-                level.repeats = {}
+            level.repeats = level.repeats or {}
             level.occurrence = level.repeats[key] = level.repeats.get(key, 1) + 1
             self.repeated += 1
-            self.note("duplicate-key", f"the key {key!r} occurs more than once", self.pos, severity=Severity.WARNING)
+            self.warn("duplicate-key", f"the key {key!r} occurs more than once", self.pos)
             return
         level.keys.add(hashed)
         self.kept += _SET_COST
@@ -242,8 +237,7 @@ class TextWalk:
     def _keep_as_array(self, level: _OpenBracket) -> None:
         if level.keys is not None and len(level.keys) > _KEY_SET:
             self.kept -= (_SET_COST - _ARRAY_COST) * len(level.keys)
-            level.hashes = array("q", level.keys)
-            level.keys = None
+            level.hashes, level.keys = array("q", level.keys), None
 
     def add_keys(self, keys: list[str]) -> bool:
         """Record keys of the innermost object; False, and nothing done, if any is too long or may be a repeated one."""
@@ -264,9 +258,7 @@ class TextWalk:
         self._account()
         return True
 
-    def _report_repeated(self, level: _OpenBracket) -> None:
-        hashes = level.hashes
-        assert hashes is not None  # noqa: S101 -- the caller looked
+    def _report_repeated(self, hashes: array[int]) -> None:
         if len(hashes) > 100_000:
             import numpy as np
 
@@ -277,12 +269,7 @@ class TextWalk:
             repeated = len(hashes) - len(set(hashes))
         if repeated:
             self.repeated += repeated
-            self.note(
-                "duplicate-key",
-                f"{repeated} keys of this object occur more than once",
-                self.pos,
-                severity=Severity.WARNING,
-            )
+            self.warn("duplicate-key", f"{repeated} keys of this object occur more than once", self.pos)
 
     def path(self) -> str:
         """Return the path of what is being read."""
@@ -310,6 +297,10 @@ class TextWalk:
         if self.on_note is not None:
             self.on_note(finding)
         return finding
+
+    def warn(self, code: str, reason: str, offset: int) -> None:
+        """Add a warning at the current path."""
+        self.note(code, reason, offset, Severity.WARNING)
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -342,7 +333,7 @@ _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).f
 _CUT_ESCAPE: Final = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{0,3})?)?").fullmatch
 
 
-def walk_document(parser: JsonText, node: Node, *, detail: bool) -> Iterator[Visit]:
+def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[Visit]:
     """Yield the visits of a walk from ``node`` (the root, or any container) on."""
     if node.shape == SCALAR:
         try:
@@ -361,22 +352,17 @@ def walk_document(parser: JsonText, node: Node, *, detail: bool) -> Iterator[Vis
     yield Visit.of(node, 0)
     walk = TextWalk(parser, node)
     before, odd = parser.decoder.duplicates, parser.decoder.odd_numbers
-    walk.push(walk.data.pread(node.start, 1)[0])
-    walk.pos += 1
+    walk.enter(node)
     yield from tokens(walk, detail)
-    if parser.decoder.duplicates > before and not detail:
-        walk.note(
-            "duplicate-key",
-            f"{parser.decoder.duplicates - before} keys occur more than once in one object",
-            node.start,
-            severity=Severity.WARNING,
-        )
+    repeated = parser.decoder.duplicates - before
+    if repeated > 0 and not detail:
+        walk.warn("duplicate-key", f"{repeated} keys occur more than once in one object", node.start)
     if parser.decoder.odd_numbers > odd:
-        walk.note("not-finite", NOT_FINITE, node.start, severity=Severity.WARNING)
+        walk.warn("not-finite", NOT_FINITE, node.start)
     walk.charge.release()
 
 
-def judge_string(parser: JsonText, node: Node) -> None:
+def judge_string(parser: JsonParser, node: Node) -> None:
     """Find out the status of a long string, by checking it piece by piece."""
     walk = TextWalk(parser, node)
     try:
@@ -393,7 +379,7 @@ def judge_string(parser: JsonText, node: Node) -> None:
         walk.charge.release()
 
 
-def assemble(parser: JsonText, node: Node) -> Any:
+def assemble(parser: JsonParser, node: Node) -> Any:
     """Return a container and everything below it as plain Python, in one pass.
 
     Raises the error of the first thing that is not whole: `MalformedError`, `EndOfDataError`, `UnsupportedError` for a
@@ -405,19 +391,14 @@ def assemble(parser: JsonText, node: Node) -> Any:
     # Open containers, outermost first: whether it is a map, its key, its pairs or items so far.
     stack: list[tuple[bool, Key, list[Any]]] = [(node.kind == "object", None, [])]
     walk.whole_leaves = True
-    walk.push(walk.data.pread(node.start, 1)[0])
-    walk.pos += 1
+    walk.enter(node)
     for visit in tokens(walk, detail=True):
         refuse_fault(walk)
         _close_to(stack, visit.depth)
         if visit.shape != SCALAR:
             stack.append((visit.shape == MAP, visit.key, []))
             continue
-        value = visit.value
-        if value is UNLOADED_VALUE and visit.end is not None:
-            length = visit.end - visit.start
-            walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
-            value = parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
+        value = _value_of(walk, visit)
         is_map, _, items = stack[-1]
         items.append((visit.key, value) if is_map else value)
         if not is_map:
@@ -426,6 +407,15 @@ def assemble(parser: JsonText, node: Node) -> Any:
     walk.charge.release()
     parser.decoder.duplicates += walk.repeated
     return _close_to(stack, 0)
+
+
+def _value_of(walk: TextWalk, visit: Visit) -> Any:
+    """Return the value of a scalar that was just visited, which is decoded if it is long. Raises `LimitError`."""
+    if visit.value is not UNLOADED_VALUE or visit.end is None:
+        return visit.value
+    length = visit.end - visit.start
+    walk.limits.check("scalar_bytes", length, f"the {visit.kind}", offset=visit.start)
+    return walk.parser.decoder.decode(walk.data.read_exact(visit.start, length), visit.start)
 
 
 def following_scalars(walk: TextWalk) -> list[Any]:
@@ -589,8 +579,7 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
         finding = walk.malformed("expected a value", start)
         return _faulty(walk, "invalid", start, finding), "after"
     if kind in CLOSER:
-        if (not detail or walk.whole_leaves) and _whole_leaf(walk, detail):
-            leaf, walk.leaf = walk.leaf, UNLOADED_VALUE
+        if (not detail or walk.whole_leaves) and (leaf := _whole_leaf(walk, detail)) is not UNLOADED_VALUE:
             whole = detail and walk.level is not None
             return Visit(*_place(walk), kind, SCALAR, start, walk.pos, "", leaf) if whole else None, "after"
         visit = None
@@ -645,38 +634,32 @@ def _faulty(walk: TextWalk, kind: str, start: int, finding: Finding, status: Sta
     return Visit(*_place(walk), kind, SCALAR, start, walk.pos, walk.path(), UNLOADED_VALUE, status, finding)
 
 
-def _whole_leaf(walk: TextWalk, keep: bool) -> bool:
-    """Skip a small, shallow, whole container in one step; return False if it is something else, or not valid.
+def _whole_leaf(walk: TextWalk, keep: bool) -> Any:
+    """Skip a small, shallow, whole container in one step; `UNLOADED_VALUE` if it is something else, or not valid.
 
-    ``keep``: its value is kept in ``walk.leaf``, keys that occur twice with their names.
+    ``keep``: return its value, keys that occur twice with their names; else what `StrictDecoder.skim` makes of it.
     """
     at = walk.pos - walk.base
     match = SUBTREE.match(walk.block, at, at + _LEAF)
-    if match is None:
-        if at + _LEAF <= len(walk.block) or walk.base + len(walk.block) >= walk.end or not at:
-            return False
+    if match is None and at + _LEAF > len(walk.block) and walk.base + len(walk.block) < walk.end and at:
         walk._load(BLOCK)
         match = SUBTREE.match(walk.block, 0, _LEAF)
-        if match is None:
-            return False
-    text = match[0]
-    if not depth_at_most(text, walk.limits.leaf_depth):
-        return False
-    duplicates = walk.parser.decoder.duplicates
+    if match is None or not depth_at_most(match[0], walk.limits.leaf_depth):
+        return UNLOADED_VALUE
+    text, decoder = match[0], walk.parser.decoder
+    duplicates = decoder.duplicates
     if keep:
         try:
-            walk.leaf = walk.parser.decoder.decode(text, walk.pos)
+            value = decoder.decode(text, walk.pos)
         except DataError:
-            return False
-        walk.pos += len(text)
-        return True
-    if walk.parser.decoder.skim(text) is UNLOADED_VALUE:
-        return False  # read it again token by token, to find the exact place
-    if walk.parser.decoder.duplicates != duplicates:
-        walk.parser.decoder.duplicates = duplicates
-        return False  # the same for a repeated key
+            return UNLOADED_VALUE
+    else:
+        value = decoder.skim(text)
+        if value is UNLOADED_VALUE or decoder.duplicates != duplicates:
+            decoder.duplicates = duplicates
+            return UNLOADED_VALUE  # read it again token by token, to find the exact place, or the repeated key
     walk.pos += len(text)
-    return True
+    return value
 
 
 def _skip_following(walk: TextWalk) -> bool:
@@ -737,3 +720,98 @@ def _long_string(walk: TextWalk) -> bool:
         if follower:
             raise MalformedError("a control character in a string", offset=walk.pos)
     return False
+
+
+# How many levels are indented: blanks grow with the square of the depth.
+_INDENTED: Final = 200
+# Pieces of text are joined up to so many characters.
+_JOINED: Final = 64 << 10
+
+
+def rewritten(parser: JsonParser, node: Node, indent: int | None, ensure_ascii: bool) -> Iterator[str] | None:
+    """Return what yields the text of a container as `json.dumps` writes it, a piece at a time: a block is held, not the
+    value. None if its keys occur twice, and must be given other names.
+
+    All of it is read once before, and what is wrong with it raised as by `assemble`.
+    """
+    node.index_to(None)
+    node._refuse_if_not_whole()
+    repeated = parser.decoder.duplicates
+    walk = TextWalk(parser, node)
+    walk.enter(node)
+    for _ in tokens(walk, detail=False):
+        pass
+    refuse_fault(walk)
+    walk.charge.release()
+    if walk.repeated or parser.decoder.duplicates != repeated:
+        parser.decoder.duplicates = repeated
+        return None
+    again = TextWalk(parser, node)
+    again.enter(node)
+    return _Writer(again, indent, ensure_ascii).pieces(node)
+
+
+class _Writer:
+    """Writes the visits of a walk over sound text."""
+
+    def __init__(self, walk: TextWalk, indent: int | None, ensure_ascii: bool) -> None:
+        walk.whole_leaves = True
+        self._walk = walk
+        self._indent = indent
+        self._comma = ", " if indent is None else ","
+        self._encode: Callable[[Any], str] = JSONEncoder(ensure_ascii=ensure_ascii, indent=indent).encode
+        self._flat: Callable[[Any], str] = JSONEncoder(ensure_ascii=ensure_ascii).encode
+
+    def pieces(self, node: Node) -> Iterator[str]:
+        """Yield the text."""
+        found: list[str] = []
+        size = 0
+        for text in self._texts(node):
+            found.append(text)
+            size += len(text)
+            if size >= _JOINED:
+                yield "".join(found)
+                found, size = [], 0
+        self._walk.charge.release()
+        yield "".join(found)
+
+    def _texts(self, node: Node) -> Iterator[str]:
+        walk = self._walk
+        closers = ["}" if node.kind == "object" else "]"]
+        yield "{" if node.kind == "object" else "["
+        empty = True
+        for visit in tokens(walk, detail=True):
+            refuse_fault(walk)
+            while len(closers) > visit.depth:
+                yield (closers.pop() if empty else self._line(len(closers) - 1) + closers.pop())
+                empty = False
+            yield ("" if empty else self._comma) + self._line(visit.depth)
+            if closers[-1] == "}":
+                yield f"{self._flat(visit.key)}: "
+            empty = visit.shape != SCALAR
+            if empty:
+                closers.append("}" if visit.shape == MAP else "]")
+                yield "{" if visit.shape == MAP else "["
+                continue
+            yield self._value(visit)
+            if closers[-1] == "]" and (more := following_scalars(walk)):
+                yield self._comma + self._line(visit.depth) + self._run(more, visit.depth)
+        refuse_fault(walk)
+        while closers:
+            yield (closers.pop() if empty else self._line(len(closers) - 1) + closers.pop())
+            empty = False
+
+    def _line(self, depth: int) -> str:
+        return "" if self._indent is None else "\n" + " " * (self._indent * min(depth, _INDENTED))
+
+    def _value(self, visit: Visit) -> str:
+        text = self._encode(_value_of(self._walk, visit))
+        return text.replace("\n", self._line(visit.depth)) if self._indent is not None else text
+
+    def _run(self, values: list[Any], depth: int) -> str:
+        """Return elements of a list: of no text with a comma in it, in one go."""
+        text = self._flat(values)[1:-1]
+        between = self._comma + self._line(depth)
+        if '"' in text:
+            return between.join(map(self._flat, values))
+        return text if self._indent is None else text.replace(", ", between)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.msgpack_skip import SIZES, skip
-from pparse.parsers.msgpack.parser import HEAD, MsgpackParser, container, decode, head, is_text
+from pparse.parsers.msgpack.parser import HEAD, MsgpackParser, container, decode, head, is_extension, is_text
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
 from pparse.tree.parser import Confidence, Parser, signatures
@@ -118,8 +118,7 @@ class FlaxParser(MsgpackParser):
 
 def _is_array(raw: bytes, at: int) -> bool:
     """Say whether an array of flax begins at ``raw[at]``: an extension of type 1 that holds a shape and a name."""
-    code = raw[at] if at < len(raw) else 0
-    if not (0xC7 <= code <= 0xC9 or 0xD4 <= code <= 0xD8):
+    if at >= len(raw) or not is_extension(raw[at]):
         return False
     try:
         _, start = head(raw, at)

@@ -26,6 +26,7 @@ from struct import Struct, error
 
 from pparse.data.base import find_not_utf8
 from pparse.data.trailing_bytes import trailing_severity
+from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip, sound
@@ -64,7 +65,7 @@ _DAY: Final = 86_400
 _SHORT: Final = "the value goes on"
 
 
-class Timestamp:
+class Timestamp(ByValue, by=("seconds", "nanoseconds")):
     """A time: seconds since 1970 in UTC, and nanoseconds; ``str`` is its ISO form, with all digits."""
 
     __slots__ = ("nanoseconds", "seconds")
@@ -103,15 +104,6 @@ class Timestamp:
         except OverflowError:
             return f"1970-01-01T00:00:00Z {self.seconds:+} s{fraction and ' + 0'}{fraction}"
 
-    def __repr__(self) -> str:
-        return f"Timestamp({self.seconds}, {self.nanoseconds})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Timestamp) and (self.seconds, self.nanoseconds) == (other.seconds, other.nanoseconds)
-
-    def __hash__(self) -> int:
-        return hash((self.seconds, self.nanoseconds))
-
 
 def container(code: int) -> str | None:
     """Return the kind of a container with this code; None for other values."""
@@ -123,6 +115,11 @@ def container(code: int) -> str | None:
 def is_text(code: int) -> bool:
     """Say whether a value with this code is a text."""
     return 0xA0 <= code <= 0xBF or 0xD9 <= code <= 0xDB
+
+
+def is_extension(code: int) -> bool:
+    """Say whether a value with this code is an extension."""
+    return 0xC7 <= code <= 0xC9 or 0xD4 <= code <= 0xD8
 
 
 def head(raw: bytes, at: int) -> tuple[int, int]:
@@ -202,16 +199,16 @@ def _scalar(raw: bytes, at: int, code: int) -> tuple[Any, int]:
     if code == 0xC1:
         raise MalformedError("there is no type 0xc1", offset=at)
     count, start = head(raw, at)
-    is_extension = 0xC7 <= code <= 0xC9 or 0xD4 <= code <= 0xD8
-    end = start + count + is_extension
+    typed = is_extension(code)
+    end = start + count + typed
     if end > len(raw):
         raise EndOfDataError(_SHORT, offset=at)
     payload = raw[start:end]
     if is_text(code):
         return text_or_bytes(payload), end
-    if is_extension and payload[0] == 0xFF:
+    if typed and payload[0] == 0xFF:
         return Timestamp.of(payload[1:], count), end
-    return payload[is_extension:], end
+    return payload[typed:], end
 
 
 def text_or_bytes(payload: bytes) -> str | bytes:
@@ -230,40 +227,23 @@ _ENOUGH: Final = 8
 _MOST_VALUES: Final = 200
 
 
-def confidence(excerpt: Excerpt) -> Confidence:
-    """Return LIKELY if the first bytes are those of a map with text keys, or of an array of such maps."""
-    raw = excerpt.head(HEAD)
-    if not raw or (kind := container(raw[0])) is None:
-        return Confidence.NO
-    found, ends = _text_of_keys(raw)
-    is_whole = ends is not None and ends == excerpt.size
-    if kind == "array" and found < _ENOUGH:
-        return Confidence.NO
-    return Confidence.LIKELY if found >= _ENOUGH or (found and is_whole) else Confidence.NO
-
-
 def _text_of_keys(raw: bytes) -> tuple[int, int | None]:
     """Return how many bytes of keys are texts, and where the first value ends, if that is in ``raw``.
 
     Looks at the keys of all maps that begin in ``raw``; 0 if the first is no text, or one has odd characters.
     """
     found = at = 0
-    open_maps: list[list[int]] = []  # values still to come, and whether it is a map
+    levels: list[list[int]] = [[1, False]]  # of each open container the values still to come, and whether it is a map
     for _ in range(_MOST_VALUES):
+        while levels and not levels[-1][0]:
+            levels.pop()
+        if not levels:
+            return found, at
+        level = levels[-1]
+        level[0] -= 1
         try:
-            while open_maps and not open_maps[-1][0]:
-                open_maps.pop()
-            if at and not open_maps:
-                return found, at
-            if open_maps:
-                level = open_maps[-1]
-                level[0] -= 1
-                is_key = level[1] and level[0] % 2
-            else:
-                is_key = 0
-            code = raw[at]
-            kind = container(code)
-            if is_key:
+            kind = container(raw[at])
+            if level[1] and level[0] % 2:
                 key, behind = decode(raw, at)
                 if isinstance(key, str) and key.isprintable():
                     found += behind - at
@@ -272,23 +252,18 @@ def _text_of_keys(raw: bytes) -> tuple[int, int | None]:
                 at = behind
             elif kind is not None:
                 number, at = head(raw, at)
-                open_maps.append([number if kind == "array" else 2 * number, kind == "map"])
+                levels.append([number if kind == "array" else 2 * number, kind == "map"])
+            elif raw[at] == NEVER:
+                return 0, None
             else:
-                at = _behind(raw, at)
+                at, pending = skip(raw, at, 1, len(raw))
+                if pending:
+                    break
         except (EndOfDataError, IndexError):
             break
         except MalformedError:
             return 0, None
     return found, None
-
-
-def _behind(raw: bytes, at: int) -> int:
-    behind, pending = skip(raw, at, 1, len(raw))
-    if pending and raw[at] == NEVER:
-        raise MalformedError("there is no type 0xc1", offset=at)
-    if pending:
-        raise EndOfDataError("the value goes on", offset=at)
-    return behind
 
 
 # -- Checking all texts and times of a MessagePack document in one pass, without making nodes --------------------------
@@ -435,8 +410,13 @@ class MsgpackParser(Parser):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """LIKELY for a map whose keys are texts, and an array of such maps."""
-        return confidence(excerpt)
+        """LIKELY if the first bytes are those of a map whose keys are texts, or of an array of such maps."""
+        raw = excerpt.head(HEAD)
+        if not raw or (kind := container(raw[0])) is None:
+            return Confidence.NO
+        found, end = _text_of_keys(raw)
+        is_whole = kind == "map" and end is not None and end == excerpt.size
+        return Confidence.LIKELY if found >= _ENOUGH or (found and is_whole) else Confidence.NO
 
     def holds_old_raw(self) -> bool:
         """Say whether texts that are not UTF-8 are bytes (see `is_old_raw`), which is told once; else they are damaged.
@@ -445,13 +425,17 @@ class MsgpackParser(Parser):
         """
         if self._old_raw is None:
             extraction = self.result.extraction
-            end = 1 << 62 if extraction.end is None else extraction.end
-            self._old_raw = is_old_raw(extraction.data, extraction.start, end)
+            self._old_raw = is_old_raw(extraction.data, extraction.start, self._limit)
             if self._old_raw:
                 reason = "it is written by the specification of before 2013: a str that is not UTF-8 is read as bytes"
-                finding = Finding("old-raw", reason, severity=Severity.NOTE, source=extraction.name)
-                self.result.findings.add(finding)
+                self.note("old-raw", reason, None, severity=Severity.NOTE)
         return self._old_raw
+
+    @property
+    def _limit(self) -> int:
+        """Where the data end, or far behind that if nobody knows."""
+        end = self.result.extraction.end
+        return 1 << 62 if end is None else end
 
     # -- the root ----------------------------------------------------------------------------------------------------
 
@@ -459,39 +443,38 @@ class MsgpackParser(Parser):
         """Describe the first value; or a stream, if it is no container or not the only one."""
         extraction = self.result.extraction
         start, data = extraction.start, extraction.data
-        raw = data.known(start, 5 if extraction.end is None else min(5, extraction.end - start))
+        raw = data.known(start, min(5, self._limit - start))
         if not raw and (extraction.end == start or not data.available(start, 1)):
-            finding = Finding("truncated", "the document is empty", source=extraction.name, offset=start)
-            self.result.findings.add(finding)
+            finding = self.note("truncated", "the document is empty", start)
             return Entry(None, "stream", start, start, status=Status.TRUNCATED, finding=finding)
         kind = container(raw[0]) if raw else None
-        if kind is None or self._documents == "many" or len(raw) <= WIDTHS[raw[0]]:
-            return Entry(None, "stream", start, extraction.end, status=None)
-        if self._documents == "auto" and self._is_stream(start):
+        if kind is None or len(raw) <= WIDTHS[raw[0]] or self._is_stream(start):
             return Entry(None, "stream", start, extraction.end, status=None)
         number, first = head(raw, 0)
         return Entry(None, kind, start, None, status=None, note=(number, start + first))
 
     def _is_stream(self, start: int) -> bool:
-        """Say whether values follow the first, which has at most 1 MiB, and among the next ones a container another.
+        """Say whether the root is a stream: if the option does not say, whether values follow the first, which has at
+        most 1 MiB, and among the next ones a container another.
 
         Other values behind a container are rather what is left of one whose parts a damaged byte took apart: of a map,
         whose containers have keys in between.
         """
-        data, limit = self.result.extraction.data, self.result.extraction.end
+        if self._documents != "auto":
+            return self._documents == "many"
+        data, end = self.result.extraction.data, self._limit
         at, pending = start, 1
         try:
             while pending:
-                size = _PIECE if limit is None else min(_PIECE, limit - at)
-                block = data.pread(at, size) if size > 0 else b""
-                pos, left = skip(block, 0, pending, len(block))
-                if not pos or at + pos - start > _LOOK:
+                block = data.pread(at, max(0, min(_PIECE, end - at)))
+                pos, pending = skip(block, 0, pending, len(block))
+                at += pos
+                if not pos or at - start > _LOOK:
                     return False
-                at, pending = at + pos, left
-            block = data.pread(at, _PIECE if limit is None else max(0, min(_PIECE, limit - at)))
+            block = data.pread(at, max(0, min(_PIECE, end - at)))
         except GapError:
             return False
-        pos, pending, before = 0, 0, True
+        pos, before = 0, True
         for _ in range(_FOLLOWING):
             if pending or pos >= len(block):
                 return False
@@ -540,8 +523,7 @@ class MsgpackParser(Parser):
                 return at, self.expect_key_end, 1
             if type(key) is bytes and is_text(block[at - base]) and not self.holds_old_raw():
                 reason = "a key is a text that is not UTF-8: it is shown as bytes"
-                where = {"source": self.result.extraction.name, "offset": at, "length": ctx.pos - at}
-                self.result.findings.add(Finding("malformed", reason, **where))  # type: ignore[arg-type]
+                self.note("malformed", reason, at, ctx.pos - at)
         return self._emit_value(ctx, block, base, key, at)
 
     def note_keys(self, ctx: NodeContext, block: bytes, base: int, places: Iterable[int]) -> None:
@@ -680,28 +662,19 @@ class MsgpackParser(Parser):
         node = ctx.node
         super().finish(ctx)
         if node.parent is None and node.kind != "stream":
-            extraction = self.result.extraction
             behind = node.end or ctx.pos
-            if (extraction.end is None or behind < extraction.end) and extraction.data.available(behind, 1):
-                finding = Finding(
-                    "trailing-data",
-                    f"more data follows the value; {spoken('-O documents=many')} reads a list of values",
-                    severity=trailing_severity("document"),
-                    source=extraction.name,
-                    offset=behind,
-                )
-                self.result.findings.add(finding)
+            if behind < self._limit and self.result.extraction.data.available(behind, 1):
+                reason = f"more data follows the value; {spoken('-O documents=many')} reads a list of values"
+                self.note("trailing-data", reason, behind, severity=trailing_severity("document"))
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Look at all texts and times in one pass; node by node, if something is wrong."""
         root = self.result.root
-        try:
+        with suppress(LimitError):  # noted on the way
             root.index_to(None)
             if root.known_status is Status.COMPLETE and is_sound(root):
                 yield Visit.of(root, 0)
                 return
-        except LimitError:
-            pass  # noted on the way
         yield from self.checked_nodes()
 
     def checked_nodes(self) -> Iterator[Visit]:

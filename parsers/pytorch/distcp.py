@@ -19,7 +19,7 @@ from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.findings import Finding, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.zip import PyTorchZipParser
-from pparse.parsers.zip.directory import END, END_SIZE, LOCAL, read_end_at
+from pparse.parsers.zip.records import END, END_SIZE, LOCAL, read_end_at
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, signatures
 

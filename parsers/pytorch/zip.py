@@ -16,10 +16,9 @@ from pparse.errors import DataError, LimitError, MalformedError, UnsupportedErro
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pytorch.storages import StorageReader, Stored
-from pparse.parsers.zip.attributes import FULL, STORED
-from pparse.parsers.zip.directory import BLOCK, CENTRAL_SIZE, end_records, entries, local_at, read_end_at
 from pparse.parsers.zip.members import ZipNote
 from pparse.parsers.zip.parser import ZipParser
+from pparse.parsers.zip.records import BLOCK, CENTRAL_SIZE, FULL, STORED, end_records, entries, local_at, read_end_at
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
-    from pparse.parsers.zip.directory import CentralEntry
+    from pparse.parsers.zip.records import CentralEntry
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.entry import Entry
     from pparse.tree.node import Node

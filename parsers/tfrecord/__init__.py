@@ -1,7 +1,6 @@
 """TFRecord files.
 
-Where the checksums of a record lie, `pparse.parsers.tfrecord.frames` tells;
-where records go on behind damage, ``mend``.
+Where the checksums of a record lie, and where records go on behind damage, `pparse.parsers.tfrecord.frames` tells.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ SequenceExample, if all its fields are those of one, and it has a feature. What 
 number.
 
 Rules: the checksum of a length is always compared, that of data as the option ``verify`` says, and by `check`. Behind a
-head that is damaged, `pparse.parsers.tfrecord.mend` finds the next record. If the bytes up to there prove to be one
+head that is damaged, `pparse.parsers.tfrecord.frames` finds the next record. If the bytes up to there prove to be one
 record, only its head is damaged: it is whole. If the data of the record before are wrong, bytes of it may be lost: then
 records are looked for inside of it, too.
 """
@@ -28,16 +28,15 @@ from array import array
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
 from pparse.data.window import Window
-from pparse.errors import spoken
+from pparse.errors import GapError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
-from pparse.limits import KIB, are, count_words
+from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.fits import fits, fitting_tags
 from pparse.parsers.protobuf.index import MessageIndex, Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
-from pparse.parsers.tfrecord.examples import example_type, features_of_first, holds_events
-from pparse.parsers.tfrecord.frames import AHEAD
-from pparse.parsers.tfrecord.mend import Mender
+from pparse.parsers.tfrecord.frames import AHEAD, Frames
 from pparse.riegeli.verdicts import TOUCHED, verify_of
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
+
 
 # Where a record is looked for in a file that does not begin with one.
 _PROBED: Final = 64 * KIB
@@ -117,7 +117,7 @@ class TfrecordParser(ProtobufParser):
         self.verify = verify_of(session.options)
         super().__init__(result)
         extraction = result.extraction
-        self.frames = Mender(extraction.data, extraction.find_end, session.check_cancelled)
+        self.frames = Frames(extraction.data, extraction.find_end, session.check_cancelled)
         self._is_guessed = session.options.get("message") is None and self.root_type is None
         self._missing: int | None = None  # bytes that a cut file lacks at least
 
@@ -158,7 +158,7 @@ class TfrecordParser(ProtobufParser):
     def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
         """Return the offset of the first record, anywhere."""
         end = reader.start + (reader.size or 0)
-        found = Mender(reader.data, lambda: end, poll).find(reader.start, end)
+        found = Frames(reader.data, lambda: end, poll).find(reader.start, end)
         return found - reader.start if found < end else None
 
     # -- the root: records -------------------------------------------------------------------------------------------
@@ -197,7 +197,9 @@ class TfrecordParser(ProtobufParser):
         if base + len(block) - ctx.pos < HEAD_SIZE:
             if not ctx.is_at_end:
                 return ctx.pos, self.expect_record, HEAD_SIZE
-            self._note_empty(ctx)
+            if not ctx.emitted and ctx.collected is None and ctx.pos == ctx.node.start:
+                reason = "the file is empty: TFRecord without records, or a download that never began"
+                self.note("empty", reason, ctx.pos, severity=Severity.WARNING)
             return ctx.pos, DONE, 0
         if ctx.collected is None and ctx.fresh is None and ctx.index is not None:  # they only have to be counted
             at = self._add_many(ctx, block, base)
@@ -268,14 +270,16 @@ class TfrecordParser(ProtobufParser):
         data, type = self.frames.data, self.record_type
         start = at + HEAD_SIZE
         end = start + length
-        note = None if type is None else Origin(None, type, pieces=(data.range(start, min(end, _FARTHEST)),))
-        kind = "record" if type is None else type.full_name
-        entry = Entry(None, kind, start, end, status=Status.COMPLETE if type is None else None, at=at, note=note)
+        note, finding, kind = None, None, "record"
+        status: Status | None = Status.COMPLETE
+        if type is not None:
+            note = Origin(None, type, pieces=(data.range(start, min(end, _FARTHEST)),))
+            kind, status = type.full_name, None
         if self._is_wrong(start):
-            entry.status, entry.finding = Status.DAMAGED, self._wrong_finding(start)
+            status, finding = Status.DAMAGED, self._wrong_finding(start)
         elif data.flawed and (reason := self._doubt(start, end)) is not None:
-            entry.status, entry.finding = Status.DAMAGED, Finding("doubt", reason, offset=start)
-        return entry
+            status, finding = Status.DAMAGED, Finding("doubt", reason, offset=start)
+        return Entry(None, kind, start, end, status=status, finding=finding, at=at, note=note)
 
     def _doubt(self, start: int, end: int) -> str | None:
         """Return why the data of a record may be wrong, though its checksum was not found wrong; None if nothing is."""
@@ -288,11 +292,6 @@ class TfrecordParser(ProtobufParser):
             return reason
         agrees = self._compare(start, end)  # which is stronger evidence
         return None if agrees else MISMATCH if agrees is False else reason
-
-    def _note_empty(self, ctx: NodeContext) -> None:
-        if not ctx.emitted and ctx.collected is None and ctx.pos == ctx.node.start:
-            reason = "the file is empty: TFRecord without records, or a download that never began"
-            self.result.findings.add(self.finding_at("empty", reason, "", ctx.pos, severity=Severity.WARNING))
 
     # -- damage ------------------------------------------------------------------------------------------------------
 
@@ -501,16 +500,114 @@ class TfrecordParser(ProtobufParser):
         yield "records", f"{sizes.count:,}" + (f", and {count_words(gaps, 'gap')}" if gaps else "")
         if sizes.count:
             yield "data", f"{sizes.total:,} bytes; a record has {sizes.smallest:,} to {sizes.largest:,}"
-        type = self.record_type
-        if type is None and holds_events(self.frames, self.result.extraction.start):
+        if (type := self.record_type) is not None:
+            yield "message", type.full_name
+            if index.count:
+                yield from features_of_first(root)
+        elif holds_events(self.frames, self.result.extraction.start):
             yield "message", "tensorflow.Event: a TensorBoard event file; records are bytes"
         else:
-            yield "message", type.full_name if type is not None else "none known: records are bytes"
-        if type is not None and index.count:
-            yield from features_of_first(root)
+            yield "message", "none known: records are bytes"
 
 
 def _first_record(block: bytes) -> int | None:
     """Return where in a block a record stands whose data, or whose follower's length, have the right checksum, too."""
-    found = Mender(BytesData(block), lambda: len(block), lambda: None).find(0, len(block))
+    found = Frames(BytesData(block), lambda: len(block), lambda: None).find(0, len(block))
     return found if found < len(block) else None
+
+
+# -- what the records are: messages of a type that the first ones tell, events, or any bytes ---------------------------
+
+_TYPES: Final = ("tensorflow.Example", "tensorflow.SequenceExample")
+# How many records must fit, and how many are looked at: damaged ones tell nothing.
+_WANTED: Final = 4
+_LOOKED_AT: Final = 16
+# Of a larger record, the beginning must do.
+_WHOLE: Final = MIB
+_BEGINNING: Final = 64 * KIB
+# The features, the first of them, its name and its value.
+_FITTING: Final = 4
+
+
+def example_type(frames: Frames, start: int) -> MessageType | None:
+    """Return the type of the records from ``start`` on; None if they are something else."""
+    from pparse.protos import schema
+
+    samples = list(_samples(frames, start))
+    # The beginning of a record tells less than a whole one; where the file is cut, that may be next to nothing.
+    samples = [(raw, whole) for raw, whole in samples if whole] or samples
+    for name in _TYPES:
+        type = schema().message(name)
+        if all(_may_be(raw, type, whole) for raw, whole in samples) and any(
+            fitting_tags(raw, type) >= _FITTING for raw, _ in samples
+        ):
+            return type
+    return None
+
+
+def holds_events(frames: Frames, start: int) -> bool:
+    """Say whether the file is one of TensorBoard: its first record has a time, and the version of the event format."""
+    first = next(_samples(frames, start), (b"", True))[0]
+    return first[:1] == b"\x09" and first[9:10] == b"\x1a" and first.startswith(b"brain.Event:", 11)
+
+
+def _samples(frames: Frames, at: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield the data of the first records, and whether that is all of each."""
+    found, end = 0, frames.end()
+    for _ in range(_LOOKED_AT):
+        if found == _WANTED or end - at < HEAD_SIZE:
+            return
+        length = frames.length(at)
+        if length is None:
+            at, _ = frames.behind(at)
+            continue
+        begin, following = at + HEAD_SIZE, at + FRAME_SIZE + length
+        if following > end or length > _WHOLE:
+            try:
+                yield frames.data.pread(begin, min(length, _BEGINNING)), False
+            except GapError:
+                pass
+            found += 1
+        elif frames.agrees(begin, following - 4):
+            yield frames.data.pread(begin, length), True
+            found += 1
+        at = following
+
+
+def _may_be(raw: bytes, type: MessageType, whole: bool) -> bool:
+    """Say whether a record, or its beginning, can be a message of ``type``; an empty one can be any."""
+    if not whole:
+        return fitting_tags(raw, type) >= _FITTING
+    part = BytesData(raw).range(0, len(raw))
+    return not raw or (fits(raw, type, complete=True) and Checker(lambda: None).sound(part, type))
+
+
+def features_of_first(root: Node) -> Iterator[tuple[str, str]]:
+    """Yield the names and kinds of the features in the first record that is whole."""
+    for record, _ in zip(root.children(), range(16), strict=False):
+        if record.kind == "gap" or record.status is not Status.COMPLETE:
+            continue
+        if not record.kind.startswith("tensorflow."):
+            yield "fields", ", ".join(str(key) for key, _ in zip(record.keys(), range(40), strict=False)) or "none"
+            return
+        for label, outer, inner in (
+            ("features", "features", "feature"),
+            ("context", "context", "feature"),
+            ("lists", "feature_lists", "feature_list"),
+        ):
+            holder = record.find(outer)
+            found = holder.find(inner) if holder is not None else None
+            if found is not None:
+                names = [f"{kid.key!s} ({_kind_of(kid)})" for kid, _ in zip(found.children(), range(40), strict=False)]
+                more = f" … {len(found) - 40:,} more" if len(found) > 40 else ""
+                yield label, f"{', '.join(names)}{more} (of record {record.ordinal})"
+        return
+
+
+def _kind_of(feature: Node) -> str:
+    """Return the kind of values a feature has: bytes, float, int64."""
+    kinds = [str(key).removesuffix("_list") for key in feature]
+    if kinds == ["feature"]:  # a list of features: the first one tells
+        first = feature["feature"]
+        return f"{_kind_of(first.child(0))}, {len(first):,} steps" if len(first) else "no steps"
+    return ", ".join(kinds) or "empty"

@@ -1,6 +1,6 @@
 """Zip archives.
 
-How a member is found by its name, `pparse.parsers.zip.directory` tells; what the directory is worth, ``trust``. Without
+How a member is found by its name, `pparse.parsers.zip.records` tells; what the directory is worth, ``trust``. Without
 one that is trusted, ``scan`` goes from local header to local header.
 """
 

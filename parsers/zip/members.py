@@ -1,47 +1,63 @@
-"""Members of a zip archive as its directory lists them (`listed_member`), and small ones verified by a single read.
+"""Members of a zip archive as its directory lists them: with nodes (`listed_member`), and as rows without (`listing`).
 
-`ZipNote` is what the parser keeps of a member beside what every archive says of one.
+Small ones are verified by a single read. `ZipNote` is what the parser keeps of a member beside what every archive says
+of one.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
+from struct import Struct
 from zlib import MAX_WBITS, crc32, decompressobj, error
 
-from pparse.containers.archive import ArchiveMember
+from pparse.containers.archive import ArchiveMember, NameCounter
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB
-from pparse.parsers.zip import attributes
-from pparse.parsers.zip.attributes import (
+from pparse.parsers.zip import records
+from pparse.parsers.zip.records import (
+    BLOCK,
+    CENTRAL_SIZE,
     CODEC_OF_METHOD,
     DEFLATE,
     ENCRYPTED,
     FINDER,
+    FULL,
+    LOCAL_SIZE,
+    LZMA_HEAD,
     MASKED,
     STORED,
     STREAMED,
+    UTF8,
+    CentralEntry,
     declared_kind,
     decode_name,
     describe_encryption,
     kind_of,
+    lzma_alone,
+    match_descriptor,
     method_name,
     mode_of,
     modified,
+    read_central,
+    read_local,
 )
-from pparse.parsers.zip.directory import LOCAL_SIZE, CentralEntry, read_local
-from pparse.parsers.zip.extent import match_descriptor
+from pparse.tree.visit import Member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Final
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
 
     from pparse.data.base import Data
+    from pparse.data.reader import Range
     from pparse.data.window import Window
     from pparse.document.extraction import Extraction
     from pparse.limits import Limits
-    from pparse.parsers.zip.directory import LocalHeader
+    from pparse.parsers.zip.parser import ZipParser
+    from pparse.parsers.zip.records import LocalHeader
     from pparse.parsers.zip.trust import Directory
+
 
 # Methods that can be read.
 READABLE: Final = frozenset((STORED, *CODEC_OF_METHOD))
@@ -50,7 +66,7 @@ _READ_BY_7ZIP: Final = frozenset(("deflate64", "implode", "ppmd", "shrink"))
 _MOST_INFLATED: Final = {DEFLATE: 1_100}
 _MOST_RATIO: Final = 1 << 15
 # From so many stored bytes on a member may hold 2^32 bytes.
-LARGE: Final = attributes.WRAP // _MOST_INFLATED[DEFLATE]
+LARGE: Final = records.WRAP // _MOST_INFLATED[DEFLATE]
 
 
 class ZipNote:
@@ -58,20 +74,7 @@ class ZipNote:
 
     __slots__ = ("broken", "declared", "flags", "guessed", "listed", "listed_crc", "method", "rival", "sure", "wraps")
 
-    def __init__(
-        self,
-        flags: int,
-        method: int,
-        declared: str,
-        *,
-        listed: bool,
-        sure: bool = True,
-        listed_crc: int | None = None,
-        rival: int | None = None,
-        broken: bool = False,
-        guessed: bool = False,
-        wraps: bool = False,
-    ) -> None:
+    def __init__(self, flags: int, method: int, declared: str, *, listed: bool, guessed: bool = False) -> None:
         self.flags = flags
         """Flags of the member."""
         self.method = method
@@ -80,15 +83,15 @@ class ZipNote:
         """Kind of the member by its name and mode."""
         self.listed = listed
         """Whether the member comes from the directory, so that its ``start`` is a local header."""
-        self.sure = sure
+        self.sure = True
         """Whether the size is reliable."""
-        self.listed_crc = listed_crc
+        self.listed_crc: int | None = None
         """CRC-32 in the directory."""
-        self.rival = rival
+        self.rival: int | None = None
         """A differing CRC-32 in the local header or the descriptor."""
-        self.broken = broken
+        self.broken = False
         """Whether the local header is damaged."""
-        self.wraps = wraps
+        self.wraps = False
         """Whether the size is known modulo 2^32 only."""
         self.guessed = guessed
         """Whether the encoding of the name is only guessed."""
@@ -99,46 +102,66 @@ def listed_member(
 ) -> ArchiveMember:
     """Return the member that an entry of a trusted directory says; its name may be in ``encoding``."""
     start = entry.offset + directory.shift_of(at)
-    compressed_size, size = entry.compressed_size, entry.size
+    packed, size = entry.compressed_size, entry.size
     if directory.places is not None and (more := directory.places.more.get(at, 0)):
-        compressed_size += more
+        packed += more
         size += more if entry.method == STORED else 0
-    end = start + LOCAL_SIZE + len(entry.raw_name) + compressed_size
-    name, guessed = decode_name(entry.raw_name, entry.flags, entry.extra, encoding)
-    declared = declared_kind(name, entry.creator, entry.external)
-    member = ArchiveMember(
-        name,
-        entry.raw_name,
-        kind_of(declared, compressed_size and size),
-        at,
-        start,
-        end,
-        size,
-        compressed_size=compressed_size,
-        mtime=modified(entry.date, entry.time, entry.extra),
-        mode=mode_of(entry.creator, entry.external),
-        method=method_name(entry.method, entry.flags),
-        checksum=("crc32", entry.crc),
-        extra=ZipNote(
-            entry.flags,
-            entry.method,
-            declared,
-            listed=True,
-            listed_crc=entry.crc,
-            guessed=guessed,
-            wraps=may_wrap(entry, compressed_size),
-        ),
-    )
+    end = start + LOCAL_SIZE + len(entry.raw_name) + packed
+    member = member_of(entry, entry, encoding, at, start, end, size, packed, entry.crc)
     source = extraction.name
-    if directory.has_overlaps and directory.overlaps(at):
+    if directory.overlaps(at):
         blame(member, source, Status.DAMAGED, "overlap", "its bytes belong to an earlier member")
     elif start >= directory.begin:
         blame(member, source, Status.DAMAGED, "malformed", "its offset points past the last member")
     elif not is_refused(member, source, entry.extra) and not has_wrong_size(member, source):
-        gap = extraction.data.next_gap(start) if extraction.data.gaps else None
-        if gap is not None and gap.offset < end:
-            blame(member, source, Status.DAMAGED, "gap", "some of its bytes are missing")
+        has_gap(member, extraction)
     return member
+
+
+def member_of(
+    record: CentralEntry | LocalHeader,
+    entry: CentralEntry | None,
+    encoding: str,
+    at: int,
+    start: int,
+    end: int,
+    size: int | None,
+    packed: int,
+    crc: int | None,
+) -> ArchiveMember:
+    """Return the member of ``packed`` stored bytes that a ``record`` is of: its directory entry, or its local header,
+    for which ``entry`` tells more, if there is one."""
+    told = record if entry is None else entry
+    name, guessed = decode_name(record.raw_name, record.flags, told.extra, encoding)
+    declared = declared_kind(name, told.creator, told.external)
+    note = ZipNote(record.flags, record.method, declared, listed=record is entry, guessed=guessed)
+    if entry is not None:
+        note.listed_crc, note.wraps = entry.crc, may_wrap(entry, packed)
+    return ArchiveMember(
+        name,
+        record.raw_name,
+        kind_of(declared, packed if size is None else packed and size),
+        at,
+        start,
+        end,
+        size,
+        compressed_size=packed,
+        mtime=modified(told.date, told.time, told.extra),
+        mode=mode_of(told.creator, told.external),
+        method=method_name(record.method, record.flags),
+        checksum=None if crc is None else ("crc32", crc),
+        extra=note,
+    )
+
+
+def has_gap(member: ArchiveMember, extraction: Extraction) -> bool:
+    """Say whether a gap is in the stored bytes of a member, and add the reason."""
+    data = extraction.data
+    gap = data.next_gap(member.start) if data.gaps else None
+    if gap is None or gap.offset >= member.end:
+        return False
+    blame(member, extraction.name, Status.DAMAGED, "gap", "some of its bytes are missing")
+    return True
 
 
 def may_wrap(entry: CentralEntry, compressed_size: int) -> bool:
@@ -147,7 +170,7 @@ def may_wrap(entry: CentralEntry, compressed_size: int) -> bool:
     Archive Utility and ``ditto`` of macOS keep sizes modulo 2^32, and write no zip64 fields.
     """
     plain = entry.made == FINDER and entry.method == DEFLATE and entry.flags & STREAMED
-    return bool(plain) and entry.size + attributes.WRAP <= _MOST_INFLATED[DEFLATE] * compressed_size
+    return bool(plain) and entry.size + records.WRAP <= _MOST_INFLATED[DEFLATE] * compressed_size
 
 
 def is_refused(member: ArchiveMember, source: str, extra: bytes) -> bool:
@@ -297,7 +320,7 @@ def likely_size(data: Data, member: ArchiveMember) -> int | None:
     """
     size, stored = member.size or 0, member.compressed_size
     least = stored - stored // 1_000 - 64  # deflate adds five bytes to 64 KiB that it cannot compress
-    size += max(0, -((size - least) // attributes.WRAP)) * attributes.WRAP
+    size += max(0, -((size - least) // records.WRAP)) * records.WRAP
     decoder, count = decompressobj(-MAX_WBITS), 0
     head = rest = _first_stored(data, member, SMALL)[0]
     try:
@@ -306,7 +329,7 @@ def likely_size(data: Data, member: ArchiveMember) -> int | None:
             rest = decoder.unconsumed_tail
     except error:
         return None
-    return size if head and count * stored < (size + attributes.WRAP // 2) * len(head) else None
+    return size if head and count * stored < (size + records.WRAP // 2) * len(head) else None
 
 
 def _inflated(stream: bytes, size: int) -> bytes | None:
@@ -317,3 +340,135 @@ def _inflated(stream: bytes, size: int) -> bytes | None:
     except error:
         return None
     return content if decoder.eof and len(content) == size else None
+
+
+def lzma_source(source: Range, flags: int, size: int | None, name: str) -> Range:
+    """Return the stream of the member ``name`` with the header of .lzma files in place of the zip's own."""
+    from pparse.data.base import BytesData
+    from pparse.data.spliced import SplicedData
+
+    begin = source.start + LZMA_HEAD + 5
+    head = lzma_alone(source.data.known(source.start, min(LZMA_HEAD + 5, len(source))), flags, size)
+    if head is None:
+        raise MalformedError("the stream lacks LZMA properties", path=name, offset=source.start)
+    rest = source.data.range(begin, source.end)
+    spliced = SplicedData([BytesData(head).range(0, len(head)), rest], source.data.name)
+    return spliced.range(0, spliced.size or 0)
+
+
+# How many hashes of names are kept in a set; more are kept in a compact table.
+_MOST_HASHES: Final = 100_000
+# flags and method in one, compressed size, size, lengths of name, extra field and comment, the upper byte of the unix
+# mode, offset
+_LISTED: Final = Struct("<8xI8xIIHHH7xBI").unpack_from
+# Flags and methods of members that need no second look.
+_PLAIN: Final = frozenset(
+    flags | method << 16 for flags in (0, 2, 4, 6, STREAMED, UTF8, STREAMED | UTF8) for method in READABLE
+)
+# Upper bytes of modes of files and folders, and of modes without a kind.
+_MODES: Final = frozenset((*range(16), *range(0x40, 0x50), *range(0x80, 0x90)))
+_NAME: Final = attrgetter("name")
+
+
+class ZipRow(Member):
+    """A row of a listing; its ``note``, the `ArchiveMember`, is made on demand."""
+
+    __slots__ = ("_at", "_parser")
+
+    # Class attributes: values that are not set per row cost nothing.
+    kind = "file"
+    status = Status.COMPLETE
+    _reason = None
+
+    def __init__(self, name: str, start: int, size: int, at: int, parser: ZipParser) -> None:
+        self.name = name
+        self.start = start
+        self.size = size
+        self._at = at
+        self._parser = parser
+
+    @property
+    def note(self) -> Any:
+        """The `ArchiveMember`, read again."""
+        return self._parser.listed_member(self._at)
+
+
+class _ZipFolder(ZipRow):
+    __slots__ = ()
+
+    kind = "folder"
+
+
+def listing(parser: ZipParser, directory: Directory) -> Iterator[Member]:
+    """Yield the rows of the members in ``directory``; the second of two equal names as ``name#2``."""
+    seen: set[int] = set()
+    names: NameCounter | None = None  # made if a name repeats, or if there are many
+    at = directory.begin
+    while at < directory.end:
+        rows, length = _rows(parser, directory, at)
+        if names is None:
+            before = len(seen)
+            seen.update(map(hash, map(_NAME, rows)))
+            if len(seen) < before + len(rows) or len(seen) > _MOST_HASHES:
+                names = _count_names(parser, directory, at)
+                seen.clear()
+        if names is not None:
+            for row in rows:
+                number = names.add(row.name)
+                if number > 1:
+                    row.name += f"#{number}"
+        yield from rows
+        at += length
+    root = parser.result.root
+    if root.known_status is None:  # all were read
+        parser.result.close_node(root, Status.COMPLETE, None)
+
+
+def _count_names(parser: ZipParser, directory: Directory, end: int) -> NameCounter:
+    """Return a counter of the names of all entries before ``end``."""
+    names, at = NameCounter(), directory.begin
+    while at < end:
+        rows, length = _rows(parser, directory, at)
+        for row in rows:
+            names.add(row.name)
+        at += length
+    return names
+
+
+def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Member], int]:
+    """Return the rows of a block of entries from ``base`` on, and its length. The entries were checked before."""
+    parser.result.extraction.session.check_cancelled()
+    block = parser.result.extraction.data.pread(base, min(BLOCK, directory.end - base))
+    shift, plain, zip64 = directory.shift, _PLAIN, directory.zip64
+    rows: list[Member] = []
+    # Locals save a tenth of the time.
+    append, row, folder, listed, modes = rows.append, ZipRow, _ZipFolder, _LISTED, _MODES
+    head, end, large = CENTRAL_SIZE, len(block), LARGE
+    text = block.decode("latin-1")
+    pos, last = 0, end - head
+    while pos <= last:
+        how, packed, size, name_length, extra_length, comment_length, mode, offset = listed(block, pos)
+        name_at = pos + head
+        name_end = name_at + name_length
+        following = name_end + extra_length + comment_length
+        if following > end:
+            break
+        name = text[name_at:name_end]
+        if (
+            mode in modes
+            and not (size and name[-1:] == "/")
+            and how in plain
+            and not (zip64 and FULL in (size, offset))
+            and packed < large
+            and name.isascii()
+            and not (extra_length and b"up" in block[name_end : name_end + extra_length])
+        ):
+            append((folder if name[-1:] == "/" else row)(name, offset + shift, size, base + pos, parser))
+        elif (entry := read_central(block, pos)) is not None:
+            member = parser.listed(entry, base + pos, directory)
+            parser.note_size(member)
+            rows.append(Member(member.name, member.kind, member.start, member.size or 0, member.status, member))
+        pos = following
+    if not pos:
+        raise MalformedError("no directory entry is at this offset", offset=base, source=parser.result.extraction.name)
+    return rows, pos

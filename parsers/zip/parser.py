@@ -5,7 +5,7 @@ States::
     state          needs  reads                                              goes to
     expect_member  0..    a directory entry, where the directory accounts    expect_member behind it; DONE at the end
                           for the archive; else what stands at a position    of the directory, or of the data
-                          of the archive (`pparse.parsers.zip.mend`)
+                          of the archive (`pparse.parsers.zip.scan`)
 
 The root is a map of names to members. With a trusted directory, a member's ``at`` is its directory entry, and ``start``
 its local header, which is not read before the member is opened; ``[start, end)`` then holds header and bytes, as far as
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
@@ -27,38 +28,42 @@ from pparse.document.appearance import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import KIB, count_words
-from pparse.parsers.zip import attributes
-from pparse.parsers.zip.attributes import (
-    CODEC_OF_METHOD,
-    LZMA,
-    STORED,
-    STREAMED,
-    check_encoding,
-    decode_name,
-    is_japanese,
-    needs_guess,
+from pparse.parsers.zip import records
+from pparse.parsers.zip.members import (
+    AHEAD,
+    ZipNote,
+    agrees,
+    likely_size,
+    listed_member,
+    listing,
+    lzma_source,
+    verified_content,
 )
-from pparse.parsers.zip.directory import (
+from pparse.parsers.zip.records import (
     BLOCK,
     CENTRAL_SIZE,
+    CODEC_OF_METHOD,
     END_SIZE,
     LOCAL_SIZE,
+    LZMA,
     SPLIT_MARKS,
+    STORED,
+    STREAMED,
     CentralEntry,
     LocalHeader,
     central_length,
+    check_encoding,
+    decode_name,
+    descriptor_crc,
     entries,
     entry_at,
+    is_japanese,
     local_at,
+    needs_guess,
     read_central,
 )
-from pparse.parsers.zip.extent import descriptor_crc, lzma_source
-from pparse.parsers.zip.match import TAIL_READ, find_record, match_front, match_tail, match_zip
-from pparse.parsers.zip.members import AHEAD, ZipNote, agrees, likely_size, listed_member, verified_content
-from pparse.parsers.zip.mend import add_scanned, scanned_member, unclaimed
-from pparse.parsers.zip.rows import listing
-from pparse.parsers.zip.scan import STALE, Scanner
-from pparse.parsers.zip.trust import find_directory
+from pparse.parsers.zip.scan import STALE, Scanner, add_scanned, scanned_member, unclaimed
+from pparse.parsers.zip.trust import TAIL_READ, find_directory, find_record, match_front, match_tail, match_zip
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, signatures
 
@@ -76,6 +81,7 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Member, Visit
+
 
 # Bytes at the end of a far archive that are read at once.
 _TAIL: Final = 256 * KIB
@@ -119,13 +125,9 @@ class ZipParser(ArchiveParser):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._start = result.extraction.start
-        self._looked = False
-        self._directory: Directory | None = None
-        self._scanner: Scanner | None = None
         self._shown = False  # whether findings on the whole archive were added
         self._ahead: Window | None = None  # of a check that is going on
         self._given = check_encoding(str(result.extraction.session.options.get("encoding", "")))
-        self._guess: str | None = None  # in which encoding all names are that nothing is said of, if they are in one
         self._looks = _MOST_LOOKS  # at how many members it is to be seen yet whether their sizes may be wrong ones
         self._sizes: dict[int, int] = {}  # of such members that were read, by the offset of their entry
         self._guessed = False  # whether it was told that the encoding of names is guessed
@@ -159,31 +161,23 @@ class ZipParser(ArchiveParser):
 
     # -- how it is read ----------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def directory(self) -> Directory | None:
         """The directory, if it accounts for the archive. Raise `LimitError` if overlaps exceed the budget."""
-        if not self._looked:
-            extraction = self.extraction
-            data, end = extraction.data, extraction.find_end()
-            if data.distance is Distance.FAR:  # end record and directory in one request, of some 2,000 members
-                low = max(self._start, end - _TAIL)
-                data.prefetch([(low, end - low)])
-            parts = [part.size for part in extraction.file_parts]
-            self._directory = find_directory(data, self._start, end, extraction.session.budget, parts)
-            self._looked = True
-        return self._directory
+        extraction = self.extraction
+        data, end = extraction.data, extraction.find_end()
+        if data.distance is Distance.FAR:  # end record and directory in one request, of some 2,000 members
+            low = max(self._start, end - _TAIL)
+            data.prefetch([(low, end - low)])
+        parts = [part.size for part in extraction.file_parts]
+        return find_directory(data, self._start, end, extraction.session.budget, parts)
 
-    @property
+    @cached_property
     def scanner(self) -> Scanner:
         """Reads the archive without trusting its directory."""
-        if self._scanner is None:
-            extraction = self.extraction
-            end = extraction.find_end()
-            for gap in extraction.data.gaps:
-                if gap.length is None:
-                    end = min(end, max(gap.offset, self._start))
-            self._scanner = Scanner(extraction.data, self._start, end, extraction.session)
-        return self._scanner
+        extraction = self.extraction
+        loose = (max(gap.offset, self._start) for gap in extraction.data.gaps if gap.length is None)
+        return Scanner(extraction.data, self._start, min([extraction.find_end(), *loose]), extraction.session)
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
         """Begin at the first entry of the directory, or at the front."""
@@ -192,13 +186,12 @@ class ZipParser(ArchiveParser):
 
     def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Add the members of the next directory entries, or of the records at the position."""
-        if self._directory is not None:  # `begin` looked
-            return self._list(ctx, self._directory, block, base)
-        return add_scanned(self, ctx)
+        directory = self.directory
+        return add_scanned(self, ctx) if directory is None else self._list(ctx, directory, block, base)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
         """Continue after a gap in the data."""
-        if self._directory is not None:
+        if self.directory is not None:
             return None
         pos, state, need = add_scanned(self, ctx)
         return (pos, state, need) if pos > ctx.pos else (ctx.pos + 1, DONE, 0)
@@ -250,24 +243,24 @@ class ZipParser(ArchiveParser):
         (without a directory, this one); empty if that is not known."""
         if self._given or not needs_guess(raw, flags):
             return self._given
-        directory = self.directory
-        if directory is None:
-            return _JAPANESE if is_japanese([raw]) else ""
-        if self._guess is None:
-            found = entries(Window(self.extraction.data, directory.end), directory.begin, directory.end)
-            names = (entry.raw_name for _, entry in islice(found, _MOST_GUESSED))
-            self._guess = _JAPANESE if is_japanese(raw for raw in names if needs_guess(raw, 0)) else ""
-        return self._guess
+        return self._guess if self.directory is not None else _JAPANESE if is_japanese([raw]) else ""
+
+    @cached_property
+    def _guess(self) -> str:
+        """In which encoding all names are that nothing is said of, if they are in one; else empty."""
+        names = (entry.raw_name for _, entry in islice(self._entries(), _MOST_GUESSED))
+        return _JAPANESE if is_japanese(raw for raw in names if needs_guess(raw, 0)) else ""
+
+    def _entries(self) -> Iterator[tuple[int, CentralEntry]]:
+        """Yield the entries of a trusted directory, and where they are."""
+        if (directory := self.directory) is not None:
+            yield from entries(Window(self.extraction.data, directory.end), directory.begin, directory.end)
 
     def look_at_names(self) -> None:
         """Add the note on names in a guessed encoding, if any in the directory is."""
-        directory = self.directory
-        if directory is None or self._given:
-            return
-        for at, entry in entries(Window(self.extraction.data, directory.end), directory.begin, directory.end):
-            if needs_guess(entry.raw_name, entry.flags):
-                self.listed(entry, at, directory)
-                return
+        odd = (at for at, entry in self._entries() if needs_guess(entry.raw_name, entry.flags))
+        if not self._given and (at := next(odd, None)) is not None:
+            self.listed_member(at)
 
     def _known(self, member: ArchiveMember) -> ArchiveMember:
         """Return ``member`` with the size that reading showed; add a finding, once, if its name is only guessed."""
@@ -279,9 +272,8 @@ class ZipParser(ArchiveParser):
             self._guessed = True
             read = "cp932 (Japanese), which all such names here can be" if japanese else "code page 437"
             reason = f"its name is not UTF-8, and read as {read}; if it looks wrong, {spoken('-O encoding=NAME')} "
-            reason += (
-                f"reads such names in another encoding: {'cp437' if japanese else 'cp932'}, gbk, euc-kr, cp1251 ..."
-            )
+            others = f"{'cp437' if japanese else 'cp932'}, gbk, euc-kr, cp1251 ..."
+            reason += f"reads such names in another encoding: {others}"
             self._note_member(member, "encoding", reason, severity=Severity.NOTE)
         return member
 
@@ -352,14 +344,13 @@ class ZipParser(ArchiveParser):
         note = member.extra
         if isinstance(note, ZipNote) and note.wraps and self._looks and member.size is not None:
             self._looks -= 1
-            if likely_size(self.extraction.data, member) == member.size:
-                return
-            self._looks = 0
-            reason = (
-                f"it may hold more than {member.size:,} bytes, by a multiple of 4 GiB: macOS wrote the archive without "
-            )
-            reason += "zip64; 'pparse check' finds out"
-            self._note_member(member, "modulo", reason, severity=Severity.NOTE)
+            if likely_size(self.extraction.data, member) != member.size:
+                self._looks = 0
+                reason = (
+                    f"it may hold more than {member.size:,} bytes, by a multiple of 4 GiB: macOS wrote the archive "
+                )
+                reason += "without zip64; 'pparse check' finds out"
+                self._note_member(member, "modulo", reason, severity=Severity.NOTE)
 
     # -- what a member holds -----------------------------------------------------------------------------------------
 
@@ -406,12 +397,8 @@ class ZipParser(ArchiveParser):
             lost = gap is not None and gap.offset < member.start + LOCAL_SIZE + len(member.raw_name)
             reason = f"its local header is {'missing' if lost else 'damaged'}"
             if header is None:
-                raise MalformedError(
-                    f"{reason}, so the start of its bytes is not known",
-                    path=member.name,
-                    offset=pos,
-                    source=self.extraction.name,
-                )
+                reason += ", so the start of its bytes is not known"
+                raise MalformedError(reason, path=member.name, offset=pos, source=self.extraction.name)
             reason += "; its data come from the directory"
             self._note_member(member, "local-header", reason, severity=Severity.ERROR)
         return pos + header.length, pos + header.length + member.compressed_size
@@ -472,12 +459,8 @@ class ZipParser(ArchiveParser):
             return self._examine_unsure(member, sink, skip)
         if note.declared not in (member.kind, "file"):
             said = "socket" if note.declared == "other" else note.declared
-            self._note_member(
-                member,
-                "kind",
-                f"its mode or name says {said}, but it has content: read as a file",
-                severity=Severity.NOTE,
-            )
+            reason = f"its mode or name says {said}, but it has content: read as a file"
+            self._note_member(member, "kind", reason, severity=Severity.NOTE)
         if note.listed and (verdict := self._verify_small(member, note, sink)) is not None:
             return verdict
         rival, named = note.rival, True
@@ -505,7 +488,7 @@ class ZipParser(ArchiveParser):
             verdict = self.examine(member, sink, skip)
         finally:
             member.size = said
-        if verdict.verified and (verdict.size - said) % attributes.WRAP:
+        if verdict.verified and (verdict.size - said) % records.WRAP:
             reason = f"it holds {verdict.size:,} bytes; the directory says {said:,}, or a multiple of 4 GiB more"
             self._note_member(member, "contradiction", reason)
         if verdict.verified and len(self._sizes) < _MOST_SIZES:
@@ -550,14 +533,13 @@ class ZipParser(ArchiveParser):
 
         A name of another length was put there by a writer that goes by the directory: then that one counts.
         """
-        if header.raw_name == member.raw_name:
+        raw, flags = header.raw_name, header.flags
+        if raw == member.raw_name:
             return True
-        shown, _ = decode_name(
-            header.raw_name, header.flags, header.extra, self._encoding_of(header.raw_name, header.flags)
-        )
+        shown, _ = decode_name(raw, flags, header.extra, self._encoding_of(raw, flags))
         self._note_member(member, "name", f"its local header has a different name: {shown[:200]}")
         alike = shown.replace("\\", "/") == member.name.replace("\\", "/")
-        return alike or len(header.raw_name) != len(member.raw_name) or not self.goes_by_both_names
+        return alike or len(raw) != len(member.raw_name) or not self.goes_by_both_names
 
     def _agrees(self, member: ArchiveMember, header: LocalHeader) -> bool:
         """Say whether the local header (and the descriptor) of a listed member agree with the directory."""

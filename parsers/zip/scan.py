@@ -1,6 +1,7 @@
 """Reads a zip archive from the front, local header by local header, without trusting its directory.
 
-The end of a member's bytes is determined by, in this order of trust:
+`ZipParser.expect_member` and `ZipParser.resync` call `add_scanned` where the directory is missing or not trusted:
+members are what `Scanner` finds. The end of a member's bytes is determined by, in this order of trust:
 
 1. the directory, if a local header with its name is there and the next record, or the descriptor, follows;
 2. the local header, if the same holds;
@@ -13,80 +14,77 @@ one member is never read as the header of another, so archives that overlap them
 
 from __future__ import annotations
 
+from collections import namedtuple
+
+from pparse.containers.archive import ArchiveMember
+from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
-from pparse.parsers.zip import attributes
-from pparse.parsers.zip.attributes import CODEC_OF_METHOD, ENCRYPTED, MASKED, STORED, STREAMED, UTF8
-from pparse.parsers.zip.directory import (
+from pparse.findings import Finding, Severity, Status
+from pparse.limits import KIB
+from pparse.parsers.zip import records
+from pparse.parsers.zip.members import blame, has_gap, has_wrong_size, is_refused, member_of
+from pparse.parsers.zip.records import (
+    CENTRAL,
+    CODEC_OF_METHOD,
     DESCRIPTOR,
+    ENCRYPTED,
     END,
+    END64,
+    END_SIZE,
+    LAYOUTS,
+    LENGTHS,
     LOCAL,
     LOCAL_SIZE,
+    MASKED,
     SPLIT_MARKS,
+    STORED,
+    STREAMED,
+    UTF8,
     CentralEntry,
     LocalHeader,
+    cut_header,
     cut_record,
-    read_end,
-)
-from pparse.parsers.zip.extent import (
-    LAYOUTS,
-    Descriptors,
-    Measure,
-    Summing,
     descriptor_before,
     descriptor_crc,
     match_descriptor,
-    measure,
+    read_end,
 )
-from pparse.parsers.zip.walk import LENGTHS, SHORT, Walker
+from pparse.parsers.zip.walk import SHORT, Descriptors, Measure, Summing, Walker, measure, why_scanned
+from pparse.tree.context import DONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
 
     from pparse.data.base import Data, Gap
+    from pparse.data.reader import Range
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.zip.members import ZipNote
+    from pparse.parsers.zip.parser import ZipParser
+    from pparse.tree.context import NodeContext
     from pparse.tree.host import Session
+
 
 # -- what directory and local header say of a member's bytes, and the stretch that is taken for them -----------------
 
 
-class Claim:
-    """Declared values of a member: ``compressed_size``, ``size``, ``crc``; ``listed``: by the directory."""
+class Claim(namedtuple("Claim", "compressed_size size crc listed")):
+    """Declared values of a member, None if unknown; ``listed``: by the directory."""
 
-    __slots__ = ("compressed_size", "crc", "listed", "size")
-
-    def __init__(self, compressed_size: int, size: int | None, crc: int | None, *, listed: bool) -> None:
-        self.compressed_size = compressed_size
-        self.size = size
-        self.crc = crc
-        self.listed = listed
+    __slots__ = ()
 
 
 class MemberExtent:
     """The stored bytes ``[start, end)`` of a member, and where scanning continues (``next``)."""
 
-    __slots__ = (
-        "code",
-        "compressed_size",
-        "crc",
-        "cut",
-        "end",
-        "gap_end",
-        "gap_start",
-        "missing",
-        "next",
-        "reason",
-        "rival",
-        "size",
-        "start",
-    )
-
     def __init__(self, start: int, end: int, claim: Claim | None = None, following: int | None = None) -> None:
         self.start = start
         self.end = end
         self.next = end if following is None else following
-        self.size = claim.size if claim is not None else None
+        self.size: int | None = claim.size if claim is not None else None
         """Size of the content; None if unknown."""
-        self.crc = claim.crc if claim is not None else None
+        self.crc: int | None = claim.crc if claim is not None else None
         """CRC-32 of the content; None if unknown."""
         self.compressed_size = end - start
         """Bytes stored, as declared or measured."""
@@ -100,11 +98,6 @@ class MemberExtent:
         self.rival: int | None = None
         """A differing CRC-32 from another record."""
 
-    @property
-    def content(self) -> int:
-        """Size of the content if known, else the number of bytes stored."""
-        return self.compressed_size if self.size is None else self.compressed_size and self.size
-
     def blame(self, code: str, reason: str, *, cut: bool = False) -> MemberExtent:
         """Set what is wrong, and return this extent."""
         self.code, self.reason, self.cut = code, reason, cut
@@ -116,11 +109,12 @@ def claims_of(header: LocalHeader, entry: CentralEntry | None) -> list[Claim]:
     claims = []
     if entry is not None:
         claims.append(Claim(entry.compressed_size, entry.size, entry.crc, listed=True))
-    if header.compressed_size is not None and (header.compressed_size or not header.flags & STREAMED):
-        crc = header.crc if header.crc or not header.flags & STREAMED else None
-        size = header.size if header.size or not header.flags & STREAMED else None
-        if entry is None or (header.compressed_size, size, crc) != (entry.compressed_size, entry.size, entry.crc):
-            claims.append(Claim(header.compressed_size, size, crc, listed=False))
+    streamed = header.flags & STREAMED
+    said = header.compressed_size, header.size, header.crc
+    if streamed:
+        said = header.compressed_size, header.size or None, header.crc or None
+    if said[0] is not None and (said[0] or not streamed) and said != (claims[0][:3] if claims else ()):
+        claims.append(Claim(*said, listed=False))
     return claims
 
 
@@ -131,13 +125,11 @@ def followed(have: int, compressed_size: int) -> str:
 
 def note_contradiction(extent: MemberExtent, claim: Claim, claims: list[Claim]) -> MemberExtent:
     """Record that local header and directory disagree; the one that fits the file is right."""
-    if len(claims) < 2:
-        return extent
-    other = claims[1] if claim is claims[0] else claims[0]
-    said = other.compressed_size, other.size or claim.size, other.crc or claim.crc
-    if said != (claim.compressed_size, claim.size, claim.crc):
-        who = "local header" if claim.listed else "directory"
-        extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
+    for other in claims:
+        said = other.compressed_size, other.size or claim.size, other.crc or claim.crc
+        if other is not claim and said != claim[:3]:
+            who = "local header" if claim.listed else "directory"
+            extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
     return extent
 
 
@@ -175,15 +167,15 @@ class ScanStep:
 
     __slots__ = ("at", "closed", "entry", "extent", "header", "kind", "next", "notes")
 
-    def __init__(self, kind: str, at: int, following: int) -> None:
+    def __init__(self, kind: str, at: int, following: int, notes: list[tuple[str, int, int, str]]) -> None:
         self.kind = kind
         self.at = at
         self.next = following
+        self.notes = notes
         self.closed = False
         self.header: LocalHeader | None = None
         self.entry: CentralEntry | None = None
         self.extent: MemberExtent | None = None
-        self.notes: list[tuple[str, int, int, str]] = []
 
 
 class Scanner(Walker):
@@ -203,40 +195,32 @@ class Scanner(Walker):
         notes: list[tuple[str, int, int, str]] = []
         while at < self.end:
             found = self._member_at(at, meant=at == pos)
-            if found is None:
-                length = self.record_length(at)
-                if length:
-                    closed = closed or self.read(at, 4)[0] == END
-                    at, records = min(at + length, self.end), True
-                    continue
-                following = self.find_next(at + 1)
-                if self.start < at and following >= self.end and cut_record(self.data, at, self.end):
-                    at, records = self.end, True
-                    continue
-                if at == self.start and not self._is_torn(at, following):
-                    if following >= self.end:
-                        found = ScanStep("gap", at, following)
-                    else:
-                        if self.read(at, following - at if following - at == 4 else 0)[0] not in SPLIT_MARKS:
-                            notes.append(("prefix", at, following - at, "other bytes precede the archive"))
-                elif records:
-                    notes.append(
-                        ("trailing", at, following - at, "bytes between or after the records of the directory")
-                    )
-                else:
-                    found = ScanStep("gap", at, following)
-                if found is None:
-                    at = following
-                    continue
-            header = found.header
-            if header is not None and self.hints and self.hints.replaced(found.at, header):
+            if found is not None:
+                assert found.header is not None  # noqa: S101 -- it is a member
+                if not self.hints or not self.hints.replaced(found.at, found.header):
+                    found.notes[:0] = notes
+                    return found
                 notes += [*found.notes, ("stale", found.at, found.next - found.at, STALE)]
                 at = found.next
                 continue
-            found.notes[:0] = notes
-            return found
-        found = ScanStep("end", self.end, self.end)
-        found.notes, found.closed = notes, closed
+            length = self.record_length(at)
+            if length:
+                closed = closed or self.read(at, 4)[0] == END
+                at, records = min(at + length, self.end), True
+                continue
+            following = self.find_next(at + 1)
+            if self.start < at and following >= self.end and cut_record(self.data, at, self.end):
+                break
+            if at == self.start and following < self.end and not self._is_torn(at, following):
+                if self.read(at, following - at if following - at == 4 else 0)[0] not in SPLIT_MARKS:
+                    notes.append(("prefix", at, following - at, "other bytes precede the archive"))
+            elif records:
+                notes.append(("trailing", at, following - at, "bytes between or after the records of the directory"))
+            else:
+                return ScanStep("gap", at, following, notes)
+            at = following
+        found = ScanStep("end", self.end, self.end, notes)
+        found.closed = closed
         return found
 
     def _is_torn(self, low: int, high: int) -> bool:
@@ -246,15 +230,15 @@ class Scanner(Walker):
 
     def _member_at(self, pos: int, *, meant: bool) -> ScanStep | None:
         header = self.header_at(pos)
-        entry = self.hints.for_header(pos, header) if header is not None and self.hints else None
-        broken = False
+        broken = header is None
         if header is None:
             header, entry = self.listed_at(pos, meant=meant) or (self.broken_at(pos) if meant else None, None)
             if header is None:
                 return None
-            broken = True
-        elif entry is None and not header.whole:
-            entry = self.hints.entry_for(pos)
+        else:
+            entry = self.hints.for_header(pos, header) if self.hints else None
+            if entry is None and not header.whole:
+                entry = self.hints.entry_for(pos)
         if not header.whole and entry is not None:
             header.raw_name, header.whole = entry.raw_name, True
         extent = self._kept.get(pos)
@@ -265,10 +249,9 @@ class Scanner(Walker):
             while len(self._kept) >= _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[pos] = extent
-        found = ScanStep("member", pos, max(extent.next, pos + 1))
+        notes = [("local-header", pos, LOCAL_SIZE, "the local header is damaged")] if broken else []
+        found = ScanStep("member", pos, max(extent.next, pos + 1), notes)
         found.header, found.entry, found.extent = header, entry, extent
-        if broken:
-            found.notes.append(("local-header", pos, LOCAL_SIZE, "the local header is damaged"))
         return found
 
     def lost_header(self, pos: int, raw_name: bytes) -> tuple[int, LocalHeader | None]:
@@ -322,19 +305,19 @@ class Scanner(Walker):
         if end > self.end:
             return None
         block, _ = self.read(end, 28)
-        if streamed or block.startswith(DESCRIPTOR):
-            length = match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size)
-            if length:
-                return end + length
+        signed = block.startswith(DESCRIPTOR)
+        if (streamed or signed) and (
+            length := match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size)
+        ):
+            return end + length
         if self.is_boundary(end):
             return end
-        if streamed or block.startswith(DESCRIPTOR):
+        if streamed or signed:
             for length in LENGTHS:
                 if end + length < self.end and self.is_boundary(end + length):
                     return end + length
-            left = self.end - end  # the file ends inside or after the descriptor
-            if 0 < left < LAYOUTS[0][0] or (left == LAYOUTS[0][0] and block.startswith(DESCRIPTOR)):
-                return self.end
+            if 0 < self.end - end < LAYOUTS[0][0] + signed:
+                return self.end  # the file ends inside or after the descriptor
         return None
 
     def _search(self, start: int, header: LocalHeader, claims: list[Claim]) -> MemberExtent:
@@ -403,19 +386,20 @@ class Scanner(Walker):
             extent.size = found.size
         else:
             if found.crc != claim.crc and compressed_size != claim.compressed_size:
-                return self._false_end(extent, claim.compressed_size)
+                # It ended at the wrong place: the bytes behind that are searched.
+                following = self._next_behind(start, found.end)
+                extent.end = extent.next = min(following, start + claim.compressed_size, self.end)
+                return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
                 extent.end = extent.next = following
                 return extent.blame("malformed", followed(following - start, compressed_size))
-            wrap = attributes.WRAP  # a descriptor, and the directory, may have sizes modulo that
+            wrap = records.WRAP  # a descriptor, and the directory, may have sizes modulo that
             if found.size != claim.size:
                 extent.size = found.size
             alike = compressed_size % wrap, found.size % wrap
             if alike != (claim.compressed_size % wrap, None if claim.size is None else claim.size % wrap):
-                extent.blame(
-                    "contradiction",
-                    f"it ends after {compressed_size:,} compressed bytes, not {claim.compressed_size:,}",
-                )
+                reason = f"it ends after {compressed_size:,} compressed bytes, not {claim.compressed_size:,}"
+                extent.blame("contradiction", reason)
         block, _ = self.read(found.end, 28)
         if header.flags & STREAMED or block.startswith(DESCRIPTOR):
             length = match_descriptor(block, 0, found.crc, compressed_size, found.size)
@@ -441,12 +425,6 @@ class Scanner(Walker):
         end, crc, compressed_size, size = said
         claim = Claim(compressed_size, size, crc, listed=False)
         return MemberExtent(start, end, claim, found[0] + found[1])
-
-    def _false_end(self, extent: MemberExtent, compressed_size: int) -> MemberExtent:
-        """Handle a stream that ended at the wrong place: search the bytes after its end."""
-        following = self._next_behind(extent.start, extent.end)
-        extent.end = extent.next = min(following, extent.start + compressed_size, self.end)
-        return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
 
     def _false_descriptor(self, extent: MemberExtent, block: bytes) -> None:
         """Skip a descriptor that contradicts the measured values, or was not declared.
@@ -628,9 +606,9 @@ class Scanner(Walker):
         header = self.header_at(pos)
         if header is None:
             return None
-        found = ScanStep("member", pos, pos)
-        found.header, found.extent = header, self._extent(pos, header, None)
-        found.next = found.extent.next
+        extent = self._extent(pos, header, None)
+        found = ScanStep("member", pos, extent.next, [])
+        found.header, found.extent = header, extent
         return found
 
     def _descriptor_before(self, end: int, claim: Claim) -> int:
@@ -650,3 +628,124 @@ class Scanner(Walker):
             return self.hints.precedes(header, None) if self.hints else None
         entry = self.hints.for_header(following, other) if self.hints else None
         return None if entry is None else self.hints.precedes(header, entry)
+
+
+# Members added at a time, as long as they are near each other.
+_SCANNED: Final = 64
+_NEAR: Final = 256 * KIB
+_SEVERITIES: Final = {"local-header": Severity.ERROR, "prefix": Severity.NOTE, "stale": Severity.NOTE}
+_NO_ZIP: Final = "it is no zip: there is neither a member nor a directory"
+# The least number of bytes that are worth a file of their own.
+_LEAST: Final = 32
+_HEAD: Final = 64 * KIB
+# Directory and descriptor bytes belong to no member.
+_RECORDS: Final = (CENTRAL, END, END64, DESCRIPTOR)
+
+
+def add_scanned(parser: ZipParser, ctx: NodeContext) -> tuple[int, Any, int]:
+    """Add the member at the position, and more if they are near: one at a time is slow."""
+    begin = pos = ctx.pos
+    for _ in range(_SCANNED):
+        found = parser.scanner.step(pos)
+        pos = max(found.next, pos)
+        for code, offset, length, reason in found.notes:
+            if ctx.collected is None or code == "local-header":
+                parser.note(code, reason, offset, length, severity=_SEVERITIES.get(code, Severity.WARNING))
+        if found.kind == "end":
+            if ctx.collected is None:
+                _close(parser, ctx, whole=found.closed)
+            return pos, DONE, 0
+        is_gap = found.kind == "gap"
+        member = _gap(parser.extraction, found) if is_gap else parser.scanned(found)
+        ctx.emit(parser.entry_of(member))
+        if pos - begin > _NEAR or ctx.answer is not None or (ctx.collected is not None and ctx.satisfied):
+            break
+    return pos, parser.expect_member, 0
+
+
+def _close(parser: ZipParser, ctx: NodeContext, *, whole: bool) -> None:
+    """Add a finding on why the directory is not trusted."""
+    scanner, source = parser.scanner, parser.extraction.name
+    start, end = scanner.start, scanner.end
+    if end == start:
+        finding = Finding("empty", "the archive is empty", source=source, offset=end)
+        parser.result.close_node(ctx.node, Status.TRUNCATED, finding)
+        return
+    first = scanner.step(start)
+    if first.kind == "gap" and first.next >= end and scanner.read(start, 2)[0] != b"PK":
+        parser.result.close_node(ctx.node, Status.DAMAGED, Finding("magic", _NO_ZIP, source=source, offset=start))
+        return
+    code, reason = why_scanned(parser.extraction.data, start, end, whole=whole)
+    reason = f"{reason}; its members were found by their local headers"
+    worse = whole or ctx.node.known_status is Status.DAMAGED
+    finding = Finding(code, reason, source=source, offset=end)
+    parser.result.close_node(ctx.node, cut_status(damaged=worse), finding)
+
+
+# -- members ---------------------------------------------------------------------------------------------------------
+
+
+def _gap(extraction: Extraction, found: ScanStep) -> ArchiveMember:
+    """Return what stands for bytes that no member can be told from."""
+    data, source = extraction.data, extraction.name
+    member = ArchiveMember("", b"", "gap", found.at, found.at, found.next, found.next - found.at)
+    if cut_header(data, found.at, found.next):
+        blame(member, source, Status.TRUNCATED, "truncated", "the archive ends in a local header")
+    else:
+        blame(member, source, Status.DAMAGED, "gap", "these bytes belong to no known member")
+    return member
+
+
+def scanned_member(extraction: Extraction, found: ScanStep, encoding: str) -> ArchiveMember:
+    """Return the member that was found by scanning; its name may be in ``encoding``."""
+    header, extent, source = found.header, found.extent, extraction.name
+    assert header is not None  # noqa: S101 -- it is a member
+    assert extent is not None  # noqa: S101
+    span = extent.start, extent.end, extent.size, extent.compressed_size
+    member = member_of(header, found.entry, encoding, found.at, *span, extent.crc)
+    note: ZipNote = member.extra
+    note.sure, note.rival = extent.code != "contradiction", extent.rival
+    note.broken = any(code == "local-header" for code, *_ in found.notes)
+    if extent.missing is not None:
+        member.pieces = _pieces(extraction.data, extent)
+    if not is_refused(member, source, header.extra):
+        has_wrong_size(member, source)
+        if extent.code:
+            whole = Status.DAMAGED if note.sure else Status.COMPLETE
+            blame(member, source, Status.TRUNCATED if extent.cut else whole, extent.code, extent.reason)
+        elif not has_gap(member, extraction) and not header.whole:
+            blame(member, source, Status.DAMAGED, "name", "part of its name is lost")
+    return member
+
+
+def _pieces(data: Data, extent: MemberExtent) -> tuple[Range, ...]:
+    """Return the stored bytes of a member that lost ``extent.missing`` bytes."""
+    from pparse.data.spliced import MissingData
+
+    missing = extent.missing or 0
+    head, tail = extent.gap_start - extent.start, max(0, extent.end - extent.gap_end)
+    head = min(head, max(0, extent.compressed_size - tail))  # damage may have inserted bytes, too
+    pieces = [data.range(extent.start, extent.start + head)]
+    if missing:
+        pieces.append(MissingData(missing).range(0, missing))
+    if tail:
+        pieces.append(data.range(extent.gap_end, extent.end))
+    return tuple(pieces)
+
+
+# -- bytes of no member ----------------------------------------------------------------------------------------------
+
+
+def unclaimed(data: Data, start: int, end: int, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of ``data[start:end]`` that lie outside of the members at ``spans`` and are not records."""
+    at = start
+    for begin, stop in (*spans, (end, end)):
+        if begin - at >= _LEAST:
+            head = data.read_known(at, min(begin - at, _HEAD))[0]
+            mark = head.find(END) if head.startswith((CENTRAL, END)) else -1
+            if mark >= 0 and begin - at - mark > END_SIZE + _LEAST:
+                at += mark + END_SIZE + int.from_bytes(head[mark + 20 : mark + 22], "little")
+                head = data.read_known(at, max(0, min(begin - at, _HEAD)))[0]
+            if head.strip(b"\0") and not head.startswith(_RECORDS):
+                yield at, begin
+        at = max(at, stop)

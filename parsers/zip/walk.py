@@ -1,7 +1,11 @@
-"""Finds the records of a zip archive: what is at a position, and where the next record begins.
+"""Finds the records of a damaged zip archive: what is at a position, where the next record begins, where bytes end.
 
 A header is judged by its known bytes. One that is broken, or lost in a gap, is found through what is left of the
-directory (`Hints`), even if that is incomplete, or contradicts the file.
+directory (`Hints`), even if that is incomplete, or contradicts the file. Where the bytes of a member of unknown size
+end is found by decoding them (`measure`), or by the data descriptor behind them (`Descriptors`).
+
+All takes time linear in the input. Bytes that are decoded, summed up or searched in vain are counted, and a file that
+causes too much of it is given up (`Work`).
 """
 
 from __future__ import annotations
@@ -9,26 +13,38 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from itertools import compress
+from collections import namedtuple
+from itertools import compress, islice
+from zlib import crc32
 
+from pparse.codecs.base import decompressor
 from pparse.data.window import Window
-from pparse.errors import LimitError
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.lazy import lazy_pattern
-from pparse.limits import MIB
-from pparse.parsers.zip.attributes import CODEC_OF_METHOD, ENCRYPTED, MASKED, STORED, STREAMED, extra_fields
-from pparse.parsers.zip.directory import (
+from pparse.limits import KIB, MIB
+from pparse.parsers.zip.records import (
     BLOCK,
     CENTRAL,
     CENTRAL_SIZE,
+    CODEC_OF_METHOD,
     DESCRIPTOR,
+    ENCRYPTED,
     END,
     END64,
     EXTRA_DATA,
+    LAYOUTS,
+    LENGTHS,
     LOCAL,
     LOCAL_SIZE,
     LOCATOR,
     LOCATOR_SIZE,
+    LZMA,
+    LZMA_HEAD,
+    MASKED,
+    MOST_SIZE,
     SIGNATURE,
+    STORED,
+    STREAMED,
     TAIL,
     CentralEntry,
     EndRecord,
@@ -36,31 +52,216 @@ from pparse.parsers.zip.directory import (
     central_length,
     end_records,
     entry_at,
+    extra_fields,
     local_at,
     local_length,
+    lzma_alone,
+    match_descriptor,
     read_central,
     read_end,
     read_end_at,
     read_local,
 )
-from pparse.parsers.zip.extent import Summing, Work, match_descriptor, measure
 from pparse.parsers.zip.trust import SAMPLES, TOLERANCE
 from pparse.tree.key_table import KeyTable, ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from struct import Struct
     from typing import Final
 
     from pparse.budget import MemoryBudget
     from pparse.data.base import Data
     from pparse.tree.host import Session
 
+
+# Bytes read for a decoder: few at first, since most members measured are tiny; then more each time, up to `_STEP`.
+_FIRST_STEP: Final = 1 * KIB
+_STEP: Final = 64 * KIB
+
+
+class Work:
+    """The number of bytes that may still be read in vain."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = 8 * size + 64 * MIB
+
+    def spend(self, count: int) -> bool:
+        """Count bytes; False if the limit is exceeded."""
+        self.left -= count
+        return self.left > 0
+
+
+class Measure(namedtuple("Measure", "end size crc error")):
+    """The result of decoding: where the stream ended, how many bytes it holds, their CRC-32, and the error that ended
+    decoding (None if there was none)."""
+
+    __slots__ = ()
+
+
+def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:
+    """Decode the stream at ``start`` up to its end, the end of the data, or damage."""
+    codec = CODEC_OF_METHOD[method]
+    at, crc, total = start, 0, 0
+    error: PparseError | None = None
+    stream = None
+    base, step = start, _FIRST_STEP
+    try:
+        # The dictionary of LZMA may be larger than the content.
+        stream = decompressor(codec, budget=session.budget, size=size if method == LZMA else None)
+        if method == LZMA:
+            head = lzma_alone(data.pread(start, min(LZMA_HEAD + 5, end - start)), flags, size)
+            if head is None:
+                raise MalformedError("the stream lacks LZMA properties", offset=start)
+            at = start + LZMA_HEAD + 5
+            base = at - len(head)
+            stream.decompress(head, 0)
+        while not stream.eof:
+            piece = b""
+            if stream.needs_input:
+                session.check_cancelled()
+                piece = data.pread(at, min(step, end - at)) if at < end else b""
+                at += len(piece)
+                step = min(4 * step, _STEP)
+                if not piece:
+                    stream.finish()
+            out = stream.decompress(piece, 2 * _STEP)
+            crc = crc32(out, crc)
+            total += len(out)
+            session.limits.check("inflated_bytes", total, "the content of the member")
+    except (MalformedError, EndOfDataError, GapError, UnsupportedError, LimitError) as caught:
+        error = caught
+    reached = base + stream.consumed if stream is not None else start
+    if stream is not None:
+        stream.close()
+    return Measure(max(start, min(reached, end)), total, crc, error)
+
+
+class Summing:
+    """CRC-32 of ``data[start:...]`` at ascending positions; each byte is read once (except the last 32)."""
+
+    __slots__ = ("_at", "_crc", "_data", "_work", "known")
+
+    def __init__(self, data: Data, start: int, work: Work) -> None:
+        self._data = data
+        self._at = start
+        self._crc = 0
+        self._work = work
+        self.known = True  # no unknown byte so far
+
+    def at(self, end: int) -> int | None:
+        """Return the CRC of everything before ``end``; None if bytes are unknown, or too much was read in vain."""
+        # Candidates may be slightly out of order: the sum stays behind by more than the longest descriptor.
+        while self.known and end - self._at > 32:
+            chunk = self._read(min(BLOCK, end - 32 - self._at))
+            self._crc = crc32(chunk, self._crc)
+            self._at += len(chunk)
+        return crc32(self._read(end - self._at), self._crc) if self.known and end >= self._at else None
+
+    def _read(self, count: int) -> bytes:
+        chunk, unknown = self._data.read_known(self._at, count)
+        if unknown or len(chunk) < count or not self._work.spend(count):
+            self.known = False
+        return chunk
+
+
+# How many descriptors are remembered; beyond that the oldest are searched again.
+_MOST: Final = 20_000
+# A descriptor without signature may come before one of these.
+_MARKS: Final = lazy_pattern(rb"PK(?:\x07\x08|\x03\x04|\x01\x02|\x05\x06|\x06\x06|\x06\x08)")
+_UNSIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if not signed)
+_SIGNED: Final = tuple((length, layout) for length, signed, layout in LAYOUTS if signed)
+
+
+class Descriptors:
+    """Finds the data descriptor of a member by the begin of its bytes, with a size that matches the distance.
+
+    The data are searched once, as far as needed; descriptors found for other members are remembered.
+    """
+
+    def __init__(self, data: Data, end: int, work: Work) -> None:
+        self._data = data
+        self._end = end
+        self._work = work
+        self._from = self._to = -1  # the range that was searched
+        self._found: dict[int, list[tuple[int, int, int]]] = {}  # start: (end, descriptor length, crc)
+        self._count = 0
+
+    def find(self, start: int, stop: int, *, check: bool) -> tuple[int, int, int] | None:
+        """Return ``(end of the bytes, length of the descriptor, crc)`` of the member whose bytes begin at ``start``.
+
+        With ``check`` the stored bytes are the content, so their CRC must agree; if some are unknown, the size decides.
+        The descriptor must begin before ``stop``. None if there is none.
+        """
+        if not self._from <= start <= self._to:
+            self._from = self._to = start
+            self._found.clear()
+            self._count = 0
+        summing = Summing(self._data, start, self._work) if check else None
+        done = 0
+        while True:
+            candidates = self._found.get(start, [])
+            while done < len(candidates):
+                end, length, crc = candidates[done]
+                done += 1
+                if end >= stop:
+                    return None
+                if summing is None or (found := summing.at(end)) == crc or (found is None and not summing.known):
+                    return end, length, crc
+            if self._to >= min(stop + 24, self._end):
+                return None
+            self._look_on(start)
+
+    def _look_on(self, start: int) -> None:
+        low = self._to
+        count = min(BLOCK, self._end - low)
+        first = max(self._from, low - 20)
+        block, _ = self._data.read_known(first, low - first + min(count + 27, self._end - low))
+        for match in _MARKS.finditer(block, low - first):
+            at = match.start()
+            if at >= low - first + count:
+                break
+            for length, layout in _SIGNED if match[0] == DESCRIPTOR else _UNSIGNED:
+                place = at if match[0] == DESCRIPTOR else at - length
+                self._note(block, place, first, length, layout, start)
+        self._to = low + count
+        if self._to >= self._end:  # an unsigned descriptor may come last, or the next record may be cut
+            for cut in range(4):
+                if block.endswith((b"PK\x03"[:cut], b"PK\x01"[:cut])):
+                    for length, layout in _UNSIGNED:
+                        self._note(block, len(block) - cut - length, first, length, layout, start)
+
+    def _note(self, block: bytes, place: int, base: int, length: int, layout: Struct, start: int) -> None:
+        if place < 0 or len(block) - place < length:
+            return
+        crc, compressed_size, size = layout.unpack_from(block, place)
+        begin = base + place - compressed_size
+        if begin < self._from or size >= MOST_SIZE:
+            return
+        kept = self._found.setdefault(begin, [])
+        if begin != start:
+            self._count += 1
+        # Longest first at one place: a 12-byte layout also fits the end of a 20-byte one of an empty member.
+        kept.append((base + place, length, crc))
+        while self._count > _MOST:
+            oldest = next((key for key in self._found if key != start), None)
+            if oldest is None:
+                break
+            self._count -= len(self._found.pop(oldest))
+            self._from = max(self._from, oldest + 1)
+
+
 # By chance, so many line feeds follow a carriage return once in 2^128 times.
 _LINES: Final = 16
 # More parts no split zip has; a damaged end record may say so.
 _MOST_DISKS: Final = 10_000
 _CENTRALS: Final = lazy_pattern(re.escape(CENTRAL))
+# So many end records tell where a directory may be, and so many entries with one name are looked at.
+_MOST_ENDS: Final = 10
+_MOST_ALIKE: Final = 64
 
 
 class Hints:
@@ -152,20 +353,15 @@ class Hints:
         """Find what to add to offsets, by the local headers that some entries lead to."""
         wanted = [self._start]
         exact = False  # whether a directory lies where its end record says, counted from the start
-        for number, at in enumerate(end_records(self._data, self._start, self._end)):
+        for at in islice(end_records(self._data, self._start, self._end), _MOST_ENDS):
             found = read_end_at(self._data, at, self._start, self._end)
             if found is not None:
                 record, stop = found
-                wanted.append(stop - record.size - record.offset)
-                exact = exact or (
-                    wanted[-1] == self._start and not self._data.gaps and stop - record.size in self._places
-                )
-            if number > 8:
-                break
-        step = max(1, len(self._offsets) // SAMPLES)
-        scores: dict[int, int] = {}
-        for shift in dict.fromkeys(wanted):
-            scores[shift] = sum(self._agrees(ordinal, shift) for ordinal in range(0, len(self._offsets), step))
+                begin = stop - record.size
+                wanted.append(begin - record.offset)
+                exact = exact or (wanted[-1] == self._start and not self._data.gaps and begin in self._places)
+        some = range(0, len(self._offsets), max(1, len(self._offsets) // SAMPLES))
+        scores = {shift: sum(self._agrees(ordinal, shift) for ordinal in some) for shift in dict.fromkeys(wanted)}
         self.shifts = sorted(scores, key=lambda shift: -scores[shift])
         self.trusted = scores[self.shifts[0]] > 0 or exact
         own = self._own_directory() if exact and self._apart and self.shifts[0] == self._start else None
@@ -198,19 +394,21 @@ class Hints:
                 entry = self.entry(ordinal)
                 if entry is not None and entry.raw_name == header.raw_name:
                     return entry
-        best: tuple[int, CentralEntry] | None = None
-        for number, ordinal in enumerate(self._names.candidates(header.raw_name)):
+        alike = (
+            entry
+            for _, entry in self._named(header.raw_name)
+            if entry.method == header.method
+            and (not header.crc or header.crc == entry.crc)
+            and (not header.size or header.size == entry.size)
+        )
+        return min(alike, key=lambda entry: abs(pos - self.shifts[0] - entry.offset), default=None)
+
+    def _named(self, raw_name: bytes) -> Iterator[tuple[int, CentralEntry]]:
+        """Yield ranks and entries of the members with a name; of thousands, the first ones."""
+        for ordinal in islice(self._names.candidates(raw_name), _MOST_ALIKE):
             entry = self.entry(ordinal)
-            if number >= 64 or entry is None or entry.raw_name != header.raw_name or entry.method != header.method:
-                continue
-            if header.crc and header.crc != entry.crc:
-                continue
-            if header.size and header.size != entry.size:
-                continue
-            distance = abs(pos - self.shifts[0] - entry.offset)
-            if best is None or distance < best[0]:
-                best = distance, entry
-        return best[1] if best is not None else None
+            if entry is not None and entry.raw_name == raw_name:
+                yield ordinal, entry
 
     def replaced(self, pos: int, header: LocalHeader) -> bool:
         """Say whether the directory names another member so, and agrees with the header of that one only; or that has
@@ -220,10 +418,8 @@ class Hints:
         """
         if not self.whole or not header.whole or self.entry_for(pos) is not None:
             return False
-        for number, ordinal in enumerate(self._names.candidates(header.raw_name)):
-            entry = self.entry(ordinal)
-            if number < 64 and entry is not None and entry.raw_name == header.raw_name:
-                return self._agrees(ordinal, self.shifts[0]) or bool(header.crc and header.crc != entry.crc)
+        for ordinal, entry in self._named(header.raw_name):
+            return self._agrees(ordinal, self.shifts[0]) or bool(header.crc and header.crc != entry.crc)
         return False
 
     def _at(self, offset: int) -> Iterator[int]:
@@ -234,19 +430,13 @@ class Hints:
 
     def entry_for(self, pos: int) -> CentralEntry | None:
         """Return the entry whose local header should be at ``pos``, whatever is there."""
-        if self.trusted and pos < self._reach:
-            for ordinal in self._at(pos - self.shifts[0]):
-                return self.entry(ordinal)
-        return None
+        at = next(self._at(pos - self.shifts[0]), None) if self.trusted and pos < self._reach else None
+        return None if at is None else self.entry(at)
 
     def next_position(self, pos: int) -> int | None:
         """Return the first position from ``pos`` on where a local header should be; None if none is known."""
-        if not self.trusted:
-            return None
-        place = bisect_left(self._offsets, pos - self.shifts[0])
-        if place >= len(self._offsets):
-            return None
-        found = self._offsets[place] + self.shifts[0]
+        place = bisect_left(self._offsets, pos - self.shifts[0]) if self.trusted else len(self._offsets)
+        found = self._reach if place == len(self._offsets) else self._offsets[place] + self.shifts[0]
         return found if found < self._reach else None
 
     def precedes(self, header: LocalHeader, entry: CentralEntry | None) -> bool:
@@ -277,13 +467,17 @@ def why_scanned(data: Data, start: int, end: int, *, whole: bool) -> tuple[str, 
 _RECORDS: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02|\x05\x06|\x06\x06)")
 _LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 _BOUNDARIES: Final = (CENTRAL, END, END64, EXTRA_DATA)
-# Lengths of data descriptors, the likelier ones first.
-LENGTHS: Final = (24, 16, 20, 12)
 # For how many members with a lost header the begin of their bytes is remembered.
 _MOST_STARTS: Final = 4096
 # Bytes read for a header: at first, and where others follow it.
 _AHEAD: Final = 64 << 10
 SHORT: Final = 4 << 10
+
+
+def _starts(end: int, entry: CentralEntry) -> list[tuple[int, int]]:
+    """Return where the bytes of a member begin that ends at ``end``, with each length that its descriptor may have."""
+    lengths = (*(LENGTHS if entry.flags & STREAMED else ()), 0)
+    return [(end - length - entry.compressed_size, length) for length in lengths]
 
 
 class Walker:
@@ -312,19 +506,23 @@ class Walker:
             head, unknown = self.read(pos, central_length(head))
         return read_central(head[: max(0, unknown[0][0])] if unknown else head)
 
+    def _header(self, pos: int, *, broken: bool = False) -> tuple[LocalHeader | None, list[tuple[int, int]]]:
+        """Return the local header at ``pos``, if its lengths are known, and which of its bytes are not; ``broken``
+        ignores its signature."""
+        head, unknown = self.read(pos, LOCAL_SIZE)
+        if len(head) < LOCAL_SIZE or not (broken or head.startswith(LOCAL)):
+            return None, unknown
+        if any(first < 30 and first + count > 26 for first, count in unknown):
+            return None, unknown
+        block, unknown = self.read(pos, local_length(head))
+        return read_local(block, broken=broken), unknown
+
     def header_at(self, pos: int) -> LocalHeader | None:
         """Return the local header at ``pos``, as far as it is known; None if there is none."""
-        head, unknown = self.read(pos, LOCAL_SIZE)
-        if (
-            len(head) < LOCAL_SIZE
-            or not head.startswith(LOCAL)
-            or any(first < 30 and first + count > 26 for first, count in unknown)
-        ):
+        header, unknown = self._header(pos)
+        if header is None:
             return None
-        length = local_length(head)
-        block, unknown = self.read(pos, length)
-        header = read_local(block)
-        if header is None or (unknown and (self.data.inexact_gap(pos, pos + length) or not header.mask(unknown))):
+        if unknown and (self.data.inexact_gap(pos, pos + header.length) or not header.mask(unknown)):
             return None
         if not header.is_sane() and not self._leads_on(pos, header):
             return None
@@ -343,16 +541,11 @@ class Walker:
 
     def _is_extra(self, pos: int, header: LocalHeader) -> bool:
         """Say whether the extra field is plausible: a damaged length makes it cover the next records."""
-        used = sum(4 + len(value) for _, value in extra_fields(header.extra))
-        if used == len(header.extra):
+        if sum(4 + len(value) for _, value in extra_fields(header.extra)) == len(header.extra):
             return True
-        for match in _LOCALS.finditer(header.extra):
-            at = match.start()
-            block, _ = self.read(pos + at, min(self.end - pos - at, LOCAL_SIZE + 256))
-            other = read_local(block)
-            if other is not None and other.is_sane():
-                return False
-        return True
+        inside = (pos + match.start() for match in _LOCALS.finditer(header.extra))
+        blocks = (self.read(at, min(self.end - at, LOCAL_SIZE + 256))[0] for at in inside)
+        return not any(other is not None and other.is_sane() for other in map(read_local, blocks))
 
     def is_wrong(self, pos: int, header: LocalHeader) -> bool:
         """Return whether the lengths in the local header at ``pos`` are damaged, by what follows the member.
@@ -377,16 +570,15 @@ class Walker:
         if entry is None or not entry.is_sane():
             return None
         head, unknown = self.read(pos, LOCAL_SIZE + len(entry.raw_name))
-        if not unknown and len(head) >= LOCAL_SIZE and head[LOCAL_SIZE:] == entry.raw_name:
-            block, unknown = self.read(pos, local_length(head))
-            header = read_local(block, broken=True)
+        if not unknown and head[LOCAL_SIZE:] == entry.raw_name:
+            header, _ = self._header(pos, broken=True)
             if header is not None and header.raw_name == entry.raw_name:
                 if header.method != entry.method:  # also broken
                     header.method, header.flags = entry.method, entry.flags
                 return header, entry
         start = self._start_before_next(pos, entry) if meant or unknown or self.hints.whole else None
-        if start is None:
-            start = self._start_by_content(pos, entry) if self.hints.whole else None
+        if start is None and self.hints.whole:
+            start = self._start_by_content(pos, entry)
         if start is None:
             return None
         fields = (20, entry.flags, entry.method, entry.time, entry.date, entry.crc, 0, 0)
@@ -397,14 +589,10 @@ class Walker:
 
     def broken_at(self, pos: int) -> LocalHeader | None:
         """Return the header with a broken signature at ``pos``, if its sizes lead to the next record."""
-        head, unknown = self.read(pos, LOCAL_SIZE)
-        if len(head) < LOCAL_SIZE or unknown:
-            return None
-        block, unknown = self.read(pos, local_length(head))
-        header = read_local(block, broken=True)
+        header, unknown = self._header(pos, broken=True)
         if header is None or unknown or not header.is_sane() or header.compressed_size is None:
             return None
-        alike = sum(have == meant for have, meant in zip(head, LOCAL, strict=False))
+        alike = sum(have == meant for have, meant in zip(self.read(pos, 4)[0], LOCAL, strict=True))
         fits = bool(header.compressed_size) and self.is_boundary(pos + header.length + header.compressed_size)
         return header if alike == 3 or (alike and fits) else None
 
@@ -417,12 +605,10 @@ class Walker:
             end = self.next_record(low, min(low + 0xFFFF + LENGTHS[0], self.end), members=False)
         if not self.is_boundary(end) and self.read(end, 4) != (bytes(4), [(0, 4)]):
             return None
-        for length in (*(LENGTHS if entry.flags & STREAMED else ()), 0):
-            start: int = end - length - entry.compressed_size
-            if not least <= start <= least + 0xFFFF:
-                continue
+        for start, length in _starts(end, entry):
             block, _ = self.read(end - length, length)
-            if not length or match_descriptor(block, 0, entry.crc, entry.compressed_size, entry.size) == length:
+            agrees = not length or match_descriptor(block, 0, entry.crc, entry.compressed_size, entry.size) == length
+            if agrees and least <= start <= least + 0xFFFF:
                 return start
         return None
 
@@ -432,15 +618,11 @@ class Walker:
         Name and extra field may be as long as in the directory, or the bytes end where the next record begins. The CRC
         decides; if it agrees with none, the first possible offset is returned. None if there is none.
         """
-        known = self._starts.get(pos)
-        if known is not None:
-            return known
+        if pos in self._starts:
+            return self._starts[pos]
         least = pos + LOCAL_SIZE + len(entry.raw_name)
         end = self.hints.next_position(pos + 1) or self.hints.first_place
-        lengths = (*(LENGTHS if entry.flags & STREAMED else ()), 0)
-        starts = dict.fromkeys(
-            (*(end - length - entry.compressed_size for length in lengths), least + len(entry.extra), least)
-        )
+        starts = dict.fromkeys((*(start for start, _ in _starts(end, entry)), least + len(entry.extra), least))
         possible = [at for at in starts if least <= at <= least + 0xFFFF and at + entry.compressed_size <= end]
         found = next((at for at in possible if self._sums_up(at, entry)), None)
         if found is None and possible:
