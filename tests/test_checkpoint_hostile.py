@@ -24,7 +24,7 @@ from pparse.kernels.crc32c import crc32c, masked
 from pparse.parsers.checkpoint import parser as parsers
 from pparse.parsers.checkpoint import table as tables
 from pparse.parsers.checkpoint.beside import read_state
-from pparse.parsers.checkpoint.recovered import find_blocks
+from pparse.parsers.checkpoint.table import find_blocks
 from pparse.testing.patience import Patience
 from pparse.viewers.checkpoint import entry as entries
 from pparse.viewers.checkpoint import parts

@@ -10,7 +10,7 @@ The root is a map without states of its own: its children are found block by blo
 asked for (`entries`). Those below are messages: `pparse.parsers.protobuf.parser` has their states.
 
 Rules: the checksum of each block is compared before anything in it is returned. Without footer or index, blocks are
-found by their checksums (`pparse.parsers.checkpoint.recovered`), so what intact blocks hold is all there.
+found by their checksums (`pparse.parsers.checkpoint.table`), so what intact blocks hold is all there.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from pparse.kernels.table_block import entries as block_entries
 from pparse.kernels.wire import PADDING, read_length
 from pparse.limits import count_words
 from pparse.parsers.checkpoint.beside import without_marks
-from pparse.parsers.checkpoint.recovered import find_blocks
-from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, SortedTable, read_handle
+from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, SortedTable, find_blocks, read_handle
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
