@@ -26,8 +26,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Status
-from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions
-from pparse.parsers.cpb.moved import check_belongs, chunks_moved
+from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions, check_belongs, chunks_moved
 from pparse.parsers.cpb.overlay import ChunkOpener, Scope, misplaced
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
     from pparse.riegeli.chunks import Chunk
-    from pparse.riegeli.positions import SkippedRegion
+    from pparse.riegeli.records import SkippedRegion
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt

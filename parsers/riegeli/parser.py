@@ -29,7 +29,6 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import are, count_words
 from pparse.paths import KeyStep, OrdinalStep, format_path
-from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -39,15 +38,17 @@ from pparse.riegeli.chunks import (
     METADATA,
     NOTHING_LOST,
     Chunk,
+    ChunkData,
     ChunkError,
+    ChunkReader,
     block_is_sound,
+    check_empty,
     header_size,
     parse_header,
 )
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, UnimplementedError
 from pparse.riegeli.metadata import fields
-from pparse.riegeli.positions import RecordPosition
-from pparse.riegeli.records import check_room, open_records
+from pparse.riegeli.records import RecordPosition, check_room, open_records
 from pparse.riegeli.salvage import resume
 from pparse.riegeli.source import Source
 from pparse.riegeli.verdicts import TOUCHED, Verdicts, verify_of

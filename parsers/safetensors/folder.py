@@ -1,9 +1,9 @@
-"""A folder that holds one safetensors model (`pparse.parsers.shards.shard_set`, which has the states)."""
+"""A folder that holds one safetensors model (`pparse.parsers.shards`, which has the states)."""
 
 from __future__ import annotations
 
 from pparse.parsers.safetensors.index import SafetensorsIndexParser, header_end
-from pparse.parsers.shards.shard_set import ShardFolderParser
+from pparse.parsers.shards import ShardFolderParser
 from pparse.tree.entry import MAP
 
 

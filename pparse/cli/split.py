@@ -54,7 +54,7 @@ def add_arguments(parser: Arguments) -> None:
 
 
 def _riegeli_options(text: str) -> str:
-    from pparse.riegeli.options import parse_options
+    from pparse.riegeli.writer import parse_options
 
     try:
         parse_options(text)

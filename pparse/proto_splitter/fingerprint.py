@@ -35,10 +35,10 @@ from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
 from pparse.kernels.varint import encode_varint
 from pparse.lazy import lazy_pattern
-from pparse.proto_splitter.canonical import Canonicalizer, Changes
-from pparse.proto_splitter.merge_chunks import ReadOptions, read_metadata
-from pparse.proto_splitter.pieces import (
+from pparse.proto_splitter.canonical import (
     Addressed,
+    Canonicalizer,
+    Changes,
     blocks_of,
     content_of,
     element,
@@ -48,6 +48,7 @@ from pparse.proto_splitter.pieces import (
     submessage,
     text_map,
 )
+from pparse.proto_splitter.merger import ReadOptions, read_metadata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.proto_splitter.pieces import Item
+    from pparse.proto_splitter.canonical import Item
     from pparse.protobuf.schema import MessageType, Schema
     from pparse.riegeli.reader import RecordReader
 
@@ -168,7 +169,7 @@ def fingerprint(path: Folder, *, uuid: str | None = None, **options: Any) -> Fin
     """Compute the fingerprint of a SavedModel folder as TensorFlow does. ``saved_model.cpb`` takes precedence over .pb.
 
     ``uuid`` is random by default. The other keyword arguments are those of
-    `pparse.proto_splitter.merge_chunks.ReadOptions`: ``verify`` says which hashes of a ``.cpb`` are checked on the way.
+    `pparse.proto_splitter.merger.ReadOptions`: ``verify`` says which hashes of a ``.cpb`` are checked on the way.
     Messages are held without their large values; what does not fit in ``budget`` goes to ``scratch``.
 
     Raise `FormatError` if there is no SavedModel, `SourceError` if it cannot be read, `MalformedError` or

@@ -13,7 +13,7 @@ from array import array
 from pparse.errors import Fault, MalformedError, OptionError, PparseError, spoken
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.write import measure, write
-from pparse.proto_splitter.merge_chunks import Uses
+from pparse.proto_splitter.merger import Uses
 from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, writing
 from pparse.proto_splitter.stream_split import is_read
 from pparse.writers.files import refuse_full

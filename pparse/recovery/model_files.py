@@ -47,7 +47,7 @@ from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of
 from pparse.recovery.steps import stamp_of
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
-from pparse.viewers.shards.viewer import ShardTable
+from pparse.viewers.shards import ShardTable
 from pparse.viewers.tensorflow.saved_model import SavedModelViewer
 
 TYPE_CHECKING = False
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 
     from pparse.containers.archive import ArchiveMember
     from pparse.document.extraction import Extraction, FolderExtraction
-    from pparse.parsers.shards.shard_set import ShardSet
+    from pparse.parsers.shards import ShardSet
     from pparse.recovery.target import Target, TargetFile
     from pparse.recovery.unpack import Unpacker
     from pparse.tensors.extent import Extent
     from pparse.tree.result import Result
-    from pparse.viewers.shards.viewer import ShardSetViewer
+    from pparse.viewers.shards import ShardSetViewer
 
     Unit = tuple[tuple[object, ...], Callable[[], None]]
     Verdicts = dict[int, DocumentVerdict]

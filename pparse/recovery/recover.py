@@ -16,7 +16,7 @@ from pparse.document.opening import open, refuse_unknown
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, SourceError, UnsupportedError, told
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.limits import parse_size
-from pparse.parsers.shards.shard_set import ShardSet
+from pparse.parsers.shards import ShardSet
 from pparse.paths import glob
 from pparse.recovery.folder_writer import JOURNAL_NAME, WORK_NAME
 from pparse.recovery.journal import is_disk_full, was_stopped

@@ -27,7 +27,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.shards.shard_set import ShardSet
+from pparse.parsers.shards import ShardSet
 from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
 from pparse.recovery.journal import was_stopped
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside

@@ -38,11 +38,10 @@ if TYPE_CHECKING:
         UnknownError,
     )
     from pparse.riegeli.metadata import RecordsMetadata, get_record_type, set_record_type
-    from pparse.riegeli.options import RecordWriterOptions, parse_options
-    from pparse.riegeli.positions import RecordPosition, SkippedRegion
     from pparse.riegeli.reader import RecordReader
+    from pparse.riegeli.records import RecordPosition, SkippedRegion
     from pparse.riegeli.transposed import EXISTENCE_ONLY
-    from pparse.riegeli.writer import FlushType, RecordWriter
+    from pparse.riegeli.writer import FlushType, RecordWriter, RecordWriterOptions, parse_options
 
 __all__ = [
     "EXISTENCE_ONLY",
@@ -78,14 +77,14 @@ __all__ = [
 _MODULES = {
     "EXISTENCE_ONLY": "transposed",
     "FlushType": "writer",
-    "RecordPosition": "positions",
+    "RecordPosition": "records",
     "RecordReader": "reader",
     "RecordWriter": "writer",
-    "RecordWriterOptions": "options",
+    "RecordWriterOptions": "writer",
     "RecordsMetadata": "metadata",
-    "SkippedRegion": "positions",
+    "SkippedRegion": "records",
     "get_record_type": "metadata",
-    "parse_options": "options",
+    "parse_options": "writer",
     "set_record_type": "metadata",
 }
 # The other names are those of errors.

@@ -14,9 +14,8 @@ from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseErro
 from pparse.locking import RLock, guard
 from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, NOTHING_LOST, ChunkError
 from pparse.riegeli.errors import HashMismatchError
-from pparse.riegeli.positions import RecordPosition, SkippedRegion
 from pparse.riegeli.reader import RecordReader
-from pparse.riegeli.records import open_records
+from pparse.riegeli.records import RecordPosition, SkippedRegion, open_records
 from pparse.riegeli.verdicts import TOUCHED, Verdicts
 
 TYPE_CHECKING = False
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
     from pparse.compressed.env import DecodeEnv
     from pparse.data.reader import Range
-    from pparse.riegeli.chunk_data import ChunkReader
-    from pparse.riegeli.chunks import Chunk
+    from pparse.riegeli.chunks import Chunk, ChunkReader
     from pparse.riegeli.records import ChunkRecords
 
     OnLoss = Callable[[SkippedRegion], object]

@@ -12,8 +12,17 @@ from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, PparseError
-from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
-from pparse.riegeli.chunks import METADATA, SIGNATURE, SIMPLE, TRANSPOSED, Chunk, ChunkError
+from pparse.riegeli.chunks import (
+    METADATA,
+    SIGNATURE,
+    SIMPLE,
+    TRANSPOSED,
+    Chunk,
+    ChunkData,
+    ChunkError,
+    ChunkReader,
+    check_empty,
+)
 from pparse.riegeli.errors import (
     ClosedRecordsError,
     FailedPreconditionError,
@@ -21,8 +30,14 @@ from pparse.riegeli.errors import (
     RiegeliError,
     UnimplementedError,
 )
-from pparse.riegeli.positions import RecordPosition, SkippedRegion
-from pparse.riegeli.records import SimpleRecords, check_room, decode_simple, decoding_weight
+from pparse.riegeli.records import (
+    RecordPosition,
+    SimpleRecords,
+    SkippedRegion,
+    check_room,
+    decode_simple,
+    decoding_weight,
+)
 from pparse.riegeli.source import Closable, Source
 from pparse.riegeli.verdicts import VERIFY
 

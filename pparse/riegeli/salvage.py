@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.riegeli.chunk_data import ChunkReader
+    from pparse.riegeli.chunks import ChunkReader
 
 # How many possible ends are tried for a damaged chunk whose data hash may be right.
 MAX_ENDS: Final = 64

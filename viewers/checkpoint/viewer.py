@@ -1,7 +1,7 @@
 """The tensors of a TensorBundle: an index, and data files beside it (tensorflow/core/util/tensor_bundle).
 
 A tensor is called by its key; in an object-based checkpoint, by the name of the variable
-(`pparse.viewers.checkpoint.object_graph`), and it is found by its key, too. Data files are called as the index, with
+(`pparse.viewers.checkpoint.entry`), and it is found by its key, too. Data files are called as the index, with
 ``.data-00000-of-00001`` for its ``.index``.
 """
 
@@ -19,8 +19,20 @@ from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
 from pparse.viewers.checkpoint.data_files import CONTRADICTED, MAX_SHARDS, DataFiles, Follower, StringTensor, crc_of
-from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, read_entry, slice_rest
-from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
+from pparse.viewers.checkpoint.entry import (
+    GRAPH,
+    VALUE,
+    BundleEntry,
+    VariableNames,
+    cost_of,
+    full_names,
+    name_in,
+    name_prefix,
+    read_entry,
+    shown,
+    slice_rest,
+    slot_of,
+)
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
 from pparse.viewers.tensor_proto.viewer import value_at
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of

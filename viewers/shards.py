@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.shards.shard_set import ShardIndexParser, ShardSet
+    from pparse.parsers.shards import ShardIndexParser, ShardSet
 
 # Up to this many names are tracked with the number of shards that have them.
 _MAX_OTHERS: Final = 100_000
