@@ -13,6 +13,7 @@ merge.cc).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import namedtuple
 from itertools import pairwise
 
 from pparse.errors import MalformedError, UnsupportedError
@@ -114,20 +115,14 @@ def scan_whole(part: Range, only: tuple[int, ...] = ()) -> PartScan:
     return found
 
 
-class ChunkInfo:
-    """Where a chunk is."""
+class ChunkInfo(namedtuple("ChunkInfo", "type size position lost", defaults=(False,))):
+    """Where a chunk is.
 
-    __slots__ = ("lost", "position", "size", "type")
+    Its ``type`` (0 unset, 1 message, 2 bytes), ``size`` in bytes, and the ``position`` of its record; ``lost``: whether
+    bytes of the file were removed or inserted, and no record is known to be this chunk.
+    """
 
-    def __init__(self, type: int, size: int, position: int) -> None:
-        self.type = type
-        """Type of the chunk: 0 unset, 1 message, 2 bytes."""
-        self.size = size
-        """Size in bytes."""
-        self.position = position
-        """Position of its record."""
-        self.lost = False
-        """Whether bytes of the file were removed or inserted, and no record is known to be this chunk."""
+    __slots__ = ()
 
 
 class ChunkMetadata:
@@ -193,7 +188,7 @@ class ChunkMetadata:
             info = ChunkInfo(*numbers)
             if self.moved is not None:
                 now = self.moved.get(info.position)
-                info.lost, info.position = now is None, info.position if now is None else now
+                info = info._replace(lost=True) if now is None else info._replace(position=now)
             yield info
 
 

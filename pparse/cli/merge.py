@@ -121,8 +121,7 @@ def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeRepor
         raise
     except OSError as error:
         raise system_error(error, "cannot write", path) from error
-    report.path = path
-    return report
+    return report._replace(path=path)
 
 
 def _refuse_unmergeable(document: Extraction, options: Any) -> None:

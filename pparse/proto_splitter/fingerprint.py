@@ -462,10 +462,10 @@ class _Chunks:
         total = 0
         for entry in tree.chunked_fields:
             tag, inner = _tag(entry), entry.message
-            above = target[: len(tag)] == tag
+            above, has_chunk = target[: len(tag)] == tag, inner.HasField("chunk_index")
             if tag[: len(target)] == target:
-                total = cat64(total, self.fingerprint(inner.chunk_index) if _has_chunk(inner) else (yield inner))
-            elif above and _has_chunk(inner):
+                total = cat64(total, self.fingerprint(inner.chunk_index) if has_chunk else (yield inner))
+            elif above and has_chunk:
                 if tag:
                     raise UnsupportedError("TensorFlow computes no fingerprint if a chunk holds a whole MetaGraphDef")
                 total = cat64(total, (yield inner))
@@ -480,7 +480,7 @@ class _Chunks:
         waiting: list[tuple[Any, Steps]] = [(self._root, ())]
         while waiting:
             tree, at = waiting.pop()
-            items.append(self._item(at, tree.chunk_index if _has_chunk(tree) else None))
+            items.append(self._item(at, tree.chunk_index if tree.HasField("chunk_index") else None))
             inner: list[tuple[Any, Steps]] = []
             for tag, message in _matching(tree):
                 if tag:
@@ -494,10 +494,6 @@ class _Chunks:
         """Return a chunk as an item; an empty message if there is no chunk."""
         content = span(b"") if index is None else content_of(self.open(index))
         return Addressed(steps, content) if steps else content
-
-
-def _has_chunk(tree: Any) -> bool:
-    return bool(tree.HasField("chunk_index"))
 
 
 def _tag(entry: Any) -> Tag:

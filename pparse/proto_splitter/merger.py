@@ -587,7 +587,10 @@ class _Merge:
             elif waiting is not None:
                 break
             elif message is None:
-                _check_below_scalar(steps[-1][0], item.field)
+                scalar = steps[-1][0]  # TensorFlow accepts a singular one whose number is repeated
+                if scalar.form != SINGULAR or scalar.number != item.field:
+                    reason = f"a field tag names field {item.field} below {scalar.name}, which is not a message"
+                    raise MalformedError(reason)
             else:
                 field = self._field(message, item.field)
                 if field.form == SINGULAR:
@@ -712,12 +715,6 @@ class _Field:
             what = "a map key" if self.form == MAP else "an index"
             raise MalformedError(f"{what} that is invalid for the field {self.name}", got=repr(given)[:40])
         return found
-
-
-def _check_below_scalar(field: _Field, number: int) -> None:
-    # TensorFlow accepts a singular scalar whose number is repeated.
-    if field.form != SINGULAR or field.number != number:
-        raise MalformedError(f"a field tag names field {number} below {field.name}, which is not a message")
 
 
 def order_of(steps: Path, length: int) -> tuple[int, ...]:

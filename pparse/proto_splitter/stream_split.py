@@ -18,7 +18,7 @@ the result. The rules:
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, namedtuple
 
 from pparse.data.base import BytesData, copy_into
 from pparse.data.reader import Range
@@ -64,26 +64,16 @@ _MAX_VARINT: Final = 10
 _MAX_DEPTH: Final = 100
 
 
-class SplitReport:
-    """What `split_file` wrote."""
+class SplitReport(namedtuple("SplitReport", "path message_size limit type removed size chunks fields largest")):
+    """What `split_file` wrote.
 
-    __slots__ = ("chunks", "fields", "largest", "limit", "message_size", "path", "removed", "size", "type")
+    ``path`` and ``size`` (in bytes) are those of the file written, ``message_size`` is the size of the whole message,
+    ``type`` the full name of its type. A message chunk may have ``limit`` bytes at most. ``removed`` is the path of the
+    earlier file with the other suffix, which was removed; empty if there was none. ``chunks`` and ``fields`` are the
+    numbers of chunks and of chunked fields, ``largest`` is the size of the largest chunk in bytes; all 0 for a ``.pb``.
+    """
 
-    def __init__(self, path: str, message_size: int, limit: int, type: str = "") -> None:
-        self.path = path
-        """Path of the file written."""
-        self.message_size = message_size
-        """Size of the whole message, in bytes."""
-        self.limit = limit
-        """The most bytes that a message chunk may have."""
-        self.type = type
-        """Full name of the message type."""
-        self.removed = ""
-        """Path of the earlier file with the other suffix, which was removed; empty if there was none."""
-        self.size = 0
-        """Size of the file written, in bytes."""
-        self.chunks = self.fields = self.largest = 0
-        """Number of chunks, number of chunked fields, and size of the largest chunk in bytes; all 0 for a ``.pb``."""
+    __slots__ = ()
 
     @property
     def chunked(self) -> bool:
@@ -157,7 +147,6 @@ def split_document(
         raise OptionError(f"{document.name} is not a plain message")
     whole = len(part) <= allowed
     output, other = (f"{prefix}.pb", f"{prefix}.cpb") if whole else (f"{prefix}.cpb", f"{prefix}.pb")
-    report = SplitReport(output, len(part), allowed, parser.root_type.full_name)
     if is_read(document, output):
         why = ", which is within the limit: there is nothing to do" if whole else "; name another output"
         raise OptionError(f"{output} is the file being split{why}")
@@ -176,11 +165,11 @@ def split_document(
             copy_into(part.data, part.start, len(part), write)
         else:
             _write_chunks(cutter, file.stream, writer_options or "", progress, check_cancelled)
-    report.chunks, report.fields = len(cutter.chunks), len(cutter.fields)
-    report.largest = max((chunk.size for chunk in cutter.chunks), default=0)
-    report.size = os.path.getsize(output)
-    report.removed = _remove(other, document)
-    return report
+    largest = max((chunk.size for chunk in cutter.chunks), default=0)
+    counts = len(cutter.chunks), len(cutter.fields), largest
+    size = os.path.getsize(output)
+    type = parser.root_type.full_name
+    return SplitReport(output, len(part), allowed, type, _remove(other, document), size, *counts)
 
 
 def check_type(part: Range, type: MessageType, name: str) -> None:

@@ -31,6 +31,7 @@ A file that *ends early* raises no error: it counts as the end of the file for n
 
 from __future__ import annotations
 
+from collections import namedtuple
 from operator import itemgetter
 from struct import Struct
 
@@ -143,24 +144,14 @@ class Layout:
         return b"".join(pieces)
 
 
-class ChunkHeader:
-    """The 40 bytes at the head of a chunk."""
+class ChunkHeader(namedtuple("ChunkHeader", "chunk_type data_size data_hash num_records decoded_data_size")):
+    """The 40 bytes at the head of a chunk.
 
-    __slots__ = ("chunk_type", "data_hash", "data_size", "decoded_data_size", "num_records")
+    Its type, as a byte (`SIMPLE`, `TRANSPOSED`, …); the bytes of data, without the block headers in between, and their
+    hash; the number of records, and the bytes of all of them together, decoded.
+    """
 
-    def __init__(
-        self, chunk_type: int, data_size: int, data_hash: int, num_records: int, decoded_data_size: int
-    ) -> None:
-        self.chunk_type = chunk_type
-        """Type of the chunk, as a byte: `SIMPLE`, `TRANSPOSED`, …"""
-        self.data_size = data_size
-        """Bytes of data, without the block headers in between."""
-        self.data_hash = data_hash
-        """Hash of the data."""
-        self.num_records = num_records
-        """Number of records."""
-        self.decoded_data_size = decoded_data_size
-        """Bytes of all records together, decoded."""
+    __slots__ = ()
 
     @classmethod
     def unpack(cls, raw: bytes) -> ChunkHeader:
