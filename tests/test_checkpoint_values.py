@@ -15,7 +15,7 @@ import pparse
 from pparse import Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end
-from pparse.parsers.checkpoint.recovered import find_blocks
+from pparse.parsers.checkpoint.table import find_blocks
 from pparse.viewers.checkpoint import viewer as checkpoint_viewer
 from pparse.viewers.checkpoint.entry import name_prefix, slice_rest
 from tests import sweep

@@ -16,7 +16,7 @@ import pytest
 import pparse
 from pparse import Status
 from pparse.kernels.crc32c import crc32c, masked
-from pparse.viewers.checkpoint.object_graph import VariableNames, full_names, slot_of
+from pparse.viewers.checkpoint.entry import VariableNames, full_names, slot_of
 from tests.checkpoint_files import entry, header, message, table, varint, write
 
 DATA = Path("tests/data/checkpoint")

@@ -83,7 +83,7 @@ def condemned(content: bytes, number: int = -1) -> bytes:
     """Return the file with another hash in a chunk of records: its bytes can be read, and its hash contradicts."""
     begin = [chunk for chunk in chunk_table(content) if chunk.num_records][number].begin
     header = ChunkHeader.unpack(content[begin : begin + 40])
-    header.data_hash ^= 1
+    header = header._replace(data_hash=header.data_hash ^ 1)
     return content[:begin] + header.pack() + content[begin + 40 :]
 
 
@@ -323,7 +323,7 @@ def test_metadata_of_a_riegeli_file_are_read_with_their_hash():
         writer.write_record(b"one")
     damaged = bytearray(out.getvalue())
     header = ChunkHeader.unpack(bytes(damaged[64:104]))
-    header.data_hash ^= 1
+    header = header._replace(data_hash=header.data_hash ^ 1)
     damaged[64:104] = header.pack()
     with pparse.open(bytes(damaged)) as document:
         assert list(document.root["metadata"].children()) == []

@@ -9,8 +9,7 @@ import pytest
 import pparse
 from pparse.errors import MalformedError
 from pparse.findings import Status
-from pparse.parsers.cpb.metadata import ChunkInfo
-from pparse.parsers.cpb.moved import chunks_moved
+from pparse.parsers.cpb.metadata import ChunkInfo, chunks_moved
 from pparse.proto_splitter import Merger
 from pparse.proto_splitter.stream_merge import merge_to_file
 from pparse.proto_splitter.stream_split import split_file

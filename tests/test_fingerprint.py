@@ -26,8 +26,8 @@ from pparse.errors import (
 )
 from pparse.kernels.farmhash import fingerprint64
 from pparse.limits import Limits
-from pparse.proto_splitter import pieces
-from pparse.proto_splitter.canonical import Canonicalizer
+from pparse.proto_splitter import canonical as pieces
+from pparse.proto_splitter.canonical import Addressed, Canonicalizer, span
 from pparse.proto_splitter.fingerprint import (
     Fingerprint,
     fingerprint,
@@ -36,7 +36,6 @@ from pparse.proto_splitter.fingerprint import (
     without_number,
     write_fingerprint,
 )
-from pparse.proto_splitter.pieces import Addressed, span
 from pparse.protos import message_class, schema
 from pparse.riegeli import RecordReader, RecordWriter
 from tests import sweep

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pparse.errors import LimitError, MalformedError, PparseError, SourceError, UnsupportedError
 from pparse.limits import Limits
-from pparse.proto_splitter import merge_chunks
+from pparse.proto_splitter import merger
 from pparse.proto_splitter.merger import Merger
 from pparse.protos import message_class
 from pparse.riegeli import RecordReader, RecordWriter
@@ -210,7 +210,7 @@ def test_the_work_for_chunks_grows_with_their_count() -> None:
             writer.write_record(metadata.SerializeToString())
         message = Many()
         call = partial(Merger.read_chunked_from_string, out.getvalue(), message)
-        work.append(instructions(call, merge_chunks))
+        work.append(instructions(call, merger))
         assert message.repeated_string_field == [f"{number}" for number in range(count)][::-1]
     assert work[2] - work[1] < 2.5 * (work[1] - work[0])
 

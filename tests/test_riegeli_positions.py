@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pparse.riegeli import InvalidArgumentError, RecordPosition, RiegeliError
-from pparse.riegeli.options import parse_options
+from pparse.riegeli.writer import parse_options
 from tests.riegeli_fixtures import lines
 from tests.rows import rows
 

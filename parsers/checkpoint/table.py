@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from struct import unpack_from
+from struct import pack, unpack_from
 
 from pparse.data.base import BytesData
+from pparse.data.window import Window
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end, find_entry, stops, survey
-from pparse.kernels.varint import read_varint
+from pparse.kernels.varint import MAX_BYTES_32, read_varint, read_varints
 from pparse.kernels.wire import PADDING, read_length
+from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
     from pparse.limits import Limits
-    from pparse.parsers.checkpoint.recovered import Accepts
+
+    # Whether a key can have a value, of which the last argument tells whether it is whole.
+    Accepts = Callable[[bytes, bytes, bool], bool]
+
 
 MAGIC: Final = bytes.fromhex("57fb808b247547db")
 FOOTER: Final = 48
@@ -154,8 +159,6 @@ class SortedTable:
 
         ``accepts`` tells whether a key can have a value. Raises `LimitError` if it is too large.
         """
-        from pparse.parsers.checkpoint.recovered import entries_before_cut
-
         size = self.end - offset
         with self._budget.charge(2 * size, "the last block of the table"):
             try:
@@ -283,3 +286,268 @@ def proves(data: Data, offset: int, size: int, poll: Callable[[], object]) -> bo
         return False
     (stated,) = unpack_from("<I", raw)
     return bool(masked(crc) == stated)
+
+
+# -- Without footer or index -------------------------------------------------------------------------------------------
+#
+# Each block proves itself by its checksum. Blocks lie one behind the other from the start of the file, so where one
+# ends the next begins. What a block's content says of its end is tried, and the checksum decides. Behind damage, blocks
+# are looked for at every offset where an entry that shares nothing may begin. The index block and the metadata are
+# blocks, too: their values are handles, and empty.
+
+_WINDOW: Final = 64 << 10
+# The next zero is mostly this near.
+_NEAR: Final = 1 << 10
+# The longest key of a block that is searched for, and the most entries of one: real blocks have a few thousand.
+_LONGEST_KEY: Final = 64 << 10
+_MOST_ENTRIES: Final = 1 << 20
+_NOT_ZERO: Final = lazy_pattern(rb"[^\x00]")
+# The first restart is 0, what follows it is another one, or their number. Overlapping ones count.
+_FIRST_RESTART: Final = lazy_pattern(rb"(?=\x00{4}(?!\x00{4}))")
+# Behind damage, entries are read in vain: so many bytes for each byte of the file.
+_EFFORT: Final = 32
+
+
+class _BlockFinder:
+    """Goes through a table for its blocks. ``poll`` is called on the way."""
+
+    def __init__(self, data: Data, start: int, end: int, poll: Callable[[], object]) -> None:
+        self._data = data
+        self._end = end
+        self._poll = poll
+        self._window = Window(data, end, least=_WINDOW)
+        self._read_bytes = 0
+        self._room = _EFFORT * (end - start) + (1 << 20)
+        self._behind = 0  # where a block may begin: behind the last restarts that were met, and the checksum after them
+
+    def blocks(self, at: int) -> Iterator[tuple[int, int]]:
+        """Yield offset and size of each block from ``at`` on whose checksum agrees."""
+        lost = False
+        while at + TRAILER < self._end:
+            self._poll()
+            size = self._block_at(at, lost=lost)
+            lost = size is None
+            if size is not None:
+                yield at, size
+                at += size + TRAILER
+                continue
+            if self._read_bytes > self._room:
+                return
+            # Whatever entry of a damaged block is met first leads to its restarts, and behind them the next block
+            # begins. Without this, the whole block would be read for each of its entries.
+            after = self._behind
+            if after > at and self._block_at(after, lost=True) is not None:
+                at = self._passed_over(at, after) or after
+            else:
+                at = self._next_zero(at + 1)
+
+    def _known(self, offset: int, count: int) -> bytes:
+        """Return up to ``count`` bytes; fewer at the end or before a gap."""
+        self._read_bytes += max(0, min(count, self._end - offset))
+        return self._window.known(offset, count)
+
+    def _next_zero(self, offset: int) -> int:
+        """Return the next offset where a block may begin: an entry that shares nothing begins with 0.
+
+        No more than two zeros begin a block, so of a run of them the last two are looked at. Holes of the file, which a
+        preallocated download has, are not read.
+        """
+        start: int | None = None  # where the run of zeros began that is passed over
+        while offset < self._end:
+            piece = self._window.known(offset, _NEAR if start is None else _WINDOW)
+            behind = offset + len(piece)
+            if not piece:
+                offset, start = offset + _WINDOW, None  # a gap
+                continue
+            if start is None:
+                if (found := piece.find(0)) < 0:
+                    self._read_bytes += len(piece)
+                    offset = behind
+                    continue
+                start = offset + found
+            other = _NOT_ZERO.search(piece, max(0, start - offset))
+            if other is not None:
+                return max(start, offset + other.start() - 2)
+            hole = next(iter(self._data.holes(behind, self._end)), None)
+            offset = hole[1] if hole is not None and hole[0] == behind else behind
+        return self._end
+
+    def _passed_over(self, at: int, after: int) -> int | None:
+        """Return where in ``(at, after)`` a block begins, which what was taken for entries from ``at`` on went through.
+
+        It follows the restarts of the damaged one. None if there is none.
+        """
+        low = at + 1
+        while low < after and self._read_bytes <= self._room:
+            raw = self._known(low, min(_WINDOW, after - low))
+            for match in _FIRST_RESTART.finditer(raw):
+                pos, self._behind = low + match.start(), 0
+                for _ in self._with_restarts(pos, pos, set()):
+                    pass
+                if at < (begin := self._behind) < after and self._block_at(begin, lost=True) is not None:
+                    return begin
+            if len(raw) < 8:
+                break
+            low += len(raw) - 7
+        return None
+
+    def _block_at(self, at: int, *, lost: bool) -> int | None:
+        """Return the size of the block that begins at ``at``; None if none does."""
+        for size in self._sizes(at):
+            if self._is_trailer(PLAIN, at + size):
+                if proves(self._data, at, size, self._poll):
+                    return size
+                self._read_bytes += size
+            if self._read_bytes > self._room:
+                return None
+        return None if lost else self._snappy_size(at)
+
+    def _is_trailer(self, kind: int, at: int) -> bool:
+        """Return whether at ``at`` is what follows a block of this kind, a checksum of whatever value included."""
+        trailer = self._known(at, TRAILER)
+        return len(trailer) == TRAILER and trailer[0] == kind
+
+    def _sizes(self, at: int) -> Iterator[int]:
+        """Yield the sizes that the entries from ``at`` on allow for an uncompressed block."""
+        alone: set[int] = set()
+        pos, key_length = at, 0
+        for number in range(_MOST_ENTRIES):
+            head = self._known(pos, 20)
+            if head[:4] == b"\0\0\0\0" and number:
+                yield from self._with_restarts(at, pos, alone)
+            try:
+                shared, unshared, length, size = head_of_entry(head)
+            except MalformedError:
+                return
+            if shared > key_length or unshared > _LONGEST_KEY or length > self._end - pos or (not number and shared):
+                return
+            if number and not unshared:  # no two keys of a table are equal
+                return
+            if not shared:
+                alone.add(pos - at)
+            key_length = shared + unshared
+            pos += size + unshared + length
+            if pos + 8 > self._end:
+                return
+
+    def _with_restarts(self, at: int, pos: int, known: set[int]) -> Iterator[int]:
+        """Yield the sizes of the block if its restarts are at ``pos``: ascending offsets of entries, and their number.
+
+        Restarts that are not those of this block are of one that began before ``at``: its end is noted.
+        """
+        count, before = 0, -1
+        own, ended = True, False
+        while own or not ended:
+            raw = self._known(pos, 4)
+            if len(raw) < 4:
+                return
+            (offset,) = unpack_from("<I", raw)
+            if count and offset == count:
+                if not ended:
+                    self._behind, ended = pos + 4 + TRAILER, True
+                if own:
+                    yield pos + 4 - at
+            if offset <= before:
+                return
+            own = own and offset in known
+            before = offset
+            count += 1
+            pos += 4
+
+    def _snappy_size(self, at: int) -> int | None:
+        """Return the size of the compressed block that begins at ``at``: where its Snappy stream ends."""
+        from pparse.codecs import decompressor
+
+        stream, pos = decompressor("snappy"), at
+        try:
+            while not stream.eof:
+                piece = self._known(pos, min(_WINDOW, self._end - pos))
+                if not piece:
+                    return None
+                pos += len(piece)
+                while stream.decompress(piece, _WINDOW):
+                    piece = b""
+                    self._poll()
+        except (MalformedError, EndOfDataError):
+            return None
+        size = pos - at - len(stream.unused_data)
+        return size if self._is_trailer(SNAPPY, at + size) and proves(self._data, at, size, self._poll) else None
+
+
+def find_blocks(data: Data, start: int, end: int, poll: Callable[[], object]) -> Iterator[tuple[int, int]]:
+    """Yield offset and size of each block in ``[start, end)`` whose checksum agrees, in order."""
+    return _BlockFinder(data, start, end, poll).blocks(start)
+
+
+def head_of_entry(head: bytes) -> tuple[int, int, int, int]:
+    """Return the three numbers of an entry, and their size. Raises `MalformedError`."""
+    (shared, unshared, length), size = read_varints(head, 0, len(head), 3, MAX_BYTES_32)
+    return shared, unshared, length, size
+
+
+# -- The block in which a table is cut: its entries before the cut -----------------------------------------------------
+
+# Its checksum was behind the cut, so nothing confirms it: entries are taken as the beginning of any cut file is, if
+# each is what it should be, in order, and what follows the last one can begin another one, or the restarts. If all of
+# the block is there, it is not cut, and its checksum is wrong: then nothing of it is taken.
+
+
+def entries_before_cut(raw: bytes, accepts: Accepts) -> tuple[bytes, int]:
+    """Return a block of the whole entries that ``raw``, the beginning of one, holds, and their number; b"" for none."""
+    ends: list[int] = []
+    alone: list[int] = []  # of each entry that shares nothing, where it begins
+    key = before = b""
+    try:
+        for found, begin, shared, start, stop in entries(raw, len(raw)):
+            if (ends and found <= key) or not accepts(found, raw[start:stop], True):
+                break
+            before, key = key, found
+            ends.append(stop)
+            if not shared:
+                alone.append(begin)
+    except MalformedError:  # the entry that is cut
+        pass
+    follows = _follows(raw, ends[-1], key, alone, accepts) if ends else False
+    if follows is None:
+        return b"", 0
+    if ends and not follows:  # damage, which may have begun in the last entry
+        ends.pop()
+        key = before
+        alone = [begin for begin in alone if ends and begin < ends[-1]]
+    return (raw[: ends[-1]] + pack(f"<{len(alone) + 1}I", *alone, len(alone)), len(ends)) if ends else (b"", 0)
+
+
+def _follows(raw: bytes, pos: int, key: bytes, alone: list[int], accepts: Accepts) -> bool | None:
+    """Return whether a cut block may go on with ``raw[pos:]`` behind the entry at ``key``; None if it is not cut."""
+    rest = raw[pos:]
+    whole = _restarts_in(rest, set(alone))
+    return None if whole is None else whole or _begins_entry(rest, key, accepts)
+
+
+def _restarts_in(rest: bytes, alone: set[int]) -> bool | None:
+    """Return whether ``rest`` begins as restarts do; None if all of them are there, with a checksum behind them."""
+    before = -1
+    for number in range(len(rest) // 4):
+        (offset,) = unpack_from("<I", rest, 4 * number)
+        if number and offset == number:
+            return None if len(rest) >= 4 * (number + 1) + 5 else True
+        if offset <= before or offset not in alone:
+            return False
+        before = offset
+    return not any(rest) if len(rest) < 4 else True
+
+
+def _begins_entry(rest: bytes, key: bytes, accepts: Accepts) -> bool:
+    """Return whether ``rest`` begins as an entry behind the one at ``key`` does."""
+    try:
+        shared, unshared, length, size = head_of_entry(rest[:20])
+    except MalformedError:
+        return len(rest) < 15  # the three numbers are cut
+    if shared > len(key) or not unshared:
+        return False
+    there = rest[size : size + unshared]
+    found = key[:shared] + there
+    if len(there) < unshared:
+        return found >= key[: len(found)]
+    value = rest[size + unshared :]
+    return found > key and len(value) < length and (not value or accepts(found, value, False))

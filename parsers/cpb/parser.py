@@ -16,18 +16,9 @@ from collections import Counter
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import (
-    PASSING,
-    DataError,
-    EndOfDataError,
-    LimitError,
-    MalformedError,
-    PparseError,
-    UnsupportedError,
-)
+from pparse.errors import PASSING, DataError, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
-from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions
-from pparse.parsers.cpb.moved import check_belongs, chunks_moved
+from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions, check_belongs, chunks_moved
 from pparse.parsers.cpb.overlay import ChunkOpener, Scope, misplaced
 from pparse.parsers.protobuf.fits import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
@@ -47,7 +38,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
     from pparse.riegeli.chunks import Chunk
-    from pparse.riegeli.positions import SkippedRegion
+    from pparse.riegeli.records import SkippedRegion
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -265,7 +256,7 @@ class CpbParser(ProtobufParser):
             return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
         if not excerpt.ends_with(cls.extensions):
             return Confidence.NO
-        from pparse.parsers.riegeli.parser import RiegeliParser
+        from pparse.parsers.riegeli import RiegeliParser
 
         # In a file whose beginning is damaged, the rest looks like Riegeli, and the name decides. If it begins with
         # zeros, its beginning was lost or never written: no file of any kind has that name and begins like that.

@@ -1,6 +1,6 @@
 """A folder that holds one PyTorch model: an index with its shards, shards without an index, or one checkpoint.
 
-As of safetensors (`pparse.parsers.shards.shard_set`, which has the states), with other names. Since many files are
+As of safetensors (`pparse.parsers.shards`, which has the states), with other names. Since many files are
 called ``.bin``, those that no index names count only if they are checkpoints.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError
 from pparse.parsers.pytorch.index import PyTorchIndexParser
 from pparse.parsers.safetensors.index import SafetensorsIndexParser
-from pparse.parsers.shards.shard_set import NUMBERED, ShardFolderParser, grouped
+from pparse.parsers.shards import NUMBERED, ShardFolderParser, grouped
 from pparse.tree.entry import MAP
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.parsers.shards.shard_set import ShardIndexParser
+from pparse.parsers.shards import ShardIndexParser
 from pparse.tree.entry import MAP
 
 

@@ -1,12 +1,12 @@
 """A sharded safetensors model: by its index, ``*.safetensors.index.json``, or the folder that holds it.
 
-A convention of Hugging Face's libraries (`pparse.parsers.shards.shard_set`, which has the states), not part of the
+A convention of Hugging Face's libraries (`pparse.parsers.shards`, which has the states), not part of the
 safetensors specification.
 """
 
 from __future__ import annotations
 
-from pparse.parsers.shards.shard_set import ShardFolderParser, ShardIndexParser
+from pparse.parsers.shards import ShardFolderParser, ShardIndexParser
 from pparse.tree.entry import MAP
 from pparse.tree.parser import Confidence
 

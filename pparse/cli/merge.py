@@ -71,7 +71,7 @@ def _merge_folder(options: Any, out: Output) -> int:
     from pparse.proto_splitter.folders import merge_folder
 
     report = merge_folder(options.file, options.output, verify=options.verify, **folder_options(options, out))
-    _tell(options, out, report.model, report)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report)
     return OK
 
 
@@ -117,8 +117,7 @@ def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeRepor
         raise
     except OSError as error:
         raise system_error(error, "cannot write", path) from error
-    report.path = path
-    return report
+    return report._replace(path=path)
 
 
 def _refuse_unmergeable(document: Extraction, options: Any) -> None:

@@ -54,7 +54,7 @@ def add_arguments(parser: Arguments) -> None:
 
 
 def _riegeli_options(text: str) -> str:
-    from pparse.riegeli.options import parse_options
+    from pparse.riegeli.writer import parse_options
 
     try:
         parse_options(text)
@@ -82,7 +82,7 @@ def _split_folder(options: Any, out: Output) -> int:
         writer_options=options.compression,
         **merge.folder_options(options, out),
     )
-    _tell(options, out, report.model, report.notes, report)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report.notes, report)
     return OK
 
 

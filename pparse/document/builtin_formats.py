@@ -14,7 +14,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('safetensors-folder', 'pparse.parsers.safetensors.index:SafetensorsFolderParser', 'pparse.viewers.safetensors.sharded:SafetensorsSetViewer', (), (), False, True, True, False, False),  # noqa: E501
     ('json', 'pparse.parsers.json.parser:JsonParser', None, ((0, b'{'), (0, b'['), (0, b' '), (0, b'\t'), (0, b'\n'), (0, b'\r'), (0, b'"'), (0, b'\xef\xbb\xbf'), (0, b'-'), (0, b't'), (0, b'f'), (0, b'n'), (0, b'0'), (0, b'1'), (0, b'2'), (0, b'3'), (0, b'4'), (0, b'5'), (0, b'6'), (0, b'7'), (0, b'8'), (0, b'9')), ('.json',), True, False, True, False, False),  # noqa: E501
     ('json-lines', 'pparse.parsers.json.lines:JsonLinesParser', None, ((0, b'{'), (0, b'['), (0, b' '), (0, b'\t'), (0, b'\n'), (0, b'\r'), (0, b'\xef\xbb\xbf')), ('.jsonl', '.ndjson', '.jsonlines', '.geojsonl'), False, False, True, False, False),  # noqa: E501
-    ('riegeli', 'pparse.parsers.riegeli.parser:RiegeliParser', None, ((0, b'\x83\xafp\xd1\r\x88J?'),), ('.riegeli', '.array_record', '.arrayrecord'), True, False, True, False, True),  # noqa: E501
+    ('riegeli', 'pparse.parsers.riegeli:RiegeliParser', None, ((0, b'\x83\xafp\xd1\r\x88J?'),), ('.riegeli', '.array_record', '.arrayrecord'), True, False, True, False, True),  # noqa: E501
     ('cpb', 'pparse.parsers.cpb.parser:CpbParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', ((0, b'\x83\xafp\xd1\r\x88J?'),), ('.cpb',), False, False, False, False, False),  # noqa: E501
     ('saved-model', 'pparse.parsers.tensorflow:SavedModelParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', ((0, b'\x08\x01\x12'),), ('.pb',), False, False, False, False, False),  # noqa: E501
     ('graph-def', 'pparse.parsers.tensorflow:GraphDefParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', (), ('.pb',), False, False, False, False, False),  # noqa: E501
@@ -24,9 +24,9 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('onnx', 'pparse.parsers.onnx.parser:OnnxParser', 'pparse.viewers.onnx.viewer:OnnxViewer', ((0, b'\x08'),), ('.onnx',), False, False, False, False, False),  # noqa: E501
     ('onnx-json', 'pparse.parsers.onnx.json_model:OnnxJsonParser', None, ((0, b'{'), (0, b' '), (0, b'\t'), (0, b'\n'), (0, b'\r'), (0, b'\xef\xbb\xbf')), ('.onnx.json', '.onnxjson', '.json'), False, False, False, False, False),  # noqa: E501
     ('tf-checkpoint', 'pparse.parsers.checkpoint.parser:CheckpointParser', 'pparse.viewers.checkpoint.viewer:viewer_of_version', ((0, b'\x00\x00'),), ('.index', '.ckpt'), False, False, False, False, False),  # noqa: E501
-    ('tf-checkpoint-data', 'pparse.parsers.checkpoint.beside:CheckpointDataParser', None, (), ('.data-00000-of-00001',), False, False, True, False, False),  # noqa: E501
-    ('tf-checkpoint-state', 'pparse.parsers.checkpoint.beside:CheckpointStateParser', None, ((0, b'model_checkpoint_path:'), (0, b'all_model_checkpoint_paths:')), (), False, False, True, False, False),  # noqa: E501
-    ('tf-checkpoint-folder', 'pparse.parsers.checkpoint.beside:CheckpointFolderParser', None, (), (), False, True, True, False, False),  # noqa: E501
+    ('tf-checkpoint-data', 'pparse.parsers.checkpoint.parser:CheckpointDataParser', None, (), ('.data-00000-of-00001',), False, False, True, False, False),  # noqa: E501
+    ('tf-checkpoint-state', 'pparse.parsers.checkpoint.parser:CheckpointStateParser', None, ((0, b'model_checkpoint_path:'), (0, b'all_model_checkpoint_paths:')), (), False, False, True, False, False),  # noqa: E501
+    ('tf-checkpoint-folder', 'pparse.parsers.checkpoint.parser:CheckpointFolderParser', None, (), (), False, True, True, False, False),  # noqa: E501
     ('protobuf', 'pparse.parsers.protobuf.parser:ProtobufParser', None, (), ('.pb', '.binpb', '.protobin', '.binaryproto'), True, False, True, False, False),  # noqa: E501
     ('tfrecord', 'pparse.parsers.tfrecord.parser:TfrecordParser', None, (), ('.tfrecord', '.tfrecords'), False, False, True, True, True),  # noqa: E501
     ('gguf', 'pparse.parsers.gguf.parser:GgufParser', 'pparse.viewers.gguf.viewer:gguf_viewer', ((0, b'GGUF'),), ('.gguf',), False, False, True, False, False),  # noqa: E501

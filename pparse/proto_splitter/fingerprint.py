@@ -35,10 +35,10 @@ from pparse.errors import FormatError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64, cat64, fingerprint64
 from pparse.kernels.varint import encode_varint
 from pparse.lazy import lazy_pattern
-from pparse.proto_splitter.canonical import Canonicalizer, Changes
-from pparse.proto_splitter.merge_chunks import ReadOptions, read_metadata
-from pparse.proto_splitter.pieces import (
+from pparse.proto_splitter.canonical import (
     Addressed,
+    Canonicalizer,
+    Changes,
     blocks_of,
     content_of,
     element,
@@ -48,6 +48,7 @@ from pparse.proto_splitter.pieces import (
     submessage,
     text_map,
 )
+from pparse.proto_splitter.merger import ReadOptions, read_metadata
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.proto_splitter.pieces import Item
+    from pparse.proto_splitter.canonical import Item
     from pparse.protobuf.schema import MessageType, Schema
     from pparse.riegeli.reader import RecordReader
 
@@ -168,7 +169,7 @@ def fingerprint(path: Folder, *, uuid: str | None = None, **options: Any) -> Fin
     """Compute the fingerprint of a SavedModel folder as TensorFlow does. ``saved_model.cpb`` takes precedence over .pb.
 
     ``uuid`` is random by default. The other keyword arguments are those of
-    `pparse.proto_splitter.merge_chunks.ReadOptions`: ``verify`` says which hashes of a ``.cpb`` are checked on the way.
+    `pparse.proto_splitter.merger.ReadOptions`: ``verify`` says which hashes of a ``.cpb`` are checked on the way.
     Messages are held without their large values; what does not fit in ``budget`` goes to ``scratch``.
 
     Raise `FormatError` if there is no SavedModel, `SourceError` if it cannot be read, `MalformedError` or
@@ -461,10 +462,10 @@ class _Chunks:
         total = 0
         for entry in tree.chunked_fields:
             tag, inner = _tag(entry), entry.message
-            above = target[: len(tag)] == tag
+            above, has_chunk = target[: len(tag)] == tag, inner.HasField("chunk_index")
             if tag[: len(target)] == target:
-                total = cat64(total, self.fingerprint(inner.chunk_index) if _has_chunk(inner) else (yield inner))
-            elif above and _has_chunk(inner):
+                total = cat64(total, self.fingerprint(inner.chunk_index) if has_chunk else (yield inner))
+            elif above and has_chunk:
                 if tag:
                     raise UnsupportedError("TensorFlow computes no fingerprint if a chunk holds a whole MetaGraphDef")
                 total = cat64(total, (yield inner))
@@ -479,7 +480,7 @@ class _Chunks:
         waiting: list[tuple[Any, Steps]] = [(self._root, ())]
         while waiting:
             tree, at = waiting.pop()
-            items.append(self._item(at, tree.chunk_index if _has_chunk(tree) else None))
+            items.append(self._item(at, tree.chunk_index if tree.HasField("chunk_index") else None))
             inner: list[tuple[Any, Steps]] = []
             for tag, message in _matching(tree):
                 if tag:
@@ -493,10 +494,6 @@ class _Chunks:
         """Return a chunk as an item; an empty message if there is no chunk."""
         content = span(b"") if index is None else content_of(self.open(index))
         return Addressed(steps, content) if steps else content
-
-
-def _has_chunk(tree: Any) -> bool:
-    return bool(tree.HasField("chunk_index"))
 
 
 def _tag(entry: Any) -> Tag:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import namedtuple
 from contextlib import suppress
 
 from pparse.data.base import copy_into
@@ -40,10 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.data.base import IoStats
     from pparse.document.extraction import Extraction
     from pparse.proto_splitter.fingerprint import Fingerprint
-    from pparse.proto_splitter.split import Progress
     from pparse.proto_splitter.stream_merge import MergeReport
     from pparse.proto_splitter.stream_split import SplitReport
 
@@ -58,66 +57,38 @@ _PREFIX: Final = "saved_model"
 _OLD: Final = ".old"
 
 
-class FolderReport:
-    """What `split_folder` or `merge_folder` wrote."""
+class FolderReport(namedtuple("FolderReport", "path model files bytes fingerprint notes")):
+    """What `split_folder` or `merge_folder` wrote.
 
-    __slots__ = ("bytes", "files", "fingerprint", "model", "notes", "path")
+    ``path`` is that of the new folder, ``model`` the report on the message. ``files`` is the number of other files
+    copied, ``bytes`` their size. ``fingerprint`` is the new `Fingerprint`; None if none was written. ``notes`` are
+    sentences about anything that a reader may not expect.
+    """
 
-    def __init__(self, path: str, model: SplitReport | MergeReport) -> None:
-        self.path = path
-        """Path of the new folder."""
-        self.model = model
-        """Report on the message."""
-        self.files = 0
-        """Number of other files copied."""
-        self.bytes = 0
-        """Bytes of other files copied."""
-        self.fingerprint: Fingerprint | None = None
-        """The new fingerprint; None if none was written."""
-        self.notes: list[str] = []
-        """Sentences about anything that a reader may not expect."""
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"<FolderReport {self.path!r}: {self.model!r}, {self.files} other files>"
 
 
-class FolderOptions:
-    """How `split_folder` and `merge_folder` write a folder."""
+class FolderOptions(
+    namedtuple(
+        "FolderOptions",
+        "overwrite follow_links fingerprint budget limits scratch verify progress cancel stats",
+        defaults=(False, False, True, "64MiB", None, None, "all", None, None, None),
+    )
+):
+    """How `split_folder` and `merge_folder` write a folder.
 
-    def __init__(
-        self,
-        *,
-        overwrite: bool = False,
-        follow_links: bool = False,
-        fingerprint: bool = True,
-        budget: int | str = "64MiB",
-        limits: Limits | None = None,
-        scratch: str | None = None,
-        verify: str = "all",
-        progress: Progress | None = None,
-        cancel: Callable[[], bool] | None = None,
-        stats: IoStats | None = None,
-    ) -> None:
-        self.overwrite = overwrite
-        """Whether to replace a target that is a SavedModel folder."""
-        self.follow_links = follow_links
-        """Whether to copy what symbolic links out of the folder point to."""
-        self.fingerprint = fingerprint
-        """Whether to write a fingerprint."""
-        self.budget = budget
-        """Limit of the memory used, in bytes or as text such as ``"64MiB"``."""
-        self.limits = limits or Limits()
-        """Caps on what a file may ask for."""
-        self.scratch = scratch
-        """Folder for temporary files; None for no such files."""
-        self.verify = verify
-        """Which hashes of chunks are checked, see `pparse.riegeli.RecordReader`."""
-        self.progress = progress
-        """Called with the progress: bytes done, bytes in all, what is being done."""
-        self.cancel = cancel
-        """Called regularly; True cancels the work."""
-        self.stats = stats
-        """Counters of what is read."""
+    ``overwrite``: whether to replace a target that is a SavedModel folder. ``follow_links``: whether to copy what
+    symbolic links out of the folder point to. ``fingerprint``: whether to write one. ``budget`` limits the memory used,
+    in bytes or as text such as ``"64MiB"``; ``limits`` are caps on what a file may ask for. ``scratch`` is the folder
+    for temporary files; None for no such files. ``verify`` says which hashes of chunks are checked, see
+    `pparse.riegeli.RecordReader`. ``progress`` is called with the bytes done, bytes in all, and what is being done;
+    ``cancel`` is called regularly, and True cancels the work. ``stats`` counts what is read.
+    """
+
+    __slots__ = ()
 
 
 def split_folder(
@@ -217,24 +188,22 @@ def _write_folder(
         ) as document:
             check_cancelled = document.session.check_cancelled
             written = write(document, staging.path)
-            report = FolderReport(target, written)
-            report.notes = notes
+            copied = size = 0
             for name in files:
                 check_cancelled()
                 if name.endswith(os.sep):
                     os.makedirs(os.path.join(staging.path, name), exist_ok=True)
                     continue
-                report.bytes += _copy(source, name, staging.path, given, check_cancelled)
-                report.files += 1
-            if given.fingerprint:
-                _add_fingerprint(report, staging.path, given)
+                size += _copy(source, name, staging.path, given, check_cancelled)
+                copied += 1
+            values = _add_fingerprint(staging.path, given, notes) if given.fingerprint else None
         staging.commit(overwrite=given.overwrite)
-        written.path = os.path.join(target, os.path.basename(written.path))
+        written = written._replace(path=os.path.join(target, os.path.basename(written.path)))
     finally:
         staging.discard()
     if model == CHUNKED and exists(inside(source, WHOLE)):
         notes.append(f"{source} also has a {WHOLE}, which was left out: the {CHUNKED} takes precedence")
-    return report
+    return FolderReport(target, written, copied, size, values, notes)
 
 
 # -- the target --------------------------------------------------------------------------------------------------------
@@ -405,18 +374,19 @@ def _copy(source: str, name: str, target: str, given: FolderOptions, check_cance
     return size
 
 
-def _add_fingerprint(report: FolderReport, folder: str, given: FolderOptions) -> None:
-    """Write the fingerprint of the new folder; add a note if there can be none."""
+def _add_fingerprint(folder: str, given: FolderOptions, notes: list[str]) -> Fingerprint | None:
+    """Write the fingerprint of the new folder, and return it; add a note if there can be none."""
     from pparse.data.scratch import Scratch
     from pparse.proto_splitter.fingerprint import fingerprint, write_fingerprint
 
-    scratch = Scratch(given.scratch, given.limits.scratch_bytes)
+    limits = given.limits or Limits()
+    scratch = Scratch(given.scratch, limits.scratch_bytes)
     try:
-        values = fingerprint(folder, budget=given.budget, limits=given.limits, scratch=scratch)
+        values = fingerprint(folder, budget=given.budget, limits=limits, scratch=scratch)
     except (EndOfDataError, FormatError, LimitError, MalformedError, UnsupportedError) as error:
-        report.notes.append(f"no {FINGERPRINT} was written: {error.reason}")
-        return
-    report.fingerprint = write_fingerprint(folder, values)
+        notes.append(f"no {FINGERPRINT} was written: {error.reason}")
+        return None
+    return write_fingerprint(folder, values)
 
 
 __all__ = ["FolderOptions", "FolderReport", "merge_folder", "split_folder"]

@@ -229,11 +229,8 @@ class SavedModelSplitter(ComposableSplitter):
             self._sizes = graphs.sizes
         return before - self._size()
 
-    def _framed(self) -> int:
-        return sum(measure.framed(1, size) for size in self._sizes)
-
     def _size(self) -> int:
-        return self._rest + self._framed()
+        return self._rest + sum(measure.framed(1, size) for size in self._sizes)
 
     def _each(self, action: Callable[[int, Any], int]) -> None:
         """Run ``action`` on the MetaGraphDefs, the largest first, until everything fits into a chunk."""

@@ -33,6 +33,7 @@ addressed by index. Unlike in TensorFlow, tags and lengths count as well.
 from __future__ import annotations
 
 import heapq
+from collections import namedtuple
 from itertools import pairwise
 
 from pparse.errors import SplitError
@@ -315,16 +316,10 @@ class SizeSplitter(ComposableSplitter):
         return [key for key, _ in rest], [size for _, size in rest]
 
 
-class _SizedPart:
+class _SizedPart(namedtuple("_SizedPart", "message tag keyed indexed", defaults=(False, False))):
     """A message inside the one being split: its tag; whether it is below a map key, and an index or key in that."""
 
-    __slots__ = ("indexed", "keyed", "message", "tag")
-
-    def __init__(self, message: Any, tag: Tag, keyed: bool = False, indexed: bool = False) -> None:
-        self.message = message
-        self.tag = tag
-        self.keyed = keyed
-        self.indexed = indexed
+    __slots__ = ()
 
     def field(self, message: Any, name: str) -> _SizedPart:
         return _SizedPart(message, (*self.tag, name), self.keyed, self.indexed)

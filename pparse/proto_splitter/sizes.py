@@ -182,25 +182,18 @@ def _opened(message: Any) -> list[Any]:
     """Return ``[size, pending]``: the size known at once, and the inner messages, each with its end."""
     size, pending = unknown_size(message), []
     for field, value in message.ListFields():
-        if field.message_type is None:
-            if is_repeated(field):
-                size += list_size(field, element_sizes(field, value))
-            else:
-                size += tag_size(field.number) + scalar_size(field.type, value)
-            continue
-        end = _end_of(field)
-        if not is_repeated(field):
-            pending.append((value, end))
-        elif not is_map(field):
-            if len(value) <= FEW:
-                pending += [(child, end) for child in value]
-            else:
-                size += sum(_closed(inner, end) for inner in map(_encoded_size, value))
-        elif map_value(field).message_type is None:
-            size += sum(entry_sizes(field, value, list(value)))
-        else:
+        end, mapped = _end_of(field), is_map(field)
+        if field.message_type is None or (mapped and map_value(field).message_type is None):
+            size += field_size(field, value)
+        elif mapped:
             kind = map_key(field).type
             pending += [(value[key], (end[0], 1 + scalar_size(kind, key))) for key in value]
+        elif not is_repeated(field):
+            pending.append((value, end))
+        elif len(value) <= FEW:
+            pending += [(child, end) for child in value]
+        else:
+            size += sum(_closed(inner, end) for inner in map(_encoded_size, value))
     return [size, pending]
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.proto_splitter.fields import Fields, FieldStep
-    from pparse.riegeli.options import RecordWriterOptions
+    from pparse.riegeli.writer import RecordWriterOptions
 
     Progress = Callable[[int, int | None, str], None]
     Chunk = Any  # a protobuf message, or bytes

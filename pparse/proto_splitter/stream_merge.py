@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from array import array
+from collections import namedtuple
 
 from pparse.errors import Fault, MalformedError, OptionError, PparseError, spoken
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.write import measure, write
-from pparse.proto_splitter.merge_chunks import Uses
+from pparse.proto_splitter.merger import Uses
 from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, writing
 from pparse.proto_splitter.stream_split import is_read
 from pparse.writers.files import refuse_full
@@ -33,27 +34,20 @@ if TYPE_CHECKING:
 _MAX_NESTING: Final = 100
 
 
-class MergeReport:
-    """What `merge_to_file` merged and wrote."""
+class MergeReport(namedtuple("MergeReport", "path size touched chunks type", defaults=(0, ""))):
+    """What `merge_to_file` merged and wrote.
 
-    __slots__ = ("chunks", "path", "size", "touched", "type")
+    ``path`` is that of the file written, empty for a stream; ``size`` that of the merged message, in bytes, and
+    ``type`` the full name of its type. ``touched`` messages were merged from several parts. The ``.cpb`` had ``chunks``
+    chunks.
+    """
 
-    def __init__(self, path: str, size: int, touched: int, *, chunks: int = 0, type: str = "") -> None:
-        self.path = path
-        """Path of the file written; empty for a stream."""
-        self.size = size
-        """Size of the merged message, in bytes."""
-        self.touched = touched
-        """Number of messages that were merged from several parts."""
-        self.chunks = chunks
-        """Number of chunks of the ``.cpb``."""
-        self.type = type
-        """Full name of the message type."""
+    __slots__ = ()
 
     @property
     def too_large(self) -> bool:
         """Whether the message is too large for protobuf's own parsers, and so for TensorFlow."""
-        return self.size > MAX_MESSAGE_BYTES
+        return bool(self.size > MAX_MESSAGE_BYTES)
 
     def __repr__(self) -> str:
         return f"<MergeReport {self.path!r}: {self.size} bytes, {self.touched} messages merged>"
@@ -95,9 +89,7 @@ def merge_document(document: Extraction, path: str, progress: Progress | None = 
     parser = check_mergeable(document)
     check_output(document, path)
     with AtomicFile(path, make_folders=True) as file:
-        report = _merge(parser, document, file.stream, progress, path)
-    report.path = path
-    return report
+        return _merge(parser, document, file.stream, progress, path)
 
 
 def merge_to_stream(document: Extraction, stream: BinaryIO, progress: Progress | None = None) -> MergeReport:
@@ -106,19 +98,19 @@ def merge_to_stream(document: Extraction, stream: BinaryIO, progress: Progress |
 
 
 def _merge(
-    parser: CpbParser, document: Extraction, stream: BinaryIO, progress: Progress | None, path: str | None = None
+    parser: CpbParser, document: Extraction, stream: BinaryIO, progress: Progress | None, path: str = ""
 ) -> MergeReport:
     check_uses(parser)
     root = document.root
     sizes = measure(root)
-    if path is not None:
+    if path:
         refuse_full(path, sizes[0])
     with document.session.telling():
         written = write(root, sizes, writing(stream, sizes[0], "merging", progress, document.session.check_cancelled))
     if written != sizes[0]:
         raise MalformedError("the source changed during the merge", wanted=sizes[0], got=written)
     assert parser.chunks is not None  # noqa: S101 -- what is mergeable has metadata
-    return MergeReport("", written, len(sizes) - 1, chunks=parser.chunks.metadata.chunk_count, type=root.kind)
+    return MergeReport(path, written, len(sizes) - 1, chunks=parser.chunks.metadata.chunk_count, type=root.kind)
 
 
 def check_mergeable(document: Extraction) -> CpbParser:

@@ -18,7 +18,7 @@ the result. The rules:
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, namedtuple
 
 from pparse.data.base import BytesData, copy_into, find_not_utf8
 from pparse.data.reader import Range
@@ -31,19 +31,8 @@ from pparse.parsers.cpb.metadata import BYTES, MESSAGE
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message
 from pparse.parsers.protobuf.window import Window, WireField
+from pparse.proto_splitter import split
 from pparse.proto_splitter.fields import KEY_KINDS
-from pparse.proto_splitter.split import (
-    MAP_KEY_TAG,
-    MAX_MESSAGE_BYTES,
-    PACKAGE,
-    checked_size,
-    fill_tree,
-    make_folder,
-    max_size,
-    path_to_key,
-    version_def,
-    writing,
-)
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
 from pparse.protos import message_class
 
@@ -63,31 +52,21 @@ _MAX_VARINT: Final = 10
 _MAX_DEPTH: Final = 100
 
 
-class SplitReport:
-    """What `split_file` wrote."""
+class SplitReport(namedtuple("SplitReport", "path message_size limit type removed size chunks fields largest")):
+    """What `split_file` wrote.
 
-    __slots__ = ("chunks", "fields", "largest", "limit", "message_size", "path", "removed", "size", "type")
+    ``path`` and ``size`` (in bytes) are those of the file written, ``message_size`` is the size of the whole message,
+    ``type`` the full name of its type. A message chunk may have ``limit`` bytes at most. ``removed`` is the path of the
+    earlier file with the other suffix, which was removed; empty if there was none. ``chunks`` and ``fields`` are the
+    numbers of chunks and of chunked fields, ``largest`` is the size of the largest chunk in bytes; all 0 for a ``.pb``.
+    """
 
-    def __init__(self, path: str, message_size: int, limit: int, type: str = "") -> None:
-        self.path = path
-        """Path of the file written."""
-        self.message_size = message_size
-        """Size of the whole message, in bytes."""
-        self.limit = limit
-        """The most bytes that a message chunk may have."""
-        self.type = type
-        """Full name of the message type."""
-        self.removed = ""
-        """Path of the earlier file with the other suffix, which was removed; empty if there was none."""
-        self.size = 0
-        """Size of the file written, in bytes."""
-        self.chunks = self.fields = self.largest = 0
-        """Number of chunks, number of chunked fields, and size of the largest chunk in bytes; all 0 for a ``.pb``."""
+    __slots__ = ()
 
     @property
     def chunked(self) -> bool:
         """Whether a ``.cpb`` was written."""
-        return self.chunks > 0
+        return bool(self.chunks)
 
     def __repr__(self) -> str:
         return f"<SplitReport {self.path!r}: {self.chunks} chunks, {self.size} bytes>"
@@ -149,14 +128,13 @@ def split_document(
         raise OptionError(f"{document.name} is in chunks already (.cpb): merge it first")
     if parser.root_type is None:
         raise OptionError(f"the message type of {document.name} is not known; give it with {spoken('-O message=NAME')}")
-    allowed = min(max_size() if limit is None else checked_size(limit), MAX_MESSAGE_BYTES)
+    allowed = min(split.max_size() if limit is None else split.checked_size(limit), split.MAX_MESSAGE_BYTES)
     pieces = parser.root_pieces()
     part = pieces[0] if pieces else None
     if not isinstance(part, Range):
         raise OptionError(f"{document.name} is not a plain message")
     whole = len(part) <= allowed
     output, other = (f"{prefix}.pb", f"{prefix}.cpb") if whole else (f"{prefix}.cpb", f"{prefix}.pb")
-    report = SplitReport(output, len(part), allowed, parser.root_type.full_name)
     if is_read(document, output):
         why = ", which is within the limit: there is nothing to do" if whole else "; name another output"
         raise OptionError(f"{output} is the file being split{why}")
@@ -168,18 +146,18 @@ def split_document(
             pass  # raises if the fields do not fill the message exactly
     else:
         cutter.cut(part)
-    make_folder(prefix, os.path.dirname(prefix))
+    split.make_folder(prefix, os.path.dirname(prefix))
     with document.session.telling(), AtomicFile(output) as file:
         if whole:
-            write = writing(file.stream, len(part), "copying", progress, check_cancelled)
+            write = split.writing(file.stream, len(part), "copying", progress, check_cancelled)
             copy_into(part.data, part.start, len(part), write)
         else:
             _write_chunks(cutter, file.stream, writer_options or "", progress, check_cancelled)
-    report.chunks, report.fields = len(cutter.chunks), len(cutter.fields)
-    report.largest = max((chunk.size for chunk in cutter.chunks), default=0)
-    report.size = os.path.getsize(output)
-    report.removed = _remove(other, document)
-    return report
+    largest = max((chunk.size for chunk in cutter.chunks), default=0)
+    counts = len(cutter.chunks), len(cutter.fields), largest
+    size = os.path.getsize(output)
+    type = parser.root_type.full_name
+    return SplitReport(output, len(part), allowed, type, _remove(other, document), size, *counts)
 
 
 def check_type(part: Range, type: MessageType, name: str) -> None:
@@ -208,7 +186,7 @@ def _write_chunks(
     from pparse.riegeli import RecordWriter
 
     done, total = 0, sum(chunk.size for chunk in cutter.chunks)
-    metadata = message_class(f"{PACKAGE}.ChunkMetadata")(version=version_def())
+    metadata = message_class(f"{split.PACKAGE}.ChunkMetadata")(version=split.version_def())
     writer = RecordWriter(stream, options=options, owns_dest=False)
     for chunk in cutter.chunks:
         check_cancelled()
@@ -222,8 +200,8 @@ def _write_chunks(
         if progress is not None:
             progress(done, total, "splitting")
     metadata.message.chunk_index = 0
-    fields = sorted(cutter.fields, key=lambda field: bool(path_to_key(field[0])))  # what is below a map key last
-    fill_tree(metadata.message, fields, _ordered(fields))
+    fields = sorted(cutter.fields, key=lambda field: bool(split.path_to_key(field[0])))  # what is below a map key last
+    split.fill_tree(metadata.message, fields, _ordered(fields))
     writer.write_record(metadata.SerializeToString())
     writer.close()
 
@@ -517,7 +495,7 @@ def _cut_packed(part: Range, field: WireField, known: FieldType, limit: int) -> 
 
 def _step(**kind: Any) -> bytes:
     """Return a step of a tag, serialized: a field, or the index or the map key of the field before."""
-    step: bytes = message_class(f"{PACKAGE}.FieldIndex")(**kind).SerializeToString()
+    step: bytes = message_class(f"{split.PACKAGE}.FieldIndex")(**kind).SerializeToString()
     return step
 
 
@@ -534,7 +512,7 @@ def _ordered(fields: list[tuple[Tag, int]]) -> list[Tag]:
 
     TensorFlow's Merger does not keep the order of fields that share a map key; fields nested below one come after it.
     """
-    paths = Counter(tag[:at] for tag, _ in fields for at, step in enumerate(tag, 1) if step[0] == MAP_KEY_TAG)
+    paths = Counter(tag[:at] for tag, _ in fields for at, step in enumerate(tag, 1) if step[0] == split.MAP_KEY_TAG)
     return [path for path, count in paths.items() if count > 1]
 
 

@@ -29,18 +29,18 @@ from pparse.document.registry import viewer_for
 from pparse.errors import DataError, EndOfDataError, FaultError, FormatError, PathError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.checkpoint.beside import (
+from pparse.parsers.checkpoint.parser import (
     DATA,
     INDEX,
     INDEX_OF_VARIABLES,
     STATE,
     CheckpointFolderParser,
+    CheckpointParser,
     StandInParser,
     has_variables,
     read_state,
     without_marks,
 )
-from pparse.parsers.checkpoint.parser import CheckpointParser
 from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser
 from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, verify_document
@@ -48,7 +48,7 @@ from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
-from pparse.viewers.shards.viewer import ShardTable
+from pparse.viewers.shards import ShardTable
 from pparse.viewers.tensorflow.saved_model import SavedModelViewer
 
 TYPE_CHECKING = False
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 
     from pparse.containers.archive import ArchiveMember
     from pparse.document.extraction import Extraction, FolderExtraction
-    from pparse.parsers.shards.shard_set import ShardSet
+    from pparse.parsers.shards import ShardSet
     from pparse.recovery.target import Target, TargetFile
     from pparse.recovery.unpack import Unpacker
     from pparse.tensors.extent import Extent
     from pparse.tree.result import Result
-    from pparse.viewers.shards.viewer import ShardSetViewer
+    from pparse.viewers.shards import ShardSetViewer
 
     Unit = tuple[tuple[object, ...], Callable[[], None]]
     Verdicts = dict[int, DocumentVerdict]

@@ -27,7 +27,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.limits import parse_size
-from pparse.parsers.shards.shard_set import ShardSet
+from pparse.parsers.shards import ShardSet
 from pparse.paths import glob
 from pparse.recovery.folder_writer import JOURNAL_NAME, WORK_NAME
 from pparse.recovery.model_files import base_name, files_beside, stamp_of, whole_folder

@@ -13,8 +13,7 @@ from pparse.findings import Status
 from pparse.limits import KIB, MIB, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
 from pparse.recovery.salvage import UNHARMED, Rest, text_of
-from pparse.riegeli.chunk_data import ChunkData
-from pparse.riegeli.chunks import TRANSPOSED, ChunkError
+from pparse.riegeli.chunks import TRANSPOSED, ChunkData, ChunkError
 from pparse.riegeli.parts import BROTLI, NONE, SNAPPY, ZSTD, PartCompressor
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import open_records
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from pparse.recovery.salvage import Job
     from pparse.recovery.target import TargetFile
     from pparse.riegeli.chunks import Chunk
-    from pparse.riegeli.positions import SkippedRegion
-    from pparse.riegeli.records import ChunkRecords
+    from pparse.riegeli.records import ChunkRecords, SkippedRegion
     from pparse.tree.entry import Entry
 
     # called with the old position, the size, and the new position

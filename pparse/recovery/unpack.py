@@ -30,7 +30,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.shards.shard_set import ShardSet
+from pparse.parsers.shards import ShardSet
 from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name

@@ -38,11 +38,10 @@ if TYPE_CHECKING:
         UnknownError,
     )
     from pparse.riegeli.metadata import RecordsMetadata, get_record_type, set_record_type
-    from pparse.riegeli.options import RecordWriterOptions, parse_options
-    from pparse.riegeli.positions import RecordPosition, SkippedRegion
     from pparse.riegeli.reader import RecordReader
+    from pparse.riegeli.records import RecordPosition, SkippedRegion
     from pparse.riegeli.transposed import EXISTENCE_ONLY
-    from pparse.riegeli.writer import FlushType, RecordWriter
+    from pparse.riegeli.writer import FlushType, RecordWriter, RecordWriterOptions, parse_options
 
 __all__ = [
     "EXISTENCE_ONLY",
@@ -75,19 +74,14 @@ __all__ = [
     "set_record_type",
 ]
 
-_MODULES = {
-    "EXISTENCE_ONLY": "transposed",
-    "FlushType": "writer",
-    "RecordPosition": "positions",
-    "RecordReader": "reader",
-    "RecordWriter": "writer",
-    "RecordWriterOptions": "options",
-    "RecordsMetadata": "metadata",
-    "SkippedRegion": "positions",
-    "get_record_type": "metadata",
-    "parse_options": "options",
-    "set_record_type": "metadata",
+_NAMES = {
+    "metadata": "RecordsMetadata get_record_type set_record_type",
+    "reader": "RecordReader",
+    "records": "RecordPosition SkippedRegion",
+    "transposed": "EXISTENCE_ONLY",
+    "writer": "FlushType RecordWriter RecordWriterOptions parse_options",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # The other names are those of errors.
 __getattr__ = lazy_names(__name__, {name: _MODULES.get(name, "errors") for name in __all__})
 

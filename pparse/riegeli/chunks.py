@@ -1,4 +1,4 @@
-"""The layout of a Riegeli/records file; finds its chunks.
+"""The layout of a Riegeli/records file; finds and reads its chunks.
 
 A file is a sequence of chunks. A block header of 24 bytes stands at every multiple of 64 KiB; a chunk that reaches
 there continues after it (google/riegeli, doc/riegeli_records_file_format.md, "Block header" and "Chunk"). So a chunk is
@@ -6,11 +6,12 @@ found
 
 - in order: the first is the signature, at 0; each begins where the one before it ends, by its header (`Chunk.end`);
 - by a position: the block header before it says how far the chunk that it interrupts reaches back (``previous_chunk``)
-  and on (``next_chunk``): one of the two is a chunk boundary to begin at (`ChunkFinder.start_for`), and from there it
-  goes from header to header (`ChunkFinder.header`) to the chunk that holds the position (`Chunk.holds`).
+  and on (``next_chunk``): one of the two is a chunk boundary to begin at (`ChunkReader.start_for`), and from there it
+  goes from header to header (`ChunkReader.header`) to the chunk that holds the position (`Chunk.holds`).
 
-`pparse.riegeli.chunk_data` reads what is in a chunk; `pparse.riegeli.lookup` finds one by its position around damage,
-and `pparse.riegeli.salvage` tells where chunks go on behind it. Errors in a file are raised as `ChunkError`, which also
+`ChunkData` are the data in a chunk, without the block headers; `ChunkReader.data` compares their hash.
+`pparse.riegeli.lookup` finds a chunk by its position around damage, and `pparse.riegeli.salvage` tells where chunks go
+on behind it. Errors in a file are raised as `ChunkError`, which also
 says where reading can continue by the rules of the reference implementation:
 
 =============================  ===================================================================
@@ -30,19 +31,26 @@ A file that *ends early* raises no error: it counts as the end of the file for n
 
 from __future__ import annotations
 
+from collections import namedtuple
 from operator import itemgetter
 from struct import Struct
 
-from pparse.kernels.highway import hash64
-from pparse.riegeli.errors import InvalidArgumentError, RiegeliError
+from pparse.data.reader import byte_view
+from pparse.data.spliced import DerivedData
+from pparse.kernels.highway import Highway64, hash64
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, RiegeliError, UnimplementedError
 from pparse.riegeli.verdicts import Sightings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Final
 
+    from pparse.data.base import Buffer, Data
     from pparse.errors import PparseError
     from pparse.riegeli.source import Source
+    from pparse.riegeli.verdicts import Verdicts
+
 
 BLOCK_SIZE: Final = 1 << 16
 BLOCK_HEADER_SIZE: Final = 24
@@ -71,6 +79,10 @@ _BLOCK = Struct("<QQ")
 # Small reads are served from a block, which is small after a jump and grows while reading continues.
 FIRST_BLOCK: Final = 1 << 10
 LAST_BLOCK: Final = 64 << 10
+# Chunks with more data than this are not healed: proving them whole would mean holding them in memory.
+MAX_HEALED: Final = 32 << 20
+# The most bytes that are read and hashed at a time when a chunk is verified without being held.
+STREAM_BLOCK: Final = 1 << 20
 NOTHING_LOST: Final = "; the chunk's data are sound, and no record is lost"
 """What is added to the reason of damage that a chunk survived."""
 
@@ -132,24 +144,14 @@ class Layout:
         return b"".join(pieces)
 
 
-class ChunkHeader:
-    """The 40 bytes at the head of a chunk."""
+class ChunkHeader(namedtuple("ChunkHeader", "chunk_type data_size data_hash num_records decoded_data_size")):
+    """The 40 bytes at the head of a chunk.
 
-    __slots__ = ("chunk_type", "data_hash", "data_size", "decoded_data_size", "num_records")
+    Its type, as a byte (`SIMPLE`, `TRANSPOSED`, …); the bytes of data, without the block headers in between, and their
+    hash; the number of records, and the bytes of all of them together, decoded.
+    """
 
-    def __init__(
-        self, chunk_type: int, data_size: int, data_hash: int, num_records: int, decoded_data_size: int
-    ) -> None:
-        self.chunk_type = chunk_type
-        """Type of the chunk, as a byte: `SIMPLE`, `TRANSPOSED`, …"""
-        self.data_size = data_size
-        """Bytes of data, without the block headers in between."""
-        self.data_hash = data_hash
-        """Hash of the data."""
-        self.num_records = num_records
-        """Number of records."""
-        self.decoded_data_size = decoded_data_size
-        """Bytes of all records together, decoded."""
+    __slots__ = ()
 
     @classmethod
     def unpack(cls, raw: bytes) -> ChunkHeader:
@@ -167,11 +169,6 @@ class ChunkHeader:
     def type_name(self) -> str:
         """The name of the type in the format."""
         return TYPE_NAMES.get(self.chunk_type, f"type 0x{self.chunk_type:02x}")
-
-    def is_signature(self) -> bool:
-        """Say whether every field is that of the file signature."""
-        empty = self.data_size == self.num_records == self.decoded_data_size == 0
-        return self.chunk_type == SIGNATURE and empty and self.data_hash == hash64(b"")
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("data_size", "num_records", "decoded_data_size"))
@@ -269,7 +266,7 @@ class Chunk:
 
     def holds(self, position: int) -> bool:
         """Say whether this is the numeric position of one of its records, by its header."""
-        return self.begin <= position < self.begin + self.header.num_records
+        return bool(self.begin <= position < self.begin + self.header.num_records)
 
     def __repr__(self) -> str:
         return f"<Chunk [{self.begin}, {self.end}) {self.header!r}>"
@@ -305,7 +302,7 @@ def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
     if reason:
         raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
     chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
-    if begin == 0 and not chunk.header.is_signature():
+    if begin == 0 and chunk.header != SIGNATURE_HEADER:
         raise ChunkError(invalid("missing file signature", 0), begin, end, chunk=chunk)
     if chunk.end > MAX_POSITION:
         raise ChunkError(invalid(f"chunk at {begin} ends beyond 2^64", begin), begin, end, chunk=chunk)
@@ -336,8 +333,128 @@ def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chu
     return next_chunk
 
 
-class ChunkFinder:
-    """Finds chunk after chunk, or one by a position. Positions are file offsets.
+def mismatch(what: str, computed: int, stored: int) -> str:
+    """Return in words that a hash is wrong; "" if it is right."""
+    return "" if computed == stored else f"{what} hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+
+
+def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:
+    """Return the error for an invalid file."""
+    return InvalidArgumentError(reason, offset=offset)
+
+
+class ChunkData(DerivedData):
+    """The data of a chunk without the block headers. Offsets are computed, so a slice costs only its own bytes.
+
+    ``size`` is the number of bytes available. ``verdicts`` hold what is known about the chunk's hash, and may learn it
+    later.
+    """
+
+    def __init__(self, source: Source, chunk: Chunk, verdicts: Verdicts | None = None) -> None:
+        data, end = source.data, source.known_size()
+        available = chunk.header.data_size
+        if end is not None:
+            available = max(0, min(available, chunk.layout.distance(chunk.begin, end) - CHUNK_HEADER_SIZE))
+        super().__init__(f"{data.name} chunk at {chunk.begin}", available, data.stats)
+        self.access = data.access
+        self.sources = (data,)
+        self._source = source
+        self._chunk = chunk
+        self._verdicts = verdicts
+
+    def pieces(self, start: int, end: int) -> Iterator[tuple[Data, int, int]]:
+        """Yield the stretches of the file that hold the bytes: one for each block that they lie in."""
+        layout = self._chunk.layout
+        while start < end:
+            at = self._offset(start)
+            take = min(end - start, layout.block_of(at) + BLOCK_SIZE - at)
+            data, first = self._source.locate(at)
+            yield data, first, first + take
+            start += take
+
+    def _how(self) -> tuple[object, ...]:
+        return (self._chunk.layout.shift,)
+
+    def _made_of(self) -> tuple[tuple[Data, int, int], ...]:
+        data, start = self._source.locate(self._chunk.begin)
+        return ((data, start, start + (self.size or 0)),)
+
+    @property
+    def flawed(self) -> bool:
+        """Whether an error is known in the chunk, or in the file that it is in."""
+        wrong = self._verdicts is not None and self._verdicts.error(self._chunk.begin) is not None
+        return wrong or super().flawed
+
+    def why_suspect(self, start: int, end: int) -> str | None:
+        """Return why the bytes are suspect: its hash is wrong (for all of it), or the file is in doubt there."""
+        begin, verdicts = self._chunk.begin, self._verdicts
+        if verdicts is not None:
+            error = verdicts.error(begin)
+            if error is not None:
+                return error.reason
+            if verdicts.is_sound(begin):
+                return None
+        if start >= end:
+            return None
+        first, last = self._offset(start), self._offset(end - 1)
+        data, at = self._source.locate(first)
+        return data.why_suspect(at, at + last + 1 - first)
+
+    def _offset(self, index: int) -> int:
+        return self._chunk.layout.offset(self._chunk.begin, CHUNK_HEADER_SIZE + index)
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        first = self._offset(offset)
+        last = self._offset(offset + length - 1) + 1
+        return self._chunk.layout.strip(self._source.pread(first, last - first), first)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Return ``length`` bytes at ``offset``, as `Data.pread`; the underlying data count the read."""
+        length = self._clip(offset, length)
+        return self._pread(offset, length) if length else b""
+
+    def preadinto(self, offset: int, buffer: Buffer) -> int:
+        """Fill ``buffer``, as `Data.preadinto`. The file is read straight into it, around the block headers."""
+        view = byte_view(buffer)
+        view = view[: self._clip(offset, len(view))]
+        at, end = self._offset(offset) if len(view) else 0, len(view)
+        if not end or at + end <= self._chunk.layout.block_of(at) + BLOCK_SIZE:
+            return self._source.preadinto(at, view) if end else 0
+        views, done, begin = [], 0, at
+        header = memoryview(bytearray(BLOCK_HEADER_SIZE))
+        while done < end:
+            take = min(end - done, self._chunk.layout.block_of(at) + BLOCK_SIZE - at)
+            views.append(view[done : done + take])
+            done += take
+            at += take
+            if done < end:
+                views.append(header)
+                at += BLOCK_HEADER_SIZE
+        got = self._source.preadv(begin, views)
+        return end if got == at - begin else self._chunk.layout.distance(begin, begin + got)
+
+
+def check_empty(chunk: Chunk) -> None:
+    """Check that a chunk of a type without records has none. Raise `ChunkError` if it is invalid or of unknown type."""
+    header, reason = chunk.header, ""
+    if header.chunk_type in (SIMPLE, TRANSPOSED):
+        return
+    if header.num_records:
+        if header.chunk_type not in TYPE_NAMES:
+            unknown = UnimplementedError(f"unknown chunk type {header.chunk_type}", offset=chunk.begin)
+            raise ChunkError.of(chunk, unknown)
+        reason = f"the {header.type_name} chunk says that it has records"
+    elif header.chunk_type == SIGNATURE and header.data_size:
+        reason = "the signature chunk has data"
+    elif header.chunk_type in (SIGNATURE, PADDING) and header.decoded_data_size:
+        reason = f"the {header.type_name} chunk says that it has decoded data"
+    if reason:
+        error = InvalidArgumentError(f"invalid Riegeli/records file: {reason}", offset=chunk.begin)
+        raise ChunkError.of(chunk, error)
+
+
+class ChunkReader:
+    """Finds chunk after chunk, or one by a position, and reads them. Positions are file offsets.
 
     A sound file has one grid of block headers. In a damaged file the grid may change where bytes were lost or inserted;
     `layout_at` returns the one that applies at a position.
@@ -353,6 +470,7 @@ class ChunkFinder:
         self.sightings = Sightings()
         """Headers that searches of this file have found."""
         self._ahead = FIRST_BLOCK
+        self._buffer = bytearray()
 
     def layout_at(self, pos: int) -> Layout:
         """Return the grid that applies at ``pos``."""
@@ -471,12 +589,159 @@ class ChunkFinder:
             raise ChunkError(invalid(f"no chunk can begin at {start}", block), block, start)
         return following if following <= pos and self.layout_at(pos).can_begin(following) else start
 
+    # -- the data ----------------------------------------------------------------------------------------------------
 
-def mismatch(what: str, computed: int, stored: int) -> str:
-    """Return in words that a hash is wrong; "" if it is right."""
-    return "" if computed == stored else f"{what} hash mismatch (computed 0x{computed:016x}, stored 0x{stored:016x})"
+    def get_view(self, pos: int, length: int) -> bytes | memoryview:
+        """Return up to ``length`` bytes at ``pos``, as `get`, in a view that is valid until the next call."""
+        if length <= LAST_BLOCK:
+            return self.get(pos, length)
+        at = pos - self._block_at
+        head = self._block[at:] if 0 <= at <= len(self._block) else b""
+        # One buffer for all chunks: allocating megabytes for each costs more in page faults than reading them. The
+        # header of the next chunk comes with the same read.
+        size = length + CHUNK_HEADER_SIZE + BLOCK_HEADER_SIZE
+        known = self.source.known_size()
+        if known is not None:
+            size = min(size, max(0, known - pos))
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)
+        head = head[:size]
+        view[: len(head)] = head
+        got = len(head) + self.source.preadinto(pos + len(head), view[len(head) : size])
+        self._block, self._block_at = bytes(view[length:got]), pos + length
+        return view[: min(got, length)]
+
+    def data(self, chunk: Chunk, *, verify: bool = True) -> bytes | memoryview | None:
+        """Return the chunk's data; None if the file ends before the chunk does.
+
+        The data are valid until the next chunk is read; copy them to keep them longer. Raise `ChunkError` if the data
+        do not match their hash (with ``verify``), or if a block header among them is wrong.
+        """
+        start, stop = chunk.data_begin, chunk.data_end
+        raw = self.get_view(start, stop - start)
+        if not self._check_piece(chunk, raw, start, stop):
+            return None
+        first = chunk.layout.next_block(start)
+        if first < stop:
+            raw = _close_up(raw, first - start)
+        if not self.has_padding(chunk):
+            return None
+        if verify:
+            self._compare(chunk, hash64(raw))
+        return raw
+
+    def loose_data(self, chunk: Chunk) -> bytes | None:
+        """Return the data of a chunk, ignoring the block headers in them; None if they are not all there."""
+        start, stop = chunk.data_begin, chunk.data_end
+        size = self.source.known_size()
+        if chunk.header.data_size > MAX_HEALED or (size is not None and stop > size):
+            return None
+        raw = self.get(start, stop - start)
+        return chunk.layout.strip(raw, start) if len(raw) == stop - start else None
+
+    def sound_data(self, chunk: Chunk) -> bytes | None:
+        """Return the data of a chunk, as `loose_data`, if their hash agrees; else None."""
+        data = self.loose_data(chunk)
+        return data if data is not None and hash64(data) == chunk.header.data_hash else None
+
+    def _check_piece(self, chunk: Chunk, raw: bytes | memoryview, at: int, until: int, *, blocks: bool = True) -> bool:
+        """Check the block headers in ``raw``, read at ``at``; say whether it reaches to ``until``, or the file ends."""
+        for boundary in range(chunk.layout.next_block(at), until if blocks else at, BLOCK_SIZE):
+            if at + len(raw) < boundary + BLOCK_HEADER_SIZE:
+                break
+            self._check_inner_block(raw, boundary - at, boundary, chunk)
+        if len(raw) < until - at:
+            self._short(chunk.begin, at + len(raw))
+            return False
+        return True
+
+    def _check_inner_block(self, raw: bytes | memoryview, at: int, boundary: int, chunk: Chunk) -> None:
+        next_chunk = check_block(raw, at, boundary, chunk.begin, chunk)
+        if next_chunk != chunk.end - boundary:
+            reason = f"the block header at {boundary} says that the chunk at {chunk.begin} ends at"
+            error = invalid(f"{reason} {boundary + next_chunk}, its own header {chunk.end}", boundary)
+            raise ChunkError(error, chunk.begin, boundary + BLOCK_HEADER_SIZE, chunk=chunk)
+
+    def has_padding(self, chunk: Chunk) -> bool:
+        """Say whether the file extends to the end of the chunk."""
+        size = self.source.known_size()
+        if size is not None:
+            return size >= chunk.end
+        if chunk.end - chunk.begin > STREAM_BLOCK and not self.source.random_access:
+            return True  # to look would be to pass over it
+        return chunk.end == chunk.data_end or len(self.get(chunk.end - 1, 1)) == 1
+
+    def verify(self, chunk: Chunk, *, blocks: bool = True, data: bool = True) -> bool:
+        """Read through the chunk's data, a block at a time, and compare its hash; False if the file ends before.
+
+        Raise `ChunkError` as `data` does. ``blocks=False`` leaves out the block headers in the data, ``data=False``
+        checks nothing but them.
+        """
+        digest = Highway64()
+        at, stop = chunk.data_begin, chunk.data_end
+        if not data:
+            for boundary in range(chunk.layout.next_block(at), stop, BLOCK_SIZE):
+                raw = self.source.pread(boundary, BLOCK_HEADER_SIZE)
+                if len(raw) < BLOCK_HEADER_SIZE:
+                    return False
+                self._check_inner_block(raw, 0, boundary, chunk)
+            return True
+        while at < stop:
+            # Stop at block boundaries, so that no block header is cut in two.
+            until = min(stop, chunk.layout.block_of(at) + STREAM_BLOCK)
+            raw = self.source.pread(at, until - at)
+            if not self._check_piece(chunk, raw, at, until, blocks=blocks):
+                return False
+            digest.update(chunk.layout.strip(raw, at))
+            at = until
+        self._compare(chunk, digest.digest())
+        return self.has_padding(chunk)
+
+    def damage_of(self, before: Chunk | None) -> ChunkError | None:
+        """Return what is wrong with the chunk ``before`` one that was not found: it may be shorter than it says."""
+        try:
+            if before is not None:
+                self.verify(before, blocks=False)
+        except ChunkError as error:
+            return error
+        return None
+
+    def _compare(self, chunk: Chunk, computed: int) -> None:
+        reason = mismatch("chunk data", computed, chunk.header.data_hash)
+        if reason:
+            raise ChunkError.of(chunk, HashMismatchError(f"{reason}, chunk at {chunk.begin}", offset=chunk.begin))
+        if self.source.data.flawed:
+            self.vouch(chunk)
+
+    def vouch(self, chunk: Chunk) -> None:
+        """Tell the underlying data which bytes of a chunk its hashes confirm, even if the file around them is damaged.
+
+        The hash of the chunk's data was compared before; those of its header and of the block headers in it are
+        compared here. Padding has no hash and is confirmed if it is zeros.
+        """
+        begin, end = chunk.begin, chunk.data_end
+        packed = chunk.layout.strip(self.source.pread(begin, chunk.data_begin - begin), begin)
+        if len(packed) < CHUNK_HEADER_SIZE or chunk_header_hash(packed) != stored_hash(packed):
+            return
+        padding = self.source.pread(end, min(chunk.end - end, BLOCK_SIZE))
+        if len(padding) == chunk.end - end and not any(padding):
+            end = chunk.end
+        start = begin
+        for boundary in range(chunk.layout.next_block(begin), chunk.data_end, BLOCK_SIZE):
+            raw = self.source.pread(boundary, BLOCK_HEADER_SIZE)
+            if not block_is_sound(raw) or unpack_block(raw) != (boundary - begin, chunk.end - boundary):
+                self._vouch(start, boundary)
+                start = boundary + BLOCK_HEADER_SIZE
+        self._vouch(start, end)
 
 
-def invalid(reason: str, offset: int | None = None) -> InvalidArgumentError:
-    """Return the error for an invalid file."""
-    return InvalidArgumentError(reason, offset=offset)
+def _close_up(raw: bytes | memoryview, first: int) -> memoryview:
+    """Remove the block headers, at ``first`` and every 64 KiB from there, from ``raw``: in place if it is a buffer."""
+    view = memoryview(bytearray(raw)) if isinstance(raw, bytes) else raw
+    end = first
+    for at in range(first, len(view), BLOCK_SIZE):
+        piece = view[at + BLOCK_HEADER_SIZE : at + BLOCK_SIZE]
+        view[end : end + len(piece)] = piece
+        end += len(piece)
+    return view[:end]

@@ -12,8 +12,18 @@ from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, PparseError
-from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
-from pparse.riegeli.chunks import METADATA, SIGNATURE, SIMPLE, TRANSPOSED, Chunk, ChunkError
+from pparse.riegeli.chunks import (
+    BLOCK_HEADER_SIZE,
+    METADATA,
+    SIGNATURE,
+    SIMPLE,
+    TRANSPOSED,
+    Chunk,
+    ChunkData,
+    ChunkError,
+    ChunkReader,
+    check_empty,
+)
 from pparse.riegeli.errors import (
     ClosedRecordsError,
     FailedPreconditionError,
@@ -21,8 +31,14 @@ from pparse.riegeli.errors import (
     RiegeliError,
     UnimplementedError,
 )
-from pparse.riegeli.positions import RecordPosition, SkippedRegion
-from pparse.riegeli.records import SimpleRecords, check_room, decode_simple, decoding_weight
+from pparse.riegeli.records import (
+    RecordPosition,
+    SimpleRecords,
+    SkippedRegion,
+    check_room,
+    decode_simple,
+    decoding_weight,
+)
 from pparse.riegeli.source import Closable, Source
 from pparse.riegeli.verdicts import VERIFY
 
@@ -38,6 +54,8 @@ if TYPE_CHECKING:
     from pparse.riegeli.transposed import FieldProjection
 
     Recovery = Callable[[SkippedRegion], object]
+    Test = Callable[["RecordReader"], int | None]
+    Best = tuple[RecordPosition, int]
 
 
 class RecordReader(Closable):
@@ -361,22 +379,66 @@ class RecordReader(Closable):
         Raise `InvalidArgumentError` beyond the end of the file (with a recovery: go to the end), and
         `UnimplementedError` if ``pos`` is before the current chunk and the source has no random access.
         """
-        from pparse.riegeli.lookup import seek_numeric
-
-        first = self._pos if self._chunk is None else self._chunk.begin
-        self._check_seekable(forwards=pos >= first)
+        chunk = self._chunk
+        self._check_seekable(forwards=pos >= (self._pos if chunk is None else chunk.begin))
         self._sought = True
-        seek_numeric(self, pos)
+        if chunk is not None and chunk.begin <= pos < chunk.begin + self._count:
+            self.seek(RecordPosition(chunk.begin, pos - chunk.begin))
+            return
+        if not self._source.random_access:
+            self._walk_to(pos)
+            return
+        size = self._source.size()
+        if pos > size:
+            self._leave(self._pos)
+            self._fail_beyond(pos)
+            return
+        found, end = self.chunk_at(pos)
+        self._leave(end)
+        self._last = None
+        if found is None:
+            return
+        if pos == size and found.end > size:  # the end of the file, though the chunk's padding should continue
+            self._pos = found.end
+        elif pos == found.begin:
+            self._pos = pos
+        elif found.holds(pos):
+            self._enter_at(found.begin, pos - found.begin)
+        else:
+            self._pos = found.end
 
     def seek_back(self) -> bool:
         """Go to the record before the current one; return False, at the beginning, if there is none."""
-        from pparse.riegeli.lookup import seek_back
-
         self._check_seekable()
         self._sought = True
-        return seek_back(self)
+        if self._chunk is not None and self._index:
+            self._index -= 1
+            self._last = None
+            return True
+        pos = self._chunk.begin if self._chunk is not None else self._pos
+        size = self._source.size()
+        pos = min(pos, size)
+        while pos > 0:
+            chunk = self._last_with_records(pos)
+            if chunk is None:
+                break
+            self._leave(chunk.begin)
+            self._enter_at(chunk.begin, chunk.header.num_records - 1)
+            if self._chunk is not None and self._count and self._chunk.begin == chunk.begin:
+                self._last = None
+                return True
+            pos = chunk.begin  # it was damaged and skipped: search further back
+        self._leave(0)
+        self._last = None
+        try:
+            first = self._chunks.header(0)
+        except ChunkError:
+            return False
+        if first is not None:
+            self._pos = first.end
+        return False
 
-    def search(self, test: Callable[[RecordReader], int | None]) -> int | None:
+    def search(self, test: Test) -> int | None:
         """Search a sorted file: ``test(reader)`` reads the current record and returns <0, 0, >0, or None.
 
         Less than zero means that the record comes before what is wanted; None, that the record cannot be judged. The
@@ -384,11 +446,9 @@ class RecordReader(Closable):
         are less; or None if no record can be judged. ``StopIteration`` from ``test`` ends the search, which returns
         None.
         """
-        from pparse.riegeli.lookup import search
-
         self._check_seekable()
         try:
-            return search(self, test)
+            return self._search(test)
         except StopIteration:
             return None
 
@@ -412,6 +472,186 @@ class RecordReader(Closable):
         self._check_open()
         if not self._source.random_access:
             raise UnimplementedError("the source is only read forwards: it cannot seek back, and its size is not known")
+
+    # -- the way to a position: a block header says where the chunk that it interrupts begins and ends; from there on,
+    # chunk headers lead to the next chunk. So it costs one small read, and one per chunk between the first of the block
+    # and the one wanted.
+
+    def _walk_to(self, pos: int) -> None:
+        """Go to numeric position ``pos``, as `seek_numeric`, chunk by chunk from the current one."""
+        self._leave(self._pos)
+        self._last = None
+        while self._pos < pos and not self._stopped:
+            try:
+                chunk = self._pull()
+            except ChunkError as error:
+                self._fail(error)
+                continue
+            if chunk is not None and chunk.holds(pos):
+                self._enter_at(chunk.begin, pos - chunk.begin)
+                return
+            if chunk is None or not self._source.reaches(chunk.end):
+                if not self._source.reaches(pos):
+                    self._fail_beyond(pos)
+                return
+            self._pos = chunk.end
+            self._source.forget(chunk.end)
+
+    def chunk_at(self, pos: int) -> tuple[Chunk | None, int]:
+        """Return the chunk that occupies offset ``pos``, and where it begins.
+
+        At the end of the file the chunk is None; the offset is then where the incomplete chunk begins, or the end. With
+        a recovery, damage on the way is skipped and reported; without one it raises.
+        """
+        end = start = self._start_before(pos)
+        for chunk in self._hop(start, pos + 1):
+            if chunk.begin > pos:
+                return None, chunk.begin  # what lies at ``pos`` was skipped
+            if pos < chunk.end and self._is_there(chunk):
+                return chunk, chunk.begin
+            end = chunk.end if self._is_there(chunk) else chunk.begin
+        return None, max(end, self._pos) if end < pos and self._recovery is not None else end
+
+    def _is_there(self, chunk: Chunk) -> bool:
+        """Say whether a chunk is whole, or lacks only its padding and can be saved."""
+        size = self._source.size()
+        return chunk.end <= size or (self._recovery is not None and self._salvage and chunk.data_end <= size)
+
+    def _hop(self, start: int, stop: int) -> Iterator[Chunk]:
+        """Yield the chunks that begin in ``[start, stop)``: the first one even after damage, and one that is cut.
+
+        With a recovery, damage is skipped and reported; without one it raises.
+        """
+        chunks, before = self._chunks, None
+        saving, size = self._recovery is not None, self._source.size()
+        while start < stop and not self._stopped:
+            try:
+                chunk = chunks.header(start)
+                if chunk is None:
+                    return
+                if saving and chunk.end >= stop and chunk.end < size and not self._is_chunk(chunk.end):
+                    damage = chunks.damage_of(chunk)
+                    if damage is not None:
+                        raise damage
+            except ChunkError as error:
+                # No chunk begins where the previous one ends: perhaps the previous one is damaged, and shorter.
+                damage = chunks.damage_of(before) if saving else None
+                before, again = None, error.begin
+                if damage is not None:
+                    again = damage.begin
+                self._fail(damage or error)
+                chunk = self._chunk  # healed, and entered
+                if chunk is None:
+                    start = self._pos if self._pos > again else start + 1
+                    continue
+                if chunk.end <= start and chunk.begin != start:
+                    start = max(start, self._pos) + (self._pos <= start)
+                    continue
+            yield chunk
+            before, start = chunk, chunk.end
+
+    def _start_before(self, pos: int) -> int:
+        """Return a chunk boundary at or before ``pos``, by the header of its block, or of an earlier one if damaged."""
+        chunks, at = self._chunks, pos
+        size = self._source.size()
+        while at >= 0:
+            first, layout = chunks.grid_at(at)
+            block = layout.block_of(at)
+            if block < first:
+                return first  # a grid begins at a chunk
+            at = block - 1
+            if block and size - block < BLOCK_HEADER_SIZE:
+                continue  # the last block header is cut: use the one before
+            try:
+                start = max(chunks.start_for(block, pos), first)
+            except ChunkError as error:
+                if self._recovery is None:
+                    self._fail(error)
+                continue
+            if self._recovery is not None and block and not self._is_chunk(start):
+                continue  # the block header is wrong, or the chunk that it names is damaged
+            return start
+        return 0
+
+    def _is_chunk(self, pos: int) -> bool:
+        try:
+            return self._chunks.header(pos) is not None
+        except ChunkError:
+            return False
+
+    def _last_with_records(self, pos: int) -> Chunk | None:
+        """Return the last chunk with records that begins before ``pos`` and is not cut by the end of the file."""
+        while pos > 0:
+            start = self._start_before(pos - 1)
+            found = None
+            for chunk in self._hop(start, pos):
+                if chunk.begin < pos and chunk.header.num_records and self._is_there(chunk):
+                    found = chunk
+            if found is not None:
+                return found
+            pos = min(start, pos - 1)
+        return None
+
+    def _search(self, test: Test) -> int | None:
+        low, high = 0, self._source.size()
+        less: int | None = None  # begin of the last chunk known to begin with a record that comes before
+        best: Best | None = None  # the first position known to be equal or greater
+        while low < high:
+            middle = (low + high) // 2
+            chunk, begin = self.chunk_at(middle)
+            # If the middle is cut or damaged, the next chunk after it is judged instead.
+            after = middle if chunk is None else chunk.end
+            if chunk is not None and begin < low:
+                low = max(after, low + 1)
+                continue
+            if chunk is None and begin >= high:
+                high = middle
+                continue
+            verdict, pos = self._judge(begin, high, test)
+            upto = middle if chunk is None else begin
+            if verdict is None:
+                if chunk is not None and begin <= low:
+                    low = max(pos.chunk_begin, after)
+                else:
+                    high = upto
+            elif verdict < 0:
+                less = pos.chunk_begin
+                low = max(after, less + 1)
+            else:
+                best, high = (pos, verdict), upto
+        return self._finish(test, less, best)
+
+    def _records_from(self, begin: int, stop: RecordPosition | None) -> Iterator[RecordPosition]:
+        """Stand at each record from the chunk at ``begin`` on, before ``stop``; who judges it may read it, or not."""
+        self.seek(RecordPosition(begin, 0))
+        while self._index < self._count or self._next_chunk():
+            pos = self.pos
+            if stop is not None and pos >= stop:
+                return
+            yield pos
+            if self.pos == pos:
+                self.seek(RecordPosition(pos.chunk_begin, pos.record_index + 1))
+
+    def _judge(self, begin: int, high: int, test: Test) -> tuple[int | None, RecordPosition]:
+        """Return the first verdict on a record from the chunk at ``begin`` on and before ``high``, and its position."""
+        for pos in self._records_from(begin, RecordPosition(high)):
+            verdict = test(self)
+            if verdict is not None:
+                return verdict, pos
+        return None, self.pos
+
+    def _finish(self, test: Test, less: int | None, best: Best | None) -> int | None:
+        """Search the chunk that begins with less: it may hold the first record wanted. Go to the result."""
+        if less is not None:
+            for pos in self._records_from(less, best[0] if best is not None else None):
+                verdict = test(self)
+                if verdict is not None and verdict >= 0:
+                    self.seek(pos)
+                    return 1 if verdict else 0
+        if best is not None:
+            self.seek(best[0])
+            return 1 if best[1] else 0
+        return None if less is None else -1
 
     # -- from chunk to chunk -----------------------------------------------------------------------------------------
 
@@ -438,18 +678,10 @@ class RecordReader(Closable):
                     return True
         return False
 
-    def _next_or_here(self) -> bool:
-        """Stand at a record: the current one, or else the next. False at the end."""
-        return self._index < self._count or self._next_chunk()
-
     def _pull(self) -> Chunk | None:
         """Read the chunk header at the position. None at the end of the file; note where an incomplete chunk begins."""
         chunk = self._chunks.header(self._pos)
-        self._truncated = None
-        if chunk is None:
-            size = self._source.known_size()
-            if (size is None and self._chunks.get(self._pos, 1)) or (size is not None and size > self._pos):
-                self._truncated = self._pos
+        self._truncated = self._pos if chunk is None and self._source.reaches(self._pos + 1) else None
         return chunk
 
     def _enter(self, chunk: Chunk, *, lazily: bool = False) -> bool | None:
@@ -691,4 +923,4 @@ def _weight(chunk: Chunk) -> int:
     """Return about how much memory a chunk and its records take, in bytes."""
     header = chunk.header
     decoded = header.decoded_data_size if header.chunk_type in (SIMPLE, TRANSPOSED) else 0
-    return header.data_size + decoded + 64 * header.num_records
+    return int(header.data_size + decoded + 64 * header.num_records)

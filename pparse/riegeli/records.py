@@ -4,20 +4,24 @@ The data of a simple chunk are ``u8 compression | varint64 n | n bytes: part wit
 values``. `decode_simple` decodes one that fits in memory. `SimpleRecords` opens one of any size: places of records are
 computed from the sizes if nothing is compressed, else they are ranges of a decompressed stream. A transposed chunk
 (`pparse.riegeli.transposed`) is decoded as a whole.
+
+`RecordPosition` is where a record is in a file, `SkippedRegion` what reading left out.
 """
 
 from __future__ import annotations
 
 from array import array
+from functools import total_ordering
 from itertools import accumulate
+from operator import index
 
 from pparse.data.spliced import DerivedData
+from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
 from pparse.locking import RLock
-from pparse.riegeli.chunk_data import ChunkData
-from pparse.riegeli.chunks import METADATA, SIMPLE, TRANSPOSED, Chunk
-from pparse.riegeli.errors import InvalidArgumentError
+from pparse.riegeli.chunks import MAX_POSITION, METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
+from pparse.riegeli.errors import BoundsError, InvalidArgumentError
 from pparse.riegeli.parts import NONE, codec_of, read_part
 
 TYPE_CHECKING = False
@@ -33,6 +37,136 @@ if TYPE_CHECKING:
     from pparse.riegeli.parts import PartCompressor
     from pparse.riegeli.source import Source
     from pparse.riegeli.verdicts import Verdicts
+
+
+@total_ordering
+class RecordPosition(ByValue, by=("chunk_begin", "record_index")):
+    """The position of a record: offset of its chunk, and index in the chunk. Immutable, ordered and hashable.
+
+    Raise `BoundsError` (an OverflowError) if no file can have such a position.
+    """
+
+    __slots__ = ("_chunk_begin", "_record_index")
+
+    def __init__(self, chunk_begin: int, record_index: int = 0) -> None:
+        chunk_begin, record_index = index(chunk_begin), index(record_index)
+        if chunk_begin < 0 or record_index < 0 or chunk_begin + record_index > MAX_POSITION:
+            raise BoundsError(f"not a record position: {chunk_begin}/{record_index}")
+        self._chunk_begin = chunk_begin
+        self._record_index = record_index
+
+    @property
+    def chunk_begin(self) -> int:
+        """File offset of the chunk."""
+        return self._chunk_begin
+
+    @property
+    def record_index(self) -> int:
+        """Index of the record within its chunk."""
+        return self._record_index
+
+    @property
+    def numeric(self) -> int:
+        """The sum of chunk offset and index: unique, and ascending in a valid file."""
+        return self._chunk_begin + self._record_index
+
+    @classmethod
+    def from_str(cls, serialized: str) -> RecordPosition:
+        """Parse ``"begin/index"``. Blanks around it and a plus sign are allowed, as in the reference."""
+        begin, slash, record_index = serialized.partition("/")
+        if not slash:
+            raise InvalidArgumentError(f"not a record position: {serialized!r}")
+        return cls(_decimal(begin, serialized), _decimal(record_index, serialized))
+
+    def to_bytes(self) -> bytes:
+        """Return the binary form: two ordered varints, which sort as the positions do."""
+        return _ordered_varint(self._chunk_begin) + _ordered_varint(self._record_index)
+
+    @classmethod
+    def from_bytes(cls, serialized: bytes) -> RecordPosition:
+        """Parse the binary form, or the older form of two big-endian 64-bit numbers."""
+        begin, at = _read_ordered(serialized, 0)
+        if at is not None:
+            record_index, end = _read_ordered(serialized, at)
+            if end == len(serialized):
+                return cls(begin, record_index)
+        if len(serialized) == 16:
+            return cls(int.from_bytes(serialized[:8], "big"), int.from_bytes(serialized[8:], "big"))
+        raise InvalidArgumentError(f"not a record position: {serialized.hex()}")
+
+    def __str__(self) -> str:
+        return f"{self._chunk_begin}/{self._record_index}"
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, RecordPosition):
+            return NotImplemented
+        return (self._chunk_begin, self._record_index) < (other._chunk_begin, other._record_index)
+
+
+class SkippedRegion(ByValue, by=("begin", "end", "message")):
+    """A region ``[begin, end)`` of the file that reading skipped, and why.
+
+    ``begin`` and ``end`` are file offsets, or numeric positions of records where single records were skipped.
+    """
+
+    __slots__ = ("_begin", "_end", "_message")
+
+    def __init__(self, begin: int, end: int, message: str) -> None:
+        self._begin = index(begin)
+        self._end = index(end)
+        self._message = message
+
+    @property
+    def begin(self) -> int:
+        """Where the region begins."""
+        return self._begin
+
+    @property
+    def end(self) -> int:
+        """Where reading continued."""
+        return self._end
+
+    @property
+    def message(self) -> str:
+        """Why it was skipped."""
+        return self._message
+
+    @property
+    def length(self) -> int:
+        """Bytes in the region."""
+        return self._end - self._begin
+
+    def __str__(self) -> str:
+        return f"[{self._begin}..{self._end}): {self._message}"
+
+
+def _decimal(text: str, whole: str) -> int:
+    # The reference strips ASCII blanks and takes a leading plus sign (absl::SimpleAtoi).
+    digits = text.strip(" \t\n\v\f\r").removeprefix("+")
+    if not (digits.isascii() and digits.isdigit()) or len(digits.lstrip("0")) > 20:
+        raise InvalidArgumentError(f"not a record position: {whole!r}")
+    return int(digits)
+
+
+def _ordered_varint(value: int) -> bytes:
+    length = next((n for n in range(1, 9) if value < 1 << 7 * n), 9)
+    if length == 9:
+        return b"\xff" + value.to_bytes(8, "big")
+    return (value | (0xFF00 >> (length - 1) & 0xFF) << 8 * (length - 1)).to_bytes(length, "big")
+
+
+def _read_ordered(raw: bytes, at: int) -> tuple[int, int | None]:
+    """Return a value and where it ends; None as the end if this is not the shortest form of a value."""
+    if at >= len(raw):
+        return 0, None
+    first = raw[at]
+    length = 9 - (first ^ 0xFF).bit_length()  # 1 + the number of leading one bits
+    end = at + length
+    if end > len(raw):
+        return 0, None
+    value = int.from_bytes(raw[at:end], "big") & ((1 << 7 * length) - 1 if length < 9 else MAX_POSITION)
+    shortest = length == 1 or value >= 1 << 7 * (length - 1)
+    return value, end if shortest else None
 
 
 MAX_VARINT: Final = 10
@@ -52,16 +186,16 @@ class ChunkRecords:
     `count` is the number of records whose size is known. If the chunk is cut, that is fewer than the chunk has.
     """
 
-    values: Data
-    """The decoded records."""
-    values_at: int = 0
-    """Offset of the first record in `values`."""
     stored = False
 
-    def __init__(self) -> None:
+    def __init__(self, values: Data, ends: array[int]) -> None:
+        self.values = values
+        """The decoded records."""
+        self.values_at = 0
+        """Offset of the first record in `values`."""
         self.error: PparseError | None = None
         """Why records are missing; None if the chunk is whole."""
-        self._ends = array("Q")
+        self._ends = ends
         self._extent: int | None = None
 
     @property
@@ -132,7 +266,7 @@ class SimpleRecords(ChunkRecords):
     """
 
     def __init__(self, data: Data, header: ChunkHeader, env: DecodeEnv) -> None:
-        super().__init__()
+        super().__init__(data, array("Q"))
         self.header = header
         """The chunk header."""
         self._env = env
@@ -292,21 +426,12 @@ def _wrong_size(got: int, total: int) -> InvalidArgumentError:
     return InvalidArgumentError("the length of the values is not the sum of the record sizes", wanted=total, got=got)
 
 
-class TransposedRecords(ChunkRecords):
-    """The records of a transposed chunk, which is decoded as a whole.
-
-    Raise `LimitError` if it does not fit in the budget, `InvalidArgumentError` or `UnimplementedError` if it is
-    invalid.
-    """
-
-    def __init__(self, packed: ChunkData, chunk: Chunk, budget: MemoryBudget) -> None:
-        super().__init__()
-        self.values = decoded = _Decoded(packed, chunk, budget)
-        self._ends = decoded.ends
-
-
 class _Decoded(DerivedData):
-    """Decoded records as one Data. They are dropped when others need the memory, and decoded again on demand."""
+    """The records of a transposed chunk, which is decoded as a whole, as one Data.
+
+    They are dropped when others need the memory, and decoded again on demand. Raise `LimitError` if it does not fit in
+    the budget, `InvalidArgumentError` or `UnimplementedError` if it is invalid.
+    """
 
     copies = False
 
@@ -360,7 +485,7 @@ class _Decoded(DerivedData):
 def decoding_weight(chunk: Chunk) -> int:
     """Return the memory that decoding a transposed chunk takes, in bytes: its data, the pieces, and the records."""
     header = chunk.header
-    return 2 * (header.data_size + header.decoded_data_size) + 100 * header.num_records
+    return int(2 * (header.data_size + header.decoded_data_size) + 100 * header.num_records)
 
 
 def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:
@@ -401,4 +526,7 @@ def open_records(source: Source, chunk: Chunk, env: DecodeEnv, verdicts: Verdict
     data = ChunkData(source, chunk, verdicts)
     if chunk.header.chunk_type == SIMPLE:
         return SimpleRecords(data, chunk.header, env)
-    return TransposedRecords(data, chunk, env.budget) if chunk.header.chunk_type == TRANSPOSED else None
+    if chunk.header.chunk_type != TRANSPOSED:
+        return None
+    decoded = _Decoded(data, chunk, env.budget)
+    return ChunkRecords(decoded, decoded.ends)

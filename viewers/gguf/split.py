@@ -14,9 +14,9 @@ from pparse.errors import FormatError, MalformedError
 from pparse.findings import Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.gguf.parser import part_names, part_of
-from pparse.parsers.shards.shard_set import ShardSet
+from pparse.parsers.shards import ShardSet
 from pparse.viewers.gguf.viewer import COUNT, NUMBER, TENSORS, GgufViewer
-from pparse.viewers.shards.viewer import ShardSetViewer
+from pparse.viewers.shards import ShardSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from array import array
 
 from pparse.errors import FormatError, PparseError
 from pparse.viewers.pytorch.viewer import PyTorchViewer
-from pparse.viewers.shards.viewer import ShardSetViewer
+from pparse.viewers.shards import ShardSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

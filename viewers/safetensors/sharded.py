@@ -7,7 +7,7 @@ from pparse.errors import FormatError
 from pparse.parsers.safetensors.parser import SafetensorsParser
 from pparse.tree.parser import Confidence
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
-from pparse.viewers.shards.viewer import ShardSetViewer
+from pparse.viewers.shards import ShardSetViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

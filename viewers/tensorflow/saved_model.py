@@ -24,12 +24,12 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
+from pparse.parsers.checkpoint.parser import INDEX_OF_VARIABLES
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Viewer
-from pparse.viewers.checkpoint.object_graph import SLOT, VALUE
+from pparse.viewers.checkpoint.entry import SLOT, VALUE
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 from pparse.viewers.tensorflow.element_types import dtype_of
@@ -591,7 +591,7 @@ def _message(viewer: SavedModelViewer, wanted: int, producer: int) -> Iterator[F
     """Compare the message with its checksum."""
     from pparse.proto_splitter.canonical import Canonicalizer
     from pparse.proto_splitter.fingerprint import PRODUCER_CHUNKED, PRODUCER_WHOLE, chunked_checksum, whole_checksum
-    from pparse.proto_splitter.merge_chunks import ReadOptions
+    from pparse.proto_splitter.merger import ReadOptions
 
     session = viewer.extraction.session
     file = viewer.parser.file  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ if not NATIVE:
 def make_table() -> None:
     """Write the copy, and of each chunk: begin, end, place in the copy, size, hash, where its values begin, decoded."""
     from pparse.kernels.varint import read_varint
-    from pparse.riegeli.chunk_data import ChunkReader
+    from pparse.riegeli.chunks import ChunkReader
     from pparse.riegeli.source import Source
 
     source = Source(path)

@@ -1,5 +1,7 @@
 """Riegeli/records files: chunks, and the records in them. array_record files are Riegeli files, too.
 
+How a chunk is found, in order or by a position, `pparse.riegeli.chunks` tells.
+
 States::
 
     state           needs  reads                                           goes to
@@ -20,6 +22,7 @@ Hashes of data are checked as the option ``verify`` says, and all of them by `ch
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 
 from pparse.data.range_status import cut_status
@@ -29,7 +32,6 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.riegeli_scan import block_headers, chunk_headers
 from pparse.limits import are, count_words
 from pparse.paths import KeyStep, OrdinalStep, format_path
-from pparse.riegeli.chunk_data import ChunkData, ChunkReader, check_empty
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -39,15 +41,17 @@ from pparse.riegeli.chunks import (
     METADATA,
     NOTHING_LOST,
     Chunk,
+    ChunkData,
     ChunkError,
+    ChunkReader,
     block_is_sound,
+    check_empty,
     header_size,
     parse_header,
 )
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, UnimplementedError
 from pparse.riegeli.metadata import fields
-from pparse.riegeli.positions import RecordPosition
-from pparse.riegeli.records import check_room, open_records
+from pparse.riegeli.records import RecordPosition, check_room, open_records
 from pparse.riegeli.salvage import resume
 from pparse.riegeli.source import Source
 from pparse.riegeli.verdicts import TOUCHED, Verdicts, verify_of
@@ -174,7 +178,8 @@ class RiegeliParser(Parser, Listing):
         except ChunkError as error:
             return self._go_on(ctx, error)
         if chunk is None:
-            back = self._look_back(ctx, begin) if ctx.at_end else None
+            # The file ends inside a header, perhaps because bytes of the previous chunk were lost.
+            back = self._go_back(ctx, begin, *self._behind_the_last(begin)) if ctx.at_end else None
             return back or (ctx.pos, self.expect_chunk, need)
         return self._show(ctx, chunk)
 
@@ -206,8 +211,9 @@ class RiegeliParser(Parser, Listing):
         """Skip damage, which becomes a gap; a damaged chunk that proves whole nevertheless is added."""
         begin, size = error.begin, self._source.size()
         outcome, damage = self._behind_the_last(begin)
-        if outcome is not None and damage is not None and damage.begin < outcome.pos < begin:
-            return self._go_back(ctx, outcome, damage)
+        back = self._go_back(ctx, begin, outcome, damage)
+        if back is not None:
+            return back
         if outcome is None or outcome.healed is not None or outcome.pos <= begin:
             outcome = resume(self._chunks, error)
         if outcome.healed is not None and not self._decodes(outcome.healed):
@@ -236,15 +242,12 @@ class RiegeliParser(Parser, Listing):
         damage = self._chunks.damage_of(before) if before is not None and before.end == begin else None
         return (None, None) if damage is None else (resume(self._chunks, damage), damage)
 
-    def _look_back(self, ctx: NodeContext, begin: int) -> tuple[int, Any, int] | None:
-        """Go back if the file ends inside a header because bytes of the previous chunk were lost; else None."""
-        outcome, damage = self._behind_the_last(begin)
-        if outcome is None or damage is None or not damage.begin < outcome.pos < begin:
+    def _go_back(
+        self, ctx: NodeContext, end: int, outcome: SalvageOutcome | None, damage: ChunkError | None
+    ) -> tuple[int, Any, int] | None:
+        """Continue inside the bytes that the last chunk claims, up to ``end``, if some of its own were lost."""
+        if outcome is None or damage is None or not damage.begin < outcome.pos < end:
             return None
-        return self._go_back(ctx, outcome, damage)
-
-    def _go_back(self, ctx: NodeContext, outcome: SalvageOutcome, damage: ChunkError) -> tuple[int, Any, int]:
-        """Continue inside the bytes that the last chunk claims, since some of its own were lost."""
         self._shown = None
         if outcome.layout is not None:
             self._chunks.add_grid(outcome.pos, outcome.layout)
@@ -414,11 +417,8 @@ class RiegeliParser(Parser, Listing):
             return
         problem = self._hash_problem(chunk)
         if isinstance(problem, HashMismatchError):
-            reason, name = (
-                f"{problem.reason}; read it anyway with {spoken('-O verify=headers')}",
-                self.result.extraction.name,
-            )
-            raise MalformedError(reason, offset=problem.offset, path=path, source=name)
+            reason, source = problem.reason + _anyway(), self.result.extraction.name
+            raise MalformedError(reason, offset=problem.offset, path=path, source=source)
 
     def _metadata(self, node: Node) -> bytes:
         """Return the serialized metadata. Raise `InvalidArgumentError` if they are invalid."""
@@ -455,31 +455,25 @@ class RiegeliParser(Parser, Listing):
         """Return the entry of a chunk; DAMAGED if its hash was found wrong."""
         problem = self.verdicts.error(entry.start - self._start) if entry.kind != "gap" else None
         if problem is not None and entry.status is Status.COMPLETE:
-            entry.status, entry.finding = Status.DAMAGED, self._hash_finding(entry.start, problem)
+            path = format_path([KeyStep(entry.key)])
+            entry.status, entry.finding = Status.DAMAGED, self.finding_at("hash", problem.reason, path, entry.start)
         return entry
-
-    def _hash_finding(self, start: int, problem: PparseError) -> Finding:
-        begin = start - self._start
-        found = self._chunks.read_header(begin, self._chunks.layout_at(begin)) if begin == 64 else None
-        is_metadata = found is not None and found[0].header.chunk_type == METADATA
-        path = format_path([KeyStep("metadata" if is_metadata else begin)])
-        return self.finding_at("hash", problem.reason, path, start)
 
     def _tell_living(self, begin: int) -> None:
         """Update the node and the records of a chunk that was found wrong, those about to be made included."""
         root = self.result._root
-        if root is None:
+        problem = self.verdicts.error(begin)
+        if root is None or problem is None:
             return
         if root.index is not None and root.index.group is not None:
             for entry in root.index.group[1]:
                 self._judged(entry)
         for node in root.living():
-            problem = self.verdicts.error(begin)
-            if node.start - self._start != begin or node.kind == "gap" or problem is None:
-                continue
-            if node.known_status is Status.COMPLETE:
-                self.result.close_node(node, Status.DAMAGED, self._hash_finding(node.start, problem))
-            self._tell_below(node, self.record_finding(node))
+            if node.start - self._start == begin and node.kind != "gap":
+                if node.known_status is Status.COMPLETE:
+                    finding = self.finding_at("hash", problem.reason, node.path, node.start)
+                    self.result.close_node(node, Status.DAMAGED, finding)
+                self._tell_below(node, self.record_finding(node))
 
     def _tell_below(self, node: Node, finding: Finding | None) -> None:
         """Make a node, and all below it that was taken for whole, DAMAGED with ``finding``."""
@@ -501,9 +495,7 @@ class RiegeliParser(Parser, Listing):
         found = chunk.finding
         if found is None or found.code != "hash":
             return found
-        return self.finding_at(
-            "hash", f"{found.reason}; read it anyway with {spoken('-O verify=headers')}", "", found.offset
-        )
+        return self.finding_at("hash", found.reason + _anyway(), "", found.offset)
 
     def _resolve_suspect(self, node: Node) -> None:
         """Compare the hash of a chunk if the file around it is suspect: the hash is stronger evidence."""
@@ -640,10 +632,10 @@ class RiegeliParser(Parser, Listing):
         """
         kind, _, number = name.rpartition(" ")
         if kind in ("gap", "chunk", "") and number.isdecimal() and len(number) < 20:
-            name = number if self.result.root.find(int(number)) is None else ""
-            if not name:
-                return self.result.root.find(int(number))
-            name += "/0"
+            found = self.result.root.find(int(number))
+            if found is not None:
+                return found
+            name = f"{number}/0"
         try:
             pos = RecordPosition.from_str(name)
         except ValueError:
@@ -664,26 +656,27 @@ class RiegeliParser(Parser, Listing):
     def missing(self) -> int | None:
         """Return how many bytes are missing of the last chunk, or of its header if that is truncated."""
         finding = self.result.root.finding
-        if finding is None or finding.code != "truncated" or not isinstance(finding.wanted, int):
-            return None
-        return finding.wanted - int(finding.got or 0)
+        if finding is not None and finding.code == "truncated" and isinstance(finding.wanted, int):
+            return finding.wanted - int(finding.got or 0)
+        return None
 
     def metadata(self) -> dict[str, object]:
         """Return the fields of the file's metadata, with the names of descriptor files."""
         node = self.result.root.find("metadata")
         if node is None or node.kind != "metadata":
             return {}
-        return {
-            str(field.key): list(field.keys()) if field.kind == "descriptors" else _plain(field.load())
+        found = {
+            str(field.key): list(field.keys()) if field.kind == "descriptors" else field.load()
             for field in node.children()
         }
+        return {name: value.hex() if isinstance(value, bytes) else value for name, value in found.items()}
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`: chunks, records, their bytes, and the metadata."""
-        kinds: dict[str, int] = {}
+        kinds: Counter[str] = Counter()
         records = decoded = 0
         for kid in self.result.root.children():
-            kinds[kid.kind] = kinds.get(kid.kind, 0) + 1
+            kinds[kid.kind] += 1
             if kid.kind in RECORDS and kid.status is Status.COMPLETE:
                 header = self.chunk(kid).header
                 records += header.num_records
@@ -708,8 +701,9 @@ def _has_headers(reader: Range) -> bool:
     return False
 
 
-def _plain(value: object) -> object:
-    return value.hex() if isinstance(value, bytes) else value
+def _anyway() -> str:
+    """Return a clause on how to read a record of a damaged chunk."""
+    return f"; read it anyway with {spoken('-O verify=headers')}"
 
 
 def _metadata_entries(node: Node, serialized: bytes) -> list[Entry]:

@@ -1,1 +1,0 @@
-"""Tensors of models in several files."""
