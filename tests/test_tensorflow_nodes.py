@@ -14,8 +14,8 @@ from pparse.limits import Limits
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
 from pparse.riegeli import RecordWriter
-from pparse.viewers.tensorflow import nodes as tensorflow_nodes
-from pparse.viewers.tensorflow.nodes import NodeDefs, node_list
+from pparse.viewers.tensorflow import graph as tensorflow_graph
+from pparse.viewers.tensorflow.graph import NodeDefs, node_list
 from tests.rows import rows
 
 GraphDef = message_class("tensorflow.GraphDef")
@@ -67,8 +67,8 @@ def random_graph(chooser: random.Random, count: int):
 @pytest.mark.parametrize("blocks", [(64, 64), (200, 3_000), (4 << 10, 256 << 10)])
 @pytest.mark.parametrize("seed", range(4))
 def test_as_protobuf_reads_it(monkeypatch, blocks, seed):
-    monkeypatch.setattr(tensorflow_nodes, "_FIRST_BLOCK", blocks[0])
-    monkeypatch.setattr(tensorflow_nodes, "_LAST_BLOCK", blocks[1])
+    monkeypatch.setattr(tensorflow_graph, "_FIRST_BLOCK", blocks[0])
+    monkeypatch.setattr(tensorflow_graph, "_LAST_BLOCK", blocks[1])
     graph = random_graph(random.Random(seed), 60)
     graph.library.function.add().signature.name = "f"
     # Parts of a list with other fields between them.

@@ -29,7 +29,7 @@ from pparse.limits import count_words
 from pparse.parsers.checkpoint.beside import without_marks
 from pparse.parsers.checkpoint.recovered import find_blocks
 from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, SortedTable, read_handle
-from pparse.parsers.protobuf.fits import fits
+from pparse.parsers.protobuf.check import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.protos import schema as builtin_schema

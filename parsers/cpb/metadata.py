@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data.reader import Range
-    from pparse.parsers.protobuf.window import Window, WireField
+    from pparse.parsers.protobuf.index import Window, WireField
 
 UNSET, MESSAGE, BYTES = 0, 1, 2
 TYPE_NAMES: Final = {UNSET: "unset", MESSAGE: "message", BYTES: "bytes"}

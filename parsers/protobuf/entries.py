@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece
-    from pparse.parsers.protobuf.window import Window, WireField
+    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece, Window, WireField
     from pparse.protobuf.schema import FieldType
     from pparse.tree.entry import Key
     from pparse.tree.host import Host

@@ -13,9 +13,17 @@ from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK
-from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
+from pparse.parsers.protobuf.index import (
+    ChunkRange,
+    Lost,
+    MessageIndex,
+    Origin,
+    OverlayEntry,
+    OverlayField,
+    PartScan,
+    Window,
+)
 from pparse.parsers.protobuf.values import decode, is_message
-from pparse.parsers.protobuf.window import Window
 from pparse.riegeli.errors import HashMismatchError
 
 TYPE_CHECKING = False
@@ -25,8 +33,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import Contribution, Piece
-    from pparse.parsers.protobuf.window import WireField
+    from pparse.parsers.protobuf.index import Contribution, Piece, WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
 _BYTES: Final = 2  # ChunkInfo.Type
@@ -247,7 +254,7 @@ class Message:
         count = sum(item[1].count for item in found if not isinstance(item, OverlayField))
         if count > MAX_ELEMENTS:
             raise MalformedError(f"the map {field.name} has {count} pairs, more than are read")
-        from pparse.parsers.protobuf.maps import map_entries
+        from pparse.parsers.protobuf.lists import map_entries
 
         for entry in map_entries(self.make, Origin(field, contributions=found, key=number)):
             if entry.key is not None or entry.status is None:

@@ -27,9 +27,8 @@ from pparse.data.reader import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, spoken
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
-from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.entries import ValueEntries
-from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resumption import find_resumption
@@ -399,7 +398,7 @@ class ProtobufParser(Parser, Listing):
         if not origin.contributions:
             return False
         if node.shape == MAP:
-            from pparse.parsers.protobuf.maps import map_entries
+            from pparse.parsers.protobuf.lists import map_entries
 
             for entry in map_entries(self.make, origin):
                 index.add_entry(entry)

@@ -22,11 +22,9 @@ from collections import deque
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP
-from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.fits import fits, fitting_tags, is_text
-from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, accepts
+from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, is_text
+from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, Window, accepts
 from pparse.parsers.protobuf.values import is_message
-from pparse.parsers.protobuf.window import Window
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
 
 TYPE_CHECKING = False
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.window import WireField
+    from pparse.parsers.protobuf.index import WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
 _BLOCK: Final = 256 << 10

@@ -7,8 +7,7 @@ from pparse.errors import GapError
 from pparse.findings import Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE
 from pparse.limits import KIB, MIB
-from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.fits import fits, fitting_tags
+from pparse.parsers.protobuf.check import Checker, fits, fitting_tags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

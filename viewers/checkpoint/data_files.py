@@ -11,8 +11,7 @@ from pparse.errors import EndOfDataError, SourceError
 from pparse.findings import Finding, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
-from pparse.viewers.tensor_proto.maker import ProtoTensor
-from pparse.viewers.tensor_proto.values import lengths_in, string_list, strings_begin
+from pparse.viewers.tensor_proto.maker import ProtoTensor, lengths_in, string_list, strings_begin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

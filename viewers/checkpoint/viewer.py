@@ -23,7 +23,7 @@ from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, r
 from pparse.viewers.checkpoint.object_graph import GRAPH, VALUE, VariableNames, cost_of, full_names, shown, slot_of
 from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
 from pparse.viewers.tensor_proto.viewer import value_at
-from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
+from pparse.viewers.tensorflow.tensors import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

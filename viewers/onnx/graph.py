@@ -14,9 +14,9 @@ from itertools import islice
 from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import GraphSource, Value
-from pparse.parsers.onnx.element_types import type_name
+from pparse.parsers.onnx.parser import type_name
 from pparse.tree.key_table import KeyTable, key_hash
-from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, value_names
+from pparse.viewers.onnx.places import initializer_names, read_row, rows_of, value_names
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False

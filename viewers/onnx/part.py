@@ -12,7 +12,7 @@ from pparse.errors import FaultError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
-from pparse.parsers.onnx.element_types import ELEMENT_TYPES, type_name
+from pparse.parsers.onnx.parser import ELEMENT_TYPES, type_name
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.lists import Run

@@ -17,9 +17,8 @@ from pparse.errors import FaultError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
-from pparse.parsers.protobuf.index import ChunkRange
+from pparse.parsers.protobuf.index import ChunkRange, Window
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
-from pparse.parsers.protobuf.window import Window
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, node_at, value_at
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.index import Piece, WireField
     from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.parsers.protobuf.window import WireField
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.tensors import TensorflowMaker
 

@@ -12,7 +12,7 @@ from pparse.protos import schema as builtin_schema
 from pparse.tensors.signature import Signature, TensorInfo
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
-from pparse.viewers.tensorflow.element_types import dtype_of
+from pparse.viewers.tensorflow.tensors import dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.object_graph import SLOT, VALUE
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
-from pparse.viewers.tensorflow.element_types import dtype_of
 from pparse.viewers.tensorflow.meta import shape_of
+from pparse.viewers.tensorflow.tensors import dtype_of
 from pparse.viewers.tensorflow.viewer import TensorflowViewer
 
 TYPE_CHECKING = False
