@@ -234,13 +234,7 @@ class ValueEntries:
         return guess(head, len(head) == len(chunk))[0] == "message"
 
     def _guessed(
-        self,
-        key: Key,
-        part: Range,
-        found: WireField,
-        window: Window,
-        extra: Sequence[Piece],
-        trail: tuple[int, ...],
+        self, key: Key, part: Range, found: WireField, window: Window, extra: Sequence[Piece], trail: tuple[int, ...]
     ) -> Entry:
         """Return the entry of a length-delimited field or a group without a schema."""
         payload = self.payload(part, found)

@@ -196,6 +196,17 @@ class Message:
             raise MalformedError(f"a chunk is not a valid {field.name}")
         return decode_scalar(chunk.data.read_exact(chunk.start, len(chunk)), field)
 
+    def occurrences(self, number: int) -> Iterator[tuple[PartScan, Window, WireField]]:
+        """Yield each field of a number in the parts, with a window on its part; what chunks add is left out.
+
+        Raises `MalformedError`, `EndOfDataError`.
+        """
+        for item in self.fields.get(number, ()):
+            if not isinstance(item, OverlayField):
+                window = self.window(item[0])
+                for at in item[0].fields(number, 0, window):
+                    yield item[0], window, at
+
     def pieces(self, number: int) -> list[Piece] | None:
         """Return the pieces of a singular message field; None if it is not set."""
         found = self.fields.get(number)
@@ -237,10 +248,8 @@ class Message:
                 for entry in index.entries(first, 64):
                     yield list(entry.note.pieces)
             return
-        for item in found:
-            if not isinstance(item, OverlayField):
-                for at in item[0].fields(number, 0, self.window(item[0])):
-                    yield [self.make.payload(item[0].part, at)]
+        for scan, _, at in self.occurrences(number):
+            yield [self.make.payload(scan.part, at)]
 
     def items(self, number: int) -> Iterator[tuple[Any, list[Piece]]]:
         """Yield each key of a map of messages once, with the pieces of its value.

@@ -19,7 +19,7 @@ from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.message import Message
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import tensors
-from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,20 +212,6 @@ def _named(elements: Node | None) -> Iterator[tuple[str, Range]]:
     """Yield the name of each message of a list, with its bytes, tag and length included."""
     for kid, (_, found) in zip(kids_of(elements), wires(elements), strict=False):
         yield text_at(kid, "name"), found
-
-
-def joined(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Yield the ranges, neighbours as one."""
-    last: Range | None = None
-    for found in ranges:
-        if last is not None and last.data is found.data and last.end == found.start:
-            last = last.data.range(last.start, found.end)
-            continue
-        if last is not None:
-            yield last
-        last = found
-    if last is not None:
-        yield last
 
 
 # -- Writes a model with its graph as it is and with other initializers: what is left of a damaged one -----------------

@@ -23,7 +23,7 @@ from pparse.errors import EndOfDataError, FaultError, LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.check import fitting_tags
-from pparse.parsers.protobuf.index import ChunkRange, OverlayField, Window
+from pparse.parsers.protobuf.index import ChunkRange, Window
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.tensors import NAME, read_head
@@ -72,7 +72,7 @@ SMALL: Final = 16 << 10
 class Attribute:
     """A tensor or a body in an attribute of a node."""
 
-    __slots__ = ("at", "kind", "name", "number", "output", "pieces")
+    __slots__ = ("at", "kind", "name", "number", "pieces")
 
     def __init__(self, kind: int, name: str, at: int, number: int | None, pieces: Sequence[Piece]) -> None:
         self.kind = kind
@@ -85,8 +85,6 @@ class Attribute:
         """Number of the element, if the attribute is a list."""
         self.pieces = pieces
         """What it is made of."""
-        self.output: str | None = None
-        """Of the value of a Constant, the output, whose name it has."""
 
     @property
     def is_value(self) -> bool:
@@ -94,10 +92,34 @@ class Attribute:
         return (self.name, self.kind) in (("value", TENSOR), ("sparse_value", SPARSE))
 
 
-def is_constant(texts: Texts) -> bool:
-    """Return whether the tensor in a node is its output."""
-    op, domain = (last_of(texts, number) for number in (OP_TYPE, DOMAIN))
+def is_constant(op: str, domain: str) -> bool:
+    """Return whether the tensor in a node of this operation is its output."""
     return op == "Constant" and domain in ("", "ai.onnx")
+
+
+def _texts_in(raw: bytes, pos: int, stop: int) -> list[tuple[int, int, int]]:
+    """Return tag, begin and end of the length-delimited fields of the message ``raw[pos:stop]``; `PADDING` follows.
+
+    Raises `MalformedError` if it is not whole. (A list, since a generator costs hundreds of thousands of nodes more.)
+    """
+    found = []
+    while pos < stop:
+        tag = raw[pos]
+        pos += 1
+        if tag >= 0x80:
+            tag, pos = read_tag(raw, pos - 1)
+        if tag & 7 != LEN:
+            pos = skip_payload(raw, pos, tag & 7)
+            continue
+        length = raw[pos]
+        pos += 1
+        if length >= 0x80:
+            length, pos = read_length(raw, pos - 1)
+        found.append((tag, pos, pos + length))
+        pos += length
+    if pos != stop:
+        raise MalformedError("a field extends beyond its message", offset=pos)
+    return found
 
 
 def read_node(raw: bytes) -> tuple[Texts, list[tuple[int, int]]] | None:
@@ -107,85 +129,37 @@ def read_node(raw: bytes) -> tuple[Texts, list[tuple[int, int]]] | None:
     """
     texts: Texts = {INPUT: [], OUTPUT: [], NODE_NAME: [], OP_TYPE: [], DOMAIN: []}
     attributes: list[tuple[int, int]] = []
-    pos, size = 0, len(raw) - len(PADDING)
     try:
-        while pos < size:
-            tag = raw[pos]
-            if tag >= 0x80:
-                tag, pos = read_tag(raw, pos)
-            else:
-                pos += 1
-            if tag & 7 != LEN:
-                pos = skip_payload(raw, pos, tag & 7)
-                continue
-            length = raw[pos]
-            pos += 1
-            if length >= 0x80:
-                length, pos = read_length(raw, pos - 1)
-            end = pos + length
-            if end > size:
-                return None
+        for tag, pos, end in _texts_in(raw, 0, len(raw) - len(PADDING)):
             if tag == _TAG_ATTRIBUTE:
                 attributes.append((pos, end))
-            else:
-                found = texts.get(tag >> 3)
-                if found is not None:
-                    found.append(raw[pos:end].decode())
-            pos = end
+            elif (found := texts.get(tag >> 3)) is not None:
+                found.append(raw[pos:end].decode())
     except (MalformedError, UnicodeDecodeError, IndexError):
         return None
-    return (texts, attributes) if pos == size else None
+    return texts, attributes
 
 
 def held_by(part: Range, raw: bytes, attributes: Sequence[tuple[int, int]]) -> list[Attribute] | None:
     """Return the tensors and bodies in the attributes of a node at ``part``; None if one is not whole, or in parts."""
-    found: list[Attribute] = []
+    held: list[Attribute] = []
     try:
-        for at, (pos, end) in enumerate(attributes):
-            if not _read_attribute(part, raw, pos, end, at, found):
-                return None
+        for at, (begin, stop) in enumerate(attributes):
+            name = ""
+            places: dict[int, list[Range]] = {}
+            for tag, pos, end in _texts_in(raw, begin, stop):
+                if tag == _TAG_NAME:
+                    name = raw[pos:end].decode()
+                elif (kind := _HOLDS.get(tag)) is not None:
+                    places.setdefault(kind, []).append(part.data.range(part.start + pos, part.start + end))
+            for kind, found in places.items():
+                if kind not in _REPEATED and len(found) > 1:
+                    return None  # to be merged
+                for number, place in enumerate(found):
+                    held.append(Attribute(kind, name, at, number if kind in _REPEATED else None, (place,)))
     except (MalformedError, UnicodeDecodeError, IndexError):
         return None
-    return found
-
-
-def _read_attribute(part: Range, raw: bytes, pos: int, stop: int, at: int, found: list[Attribute]) -> bool:
-    """Add the tensors and bodies of the AttributeProto ``raw[pos:stop]``; return False if it is in parts."""
-    name = ""
-    first = len(found)
-    counts: dict[int, int] = {}
-    while pos < stop:
-        tag = raw[pos]
-        if tag >= 0x80:
-            tag, pos = read_tag(raw, pos)
-        else:
-            pos += 1
-        if tag & 7 != LEN:
-            pos = skip_payload(raw, pos, tag & 7)
-            continue
-        length = raw[pos]
-        pos += 1
-        if length >= 0x80:
-            length, pos = read_length(raw, pos - 1)
-        end = pos + length
-        if end > stop:
-            return False
-        kind = _HOLDS.get(tag)
-        if tag == _TAG_NAME:
-            name = raw[pos:end].decode()
-        elif kind is not None:
-            number = None
-            if kind in _REPEATED:
-                number = counts.get(kind, 0)
-            elif kind in counts:
-                return False  # to be merged
-            counts[kind] = counts.get(kind, 0) + 1
-            place = part.data.range(part.start + pos, part.start + end)
-            found.append(Attribute(kind, name, at, number, (place,)))
-        pos = end
-    for item in found[first:]:
-        item.name = name
-    return pos == stop
+    return held
 
 
 _TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
@@ -207,7 +181,7 @@ def read_row(places: OnnxPlaces, nodes: Node, ordinal: int, pieces: Sequence[Pie
     """Return the row of one NodeProto; fields that cannot be read are empty."""
     texts, has_body = _texts_of(places, pieces, window)
     beside = captured(places, nodes, ordinal) if has_body else ()
-    op, domain = (last_of(texts, number) for number in (OP_TYPE, DOMAIN))
+    op, domain = last_of(texts, OP_TYPE), last_of(texts, DOMAIN)
     return ordinal, label_of(texts) or f"[{ordinal}]", op, texts[INPUT], domain, beside, texts[OUTPUT]
 
 
@@ -227,7 +201,7 @@ def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None
     read = read_node(raw) if raw else None
     try:
         if read is not None:
-            return read[0], any(_has_body(raw, pos, end) for pos, end in read[1])
+            return read[0], any(tag in _TAG_BODIES for at in read[1] for tag, _, _ in _texts_in(raw, *at))
     except (MalformedError, IndexError):
         pass
     return _by_message(places, pieces)
@@ -242,15 +216,6 @@ def small_message(part: Range | None, window: Window | None) -> bytes:
     return window.read(part.start, part.end) + PADDING
 
 
-def _has_body(raw: bytes, pos: int, end: int) -> bool:
-    while pos < end:
-        tag, pos = read_tag(raw, pos)
-        if tag in _TAG_BODIES:
-            return True
-        pos = skip_payload(raw, pos, tag & 7)
-    return False
-
-
 def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, bool]:
     """Return the same of a NodeProto that is large, in parts, or not whole."""
     message = Message(places.make, pieces, places.node_type)
@@ -258,16 +223,12 @@ def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, boo
     limits = places.parser.result.extraction.session.limits
     for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN):
         texts[number] = found = []
-        for item in message.fields.get(number, ()):
-            if isinstance(item, OverlayField):
-                continue
-            window = message.window(item[0])
-            try:
-                for at in item[0].fields(number, 0, window):
-                    limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
-                    found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
-            except FaultError as error:
-                places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
+        try:
+            for _, window, at in message.occurrences(number):
+                limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
+                found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
+        except FaultError as error:
+            places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
     has_body = False
     try:
         for part in message.elements(ATTRIBUTE):
@@ -349,18 +310,13 @@ def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
 def _value_name(raw: bytes) -> str | None:
     """Return the name of a ValueInfoProto; None: look closer."""
     name = ""
-    pos, size = 0, len(raw) - len(PADDING)
     try:
-        while pos < size:
-            tag, pos = read_tag(raw, pos)
-            end = skip_payload(raw, pos, tag & 7)
+        for tag, pos, end in _texts_in(raw, 0, len(raw) - len(PADDING)):
             if tag == _TAG_VALUE_NAME:
-                _, pos = read_length(raw, pos)
                 name = raw[pos:end].decode()
-            pos = end
     except (MalformedError, UnicodeDecodeError, IndexError):
         return None
-    return name if pos == size else None
+    return name
 
 
 # -- where tensors are -------------------------------------------------------------------------------------------------
@@ -611,18 +567,15 @@ class OnnxPlaces(TensorPlaces):
         raw = small_message(part, window)
         read = read_node(raw) if raw else None
         found = held_by(part, raw, read[1]) if part is not None and read is not None else None
-        label = ""
         if part is None or read is None or found is None:
             part = None
-            label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
+            label, output, found, window = self._by_messages(elements.path, ordinal, pieces, window)
         elif found:
-            label = label_of(read[0])
-            output = next(filter(None, read[0][OUTPUT]), "") if is_constant(read[0]) else ""
-            for item in found:
-                item.output = output if output and item.is_value else None
-        label = label or f"[{ordinal}]"
+            texts = read[0]
+            label, output = label_of(texts), next(filter(None, texts[OUTPUT]), "")
+            output = output if is_constant(last_of(texts, OP_TYPE), last_of(texts, DOMAIN)) else ""
         for item in found:
-            name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
+            name = scope.prefix + (output if output and item.is_value else f"{label or f'[{ordinal}]'}.{item.name}")
             head, inner = None, item.pieces[0] if item.kind in _TENSORS else None
             if part is not None and isinstance(inner, Range):
                 head = read_head(raw, inner.start - part.start, len(inner), len(inner))
@@ -656,7 +609,7 @@ class OnnxPlaces(TensorPlaces):
 
     def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
-        name = self._text(attribute, 1)
+        name = self._text(attribute, ATTRIBUTE_NAME)
         for kind in (TENSOR, BODY, SPARSE):
             inner = attribute.pieces(kind)
             if inner is not None:
@@ -667,37 +620,28 @@ class OnnxPlaces(TensorPlaces):
 
     def _by_messages(
         self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
-    ) -> tuple[str, list[Attribute], Window | None]:
-        """Return the label and the attributes of a node that is large, in parts, or not whole."""
+    ) -> tuple[str, str, list[Attribute], Window | None]:
+        """Return the label, the output if it is constant, and the attributes of a node that is not read at once."""
         message = Message(self.make, pieces, self.node_type, window)
         problem = message.problem
         # Of thousands of them, the tree counts each when it is checked.
         if problem is not None and problem.status is Status.DAMAGED and not self.parser.result.findings.full:
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
         output = self._output(message)
-        constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
         found: list[Attribute] = []
         try:
-            for at, part in enumerate(message.elements(5)):
-                attribute = Message(self.make, part, self.attribute_type, message.near)
-                for item in self._held_by(attribute, at):
-                    if constant and output and item.is_value:
-                        item.output = output
-                    found.append(item)
+            for at, part in enumerate(message.elements(ATTRIBUTE)):
+                found += self._held_by(Message(self.make, part, self.attribute_type, message.near), at)
         except FaultError as error:
             self.note(error, "malformed")
-        return self._text(message, 3) or output or f"[{ordinal}]", found, message.near
+        constant = is_constant(self._text(message, OP_TYPE), self._text(message, DOMAIN))
+        return self._text(message, NODE_NAME) or output, output if constant else "", found, message.near
 
     def _output(self, message: Message) -> str:
         """Return the first output that has a name; empty if there is none."""
-        for item in message.fields.get(2, ()):
-            if isinstance(item, OverlayField):
-                continue
-            part = item[0]
-            window = message.window(part)
-            for at in part.fields(2, 0, window):
-                if at.end > at.start and at.end <= part.part.end:
-                    return window.read(at.start, min(at.end, at.start + SMALL)).decode("utf-8", "replace")
+        for scan, window, at in message.occurrences(OUTPUT):
+            if at.start < at.end <= scan.part.end:
+                return window.read(at.start, min(at.end, at.start + SMALL)).decode("utf-8", "replace")
         return ""
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:

@@ -22,6 +22,7 @@ from pparse.kernels.wire import LEN, PADDING, read_length, read_value
 from pparse.parsers.onnx.parser import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
+from pparse.protobuf.schema import signed
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
 from pparse.viewers.tensor_proto.maker import NumberValues, TensorMaker, has_too_many, is_cut
@@ -473,18 +474,13 @@ class OnnxMaker(TensorMaker):
 
 def numbers(message: Message, number: int) -> Iterator[int]:
     """Yield the values of a repeated int64 field, packed or not. Raises `MalformedError`, `EndOfDataError`."""
-    for item in message.fields.get(number, ()):
-        if isinstance(item, OverlayField):
-            continue
-        part = item[0]
-        window = message.window(part)
-        for at in part.fields(number, 0, window):
-            end = min(at.end, part.part.end)
-            raw = window.read(at.start, end) + PADDING
-            pos, size = 0, end - at.start
-            while pos < size:
-                value, pos = read_value(raw, pos)
-                yield value - (1 << 64) if value >> 63 else value
+    for scan, window, at in message.occurrences(number):
+        end = min(at.end, scan.part.end)
+        raw = window.read(at.start, end) + PADDING
+        pos, size = 0, end - at.start
+        while pos < size:
+            value, pos = read_value(raw, pos)
+            yield signed(value, 64)
 
 
 def read_head(raw: bytes, at: int, there: int, size: int) -> tuple[int, tuple[int, ...], str, int, int] | None:

@@ -10,7 +10,6 @@ from pparse.document.opening import Resume
 from pparse.errors import DataError, EndOfDataError, LimitError, PathError
 from pparse.findings import Finding, Status
 from pparse.parsers.onnx.parser import MAP, SEQUENCE, TENSOR
-from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
@@ -302,13 +301,10 @@ class OnnxDataPlaces(OnnxPlaces):
         number = -1
         for number, key in enumerate(numbers(message, _INT_KEYS)):  # noqa: B007 -- the last one counts
             yield key
-        for item in message.fields.get(_TEXT_KEYS, ()):
-            if isinstance(item, OverlayField):
-                continue
-            for at in item[0].fields(_TEXT_KEYS, 0, message.window(item[0])):
-                raw = item[0].part.data.pread(at.start, min(at.end - at.start, _KEY))
-                yield raw.decode("utf-8", "backslashreplace")
-                number += 1
+        for scan, _, at in message.occurrences(_TEXT_KEYS):
+            raw = scan.part.data.pread(at.start, min(at.end - at.start, _KEY))
+            yield raw.decode("utf-8", "backslashreplace")
+            number += 1
         yield from count(number + 1)
 
 

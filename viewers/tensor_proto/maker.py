@@ -167,10 +167,7 @@ class _Blobs:
         slot = part.slots[owner.field.number]
         if slot.count > _MAX_BLOBS:
             raise LimitError(
-                f"the field {owner.field.name} is in {slot.count} pieces",
-                option="",
-                wanted=slot.count,
-                got=_MAX_BLOBS,
+                f"the field {owner.field.name} is in {slot.count} pieces", option="", wanted=slot.count, got=_MAX_BLOBS
             )
         single = owner.field.type_name == "bytes"
         window = message.window(part)

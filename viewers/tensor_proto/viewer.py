@@ -6,6 +6,7 @@ from abc import abstractmethod
 from array import array
 from itertools import islice
 
+from pparse.data.reader import Range
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.lists import ListIndex
@@ -363,6 +364,20 @@ def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], W
     """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged."""
     index = index_of(elements)
     return iter(()) if index is None else index.messages()
+
+
+def joined(pieces: Iterable[Any]) -> Iterator[Any]:
+    """Yield ranges, neighbours as one, and what else there is between them."""
+    last: Any = None
+    for found in pieces:
+        if isinstance(last, Range) and isinstance(found, Range) and last.data is found.data and last.end == found.start:
+            last = last.data.range(last.start, found.end)
+            continue
+        if last is not None:
+            yield last
+        last = found
+    if last is not None:
+        yield last
 
 
 def node_at(node: Node | None, *keys: str | int) -> Node | None:

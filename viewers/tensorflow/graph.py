@@ -13,14 +13,7 @@ from functools import cached_property
 
 from pparse.data.base import copy_into
 from pparse.data.reader import Range
-from pparse.errors import (
-    EndOfDataError,
-    FaultError,
-    MalformedError,
-    PathError,
-    PparseError,
-    UnsupportedError,
-)
+from pparse.errors import EndOfDataError, FaultError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding
 from pparse.graphs.graph import Graph
 from pparse.graphs.source import Edge, GraphSource, Signature, Value
@@ -32,7 +25,7 @@ from pparse.parsers.protobuf.index import Lost, OverlayEntry, Window
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.write import measure, write
 from pparse.protos import schema as builtin_schema
-from pparse.viewers.tensor_proto.viewer import index_of, kids_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
 from pparse.viewers.tensorflow.meta import shape_of
 from pparse.viewers.tensorflow.tensors import dtype_of
@@ -42,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.graphs.source import Row
     from pparse.parsers.protobuf.index import PartScan, Piece, WireField
@@ -213,13 +205,48 @@ class NodeDefs:
 
     def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
         """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
-        reading = _NodeReading(self.elements)
         try:
-            if all(map(reading.add, pieces)):
-                return reading.row(ordinal)
+            return self._read(ordinal, pieces)
         except (FaultError, UnicodeDecodeError):
-            pass
-        return self._by_tree(ordinal)
+            return self._by_tree(ordinal)
+
+    def _read(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
+        """Return the row of an element, read field by field: large ones that are not needed are skipped.
+
+        Raises `FaultError` or UnicodeDecodeError if it must be read through the tree.
+        """
+        session = self.elements.extraction.session
+        texts: dict[int, bytes] = {}
+        inputs: list[str] = []
+        colocated: tuple[str, ...] = ()
+        with session.budget.charge(0, "the inputs of one node of a graph") as room:
+            for field, window in _fields_of(pieces):
+                if field.tag == _ATTR:
+                    colocated = self._colocated(field, window, colocated)
+                elif field.tag in (_NAME, _OP, _INPUT, _DEVICE):
+                    session.limits.check(
+                        "name_bytes", field.end - field.start, "a name in a NodeDef", offset=field.start
+                    )
+                    text = texts[field.tag] = window.read(field.start, field.end)
+                    if field.tag == _INPUT:
+                        inputs.append(text.decode())
+                        if not len(inputs) & 0xFFF:
+                            room.resize(100 * len(inputs))
+        name, op, device = (texts.get(tag, b"").decode() for tag in (_NAME, _OP, _DEVICE))
+        return ordinal, name, op, inputs, device, colocated, None
+
+    def _colocated(self, field: WireField, window: Window, known: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names in the attribute ``_class``; what is ``known`` of it if this is another one."""
+        head = window.read(field.start, min(field.end, field.start + len(_CLASS)))
+        found: tuple[str, ...] | None = known if head[:1] == b"\n" else None
+        if head == _CLASS:
+            limits = self.elements.extraction.session.limits
+            limits.check("header_bytes", field.end - field.start, "the attribute _class", offset=field.start)
+            entry = window.read(field.start, field.end)
+            found = read_class(entry + PADDING, len(_CLASS), len(entry))
+        if found is None:
+            raise MalformedError("an attribute is not in the form that serializers write", offset=field.start)
+        return found
 
     def _by_tree(self, ordinal: int) -> Row:
         """Return the row of an element from the tree; damaged fields are empty, and recorded."""
@@ -237,62 +264,23 @@ def node_list(message: Node | None) -> Node | None:
     return node_at(message, "node") or node_at(message, "node_def")
 
 
-class _NodeReading:
-    """One NodeDef, read field by field; large fields that are not needed are skipped."""
-
-    def __init__(self, node: Node) -> None:
-        self.limits = node.extraction.session.limits
-        self.room = node.extraction.session.budget.charge(0, "the inputs of one node of a graph")
-        self.texts: dict[int, bytes] = {}
-        self.inputs: list[str] = []
-        self.colocated: tuple[str, ...] = ()
-
-    def add(self, piece: Piece) -> bool:
-        """Read one piece; return False if it must be read through the tree."""
+def _fields_of(pieces: Sequence[Piece]) -> Iterator[tuple[WireField, Window]]:
+    """Yield the fields of a NodeDef, each with a window on it. Raises `FaultError` if pieces alone do not tell them."""
+    for piece in pieces:
         if isinstance(piece, OverlayEntry):
             numbers = set(piece.numbers())
-            return not numbers - {5, 6, 7} and not (5 in numbers and _overlays_class(piece))
+            if numbers - {5, 6, 7} or (5 in numbers and _overlays_class(piece)):
+                raise MalformedError("chunks add to it")
+            continue
         if not isinstance(piece, Range):
-            return False
-        window = Window(piece.data, piece.end)
-        pos = piece.start
+            raise MalformedError(piece.reason)
+        window, pos = Window(piece.data, piece.end), piece.start
         while pos < piece.end:
             field = window.field(pos)
             pos = field.next
-            if pos > piece.end or field.tag & 7 != LEN or not self._field(field, window):
-                return False
-        return True
-
-    def _field(self, field: WireField, window: Window) -> bool:
-        tag = field.tag
-        if tag == _ATTR:
-            return self._attr(field, window)
-        if tag not in (_NAME, _OP, _INPUT, _DEVICE):
-            return True
-        self.limits.check("name_bytes", field.end - field.start, "a name in a NodeDef", offset=field.start)
-        text = window.read(field.start, field.end)
-        if tag == _INPUT:
-            self.inputs.append(text.decode())
-            if not len(self.inputs) & 0xFFF:
-                self.room.resize(100 * len(self.inputs))
-        else:
-            self.texts[tag] = text
-        return True
-
-    def _attr(self, field: WireField, window: Window) -> bool:
-        head = window.read(field.start, min(field.end, field.start + len(_CLASS)))
-        if head != _CLASS:
-            return head[:1] == b"\n"
-        self.limits.check("header_bytes", field.end - field.start, "the attribute _class", offset=field.start)
-        entry = window.read(field.start, field.end)
-        found = read_class(entry + PADDING, len(_CLASS), len(entry))
-        self.colocated = found or ()
-        return found is not None
-
-    def row(self, ordinal: int) -> Row:
-        """Return what was read. Raises UnicodeDecodeError."""
-        name, op, device = (self.texts.get(tag, b"").decode() for tag in (_NAME, _OP, _DEVICE))
-        return ordinal, name, op, self.inputs, device, self.colocated, None
+            if pos > piece.end or field.tag & 7 != LEN:
+                raise MalformedError("it has another field", offset=field.begin)
+            yield field, window
 
 
 def read_node_defs(  # noqa: C901 -- hot loop: a call for each NodeDef costs 15 %
@@ -541,9 +529,7 @@ class MainGraph(_Defs):
         """Return the functions of the library."""
         return Library(self.root, self.extraction)
 
-    def functions(self) -> Library:
-        """Return the functions of the library."""
-        return self.bodies()
+    functions = bodies
 
     def signatures(self) -> dict[str, Signature]:
         """Return the signatures of a SavedModel."""
@@ -714,36 +700,25 @@ def write_graph_def(graph: MainGraph, marks: bytes | bytearray | None, out: Call
     check = graph.extraction.session.check_cancelled
     checker = Checker(check)
     done = 0
-    start = stop = 0
-    data = None
-    for ordinal, found in graph.wire():
-        if marks is not None and not marks[ordinal]:
-            continue
-        if found is not None and found.data is data and found.start == stop:
-            stop = found.end  # copy neighbours together
-            continue
+    wires = ((ordinal, found) for ordinal, found in graph.wire() if marks is None or marks[ordinal])
+    for found in joined(ordinal if found is None else found for ordinal, found in wires):
         check()
-        done += _copy(data, start, stop, out, checker)
-        data = None
-        if found is None:
-            done += _message(_NODE, graph.node(ordinal), out)
+        if isinstance(found, Range):
+            done += _copy(found, out, checker)
         else:
-            data, start, stop = found.data, found.start, found.end
-    done += _copy(data, start, stop, out, checker)
+            done += _message(_NODE, graph.node(found), out)
     for number, name in ((_LIBRARY, "library"), (_VERSIONS, "versions")):
         done += _message(number, graph.root.find(name) if graph.root is not None else None, out)
     return done
 
 
-def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], object], checker: Checker) -> int:
-    if data is None:
-        return 0
+def _copy(fields: Range, out: Callable[[bytes], object], checker: Checker) -> int:
     # Consecutive fields `node` form a GraphDef.
-    if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
+    if not checker.sound(fields, builtin_schema().message(GRAPH)):
         reason = "a node of the graph is damaged, and the copy would be, too ('pparse check' tells more)"
-        raise MalformedError(reason, offset=checker.stopped, source=data.name)
-    copy_into(data, start, stop - start, out)
-    return stop - start
+        raise MalformedError(reason, offset=checker.stopped, source=fields.data.name)
+    copy_into(fields.data, fields.start, len(fields), out)
+    return len(fields)
 
 
 def _message(number: int, node: Node | None, out: Callable[[bytes], object]) -> int:
