@@ -222,12 +222,12 @@ class ChunkRange(Range):
         self.index = index
         self.type = type
 
-    def check(self, *, message: bool) -> None:
-        """Raise `MalformedError` if the chunk is declared to be of another kind."""
-        if self.type not in (0, 1 if message else 2):
-            said = {1: "a message", 2: "bytes"}.get(self.type, f"of type {self.type}")
-            wanted = "a message" if message else "a scalar"
-            raise MalformedError(f"chunk {self.index} is declared as {said}, but {wanted} belongs here")
+    def why_not(self, *, message: bool) -> str | None:
+        """Return why it is not what belongs in its place: the chunk is declared to be of another kind."""
+        if self.type in (0, 1 if message else 2):
+            return None
+        said = {1: "a message", 2: "bytes"}.get(self.type, f"of type {self.type}")
+        return f"chunk {self.index} is declared as {said}, but {'a message' if message else 'a scalar'} belongs here"
 
 
 class Lost(namedtuple("Lost", "reason error fault", defaults=(None,))):

@@ -559,7 +559,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: WireField, w
         elif number == _VALUE and (value_type is None or accepts(value_type, wire)):
             value = at
             values.append(make.payload(part, at))
-        elif make.is_over(part, at):
+        elif at.end > part.end or at.end > make.data_end(part):
             raise MalformedError("a field in a map entry extends beyond it", offset=at.begin)
         pos = at.next
     if value_type is not None and is_message(value_type):
@@ -585,10 +585,8 @@ def _message_entry(
     make: ValueEntries, key: Any, value_type: FieldType, part: Range, values: list[Piece], last: WireField | None
 ) -> Entry:
     """Return the entry of a value that is a message, merged of ``values``; the ``last`` of them may end too far."""
-    status = problem = None
-    if last is not None and make.is_over(part, last):
-        status, problem = make.overshoot(part, last, value_type.type_name)
-    entry = make.merged(key, Origin(value_type, value_type.message, pieces=values), status, problem)
+    problem = (None, None) if last is None else make.overshoot(part, last, value_type.type_name)
+    entry = make.merged(key, Origin(value_type, value_type.message, pieces=values), *problem)
     if not values:
         entry.start, entry.end = make.place(part.data, part.start, part.end)
     return entry

@@ -10,7 +10,7 @@ from collections import namedtuple
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK
 from pparse.parsers.protobuf.index import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import Contribution, Piece, WireField
+    from pparse.parsers.protobuf.index import Contribution, Occurrences, Piece, WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
 _BYTES: Final = 2  # ChunkInfo.Type
@@ -58,9 +58,7 @@ class Problem(namedtuple("Problem", "status reason offset contradicted", default
 
 def problem_of(error: PparseError) -> Problem:
     """Return the problem that an error describes."""
-    cut = isinstance(error, EndOfDataError)
-    contradicted = isinstance(error, HashMismatchError)
-    return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset, contradicted=contradicted)
+    return problem_of_lost(Lost(error.reason, error))._replace(offset=error.offset)
 
 
 def problem_of_lost(lost: Lost) -> Problem:
@@ -196,16 +194,26 @@ class Message:
             raise MalformedError(f"a chunk is not a valid {field.name}")
         return decode_scalar(chunk.data.read_exact(chunk.start, len(chunk)), field)
 
-    def occurrences(self, number: int) -> Iterator[tuple[PartScan, Window, WireField]]:
-        """Yield each field of a number in the parts, with a window on its part; what chunks add is left out.
+    def runs(self, number: int, refused: str = "") -> Iterator[tuple[PartScan, Occurrences]]:
+        """Yield where the fields of a number are in each part; what chunks add is left out.
 
-        Raises `MalformedError`, `EndOfDataError`.
+        Or it is ``refused``, with a reason: then raise `UnsupportedError`.
         """
         for item in self.fields.get(number, ()):
             if not isinstance(item, OverlayField):
-                window = self.window(item[0])
-                for at in item[0].fields(number, 0, window):
-                    yield item[0], window, at
+                yield item
+            elif refused:
+                raise UnsupportedError(refused)
+
+    def occurrences(self, number: int, refused: str = "") -> Iterator[tuple[PartScan, Window, WireField]]:
+        """Yield each field of a number in the parts, with a window on its part; of chunks as `runs`.
+
+        Raises `MalformedError`, `EndOfDataError`.
+        """
+        for scan, _ in self.runs(number, refused):
+            window = self.window(scan)
+            for at in scan.fields(number, 0, window):
+                yield scan, window, at
 
     def pieces(self, number: int) -> list[Piece] | None:
         """Return the pieces of a singular message field; None if it is not set."""
@@ -256,11 +264,10 @@ class Message:
 
         Raises `MalformedError` for a map with more than 2^20 pairs.
         """
-        found = self.fields.get(number)
-        field = self.type.fields[number]
+        found, field = self.fields.get(number), self.type.fields[number]
         if not found or field.map_value is None or not is_message(field.map_value):
             return
-        count = sum(item[1].count for item in found if not isinstance(item, OverlayField))
+        count = sum(slot.count for _, slot in self.runs(number))
         if count > MAX_ELEMENTS:
             raise MalformedError(f"the map {field.name} has {count} pairs, more than are read")
         from pparse.parsers.protobuf.lists import map_entries

@@ -180,17 +180,13 @@ class ProtobufParser(Parser, Listing):
         origin: Origin = ctx.node.note
         while index.queue:
             piece = index.queue.pop()
-            if isinstance(piece, Lost) and isinstance(piece.error, LimitError):
-                raise piece.error
-            try:
-                if isinstance(piece, Lost):
-                    raise MalformedError(piece.reason, fault=piece.fault)
-                if isinstance(piece, ChunkRange):
-                    piece.check(message=True)
-            except MalformedError as error:
-                self.damage(ctx.node, error.reason, fault=error.fault)
-                continue
-            if isinstance(piece, OverlayEntry):
+            if isinstance(piece, Lost):
+                if isinstance(piece.error, LimitError):
+                    raise piece.error
+                self.damage(ctx.node, piece.reason, fault=piece.fault)
+            elif isinstance(piece, ChunkRange) and (wrong := piece.why_not(message=True)) is not None:
+                self.damage(ctx.node, wrong)
+            elif isinstance(piece, OverlayEntry):
                 index.parts.append(piece)
             elif piece.end > piece.start:
                 index.parts.append(PartScan(piece, origin.type))

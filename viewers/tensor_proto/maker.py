@@ -71,10 +71,7 @@ class NumberValues:
         self.size = fixed_size(field)
         self.cut = False
         self._segments: list[_Blobs | _Singles] = []
-        for item in message.fields.get(field.number, ()):
-            if isinstance(item, OverlayField):
-                raise UnsupportedError(f"numbers of {field.name} are in chunks of their own")
-            part = item[0]
+        for part, _ in message.runs(field.number, f"numbers of {field.name} are in chunks of their own"):
             packed = field.type_name == "bytes" or any(
                 part.key_of(tag) == field.number and tag & 7 == LEN for tag in part.found
             )
@@ -436,18 +433,14 @@ def texts(message: Message, number: int, count: int) -> Generator[bytes]:
     Raises `EndOfDataError` if the file ends earlier.
     """
     last, given = b"", 0
-    for item in message.fields.get(number, ()):
-        if isinstance(item, OverlayField):
-            raise UnsupportedError("strings are in chunks of their own")
-        part = item[0]
-        for found in part.fields(number, 0, message.window(part)):
-            if given >= count:
-                return
-            if found.end > part.part.end:
-                raise EndOfDataError("the string ends early", offset=found.start, source=part.part.data.name)
-            last = part.part.data.read_exact(found.start, found.end - found.start)
-            given += 1
-            yield last
+    for scan, _, found in message.occurrences(number, "strings are in chunks of their own"):
+        if given >= count:
+            return
+        if found.end > scan.part.end:
+            raise EndOfDataError("the string ends early", offset=found.start, source=scan.part.data.name)
+        last = scan.part.data.read_exact(found.start, found.end - found.start)
+        given += 1
+        yield last
     if message.problem is not None:
         raise EndOfDataError(message.problem.reason, offset=message.problem.offset, wanted=count, got=given)
     for _ in range(count - given):
@@ -471,12 +464,8 @@ class ProtoTensor(Tensor):
 
     # How the strings are read, and the bytes they lie in if these are in one stretch.
     _listing: tuple[Callable[[], Iterator[bytes]], Range | None] | None
-    _parts: tuple[Range, ...]
+    _parts: tuple[Range, ...]  # the bytes that it was made from
     _maker: TensorMaker | None
-
-    def made_of(self, maker: TensorMaker, parts: tuple[Range, ...]) -> None:
-        """Record which bytes the tensor was made from."""
-        self._maker, self._parts = maker, parts
 
     @property
     def _why_suspect(self) -> str | None:
@@ -488,9 +477,8 @@ class ProtoTensor(Tensor):
     def status(self) -> Status:
         """Status as far as is known."""
         status = super().status
-        return (
-            status if status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect else Status.DAMAGED
-        )
+        is_sure = status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect
+        return status if is_sure else Status.DAMAGED
 
     @status.setter
     def status(self, status: Status) -> None:
@@ -519,7 +507,7 @@ class ProtoTensor(Tensor):
         reason = self._why_suspect
         if reason is None or self._maker is None or self._status is Status.DAMAGED or self._status is Status.MISSING:
             return super().finding
-        return self._maker.hash_finding(self.name, reason)
+        return self._maker.finding_on(self.name, "hash", reason)
 
     @finding.setter
     def finding(self, finding: Finding | None) -> None:
@@ -534,7 +522,7 @@ class ProtoTensor(Tensor):
                 cause = next((part.data.error for part in self._parts if part.data.error is not None), None)
                 reason = (cause or error).reason
                 self._status = Status.DAMAGED
-                self._finding = self._maker.hash_finding(self.name, reason, "malformed")
+                self._finding = self._maker.finding_on(self.name, "malformed", reason)
                 self._maker.owner.note_damage()
             self._refuse_if_not_whole()
             raise
@@ -640,7 +628,7 @@ class TensorMaker:
                 parts.append(found._listing[1])
             elif (content := found._content) is not None and content.data is not None:
                 parts.append(content.data.range(content.offset, content.offset + content.length))
-            found.made_of(self, tuple(parts))
+            found._maker, found._parts = self, tuple(parts)
             return found
         except (LimitError, UnsupportedError) as error:
             return self.missing(name, Problem(Status.UNSUPPORTED, error.reason, error.offset))
@@ -665,7 +653,7 @@ class TensorMaker:
             spans,
             stored_dtype=stored,
             status=Status.COMPLETE if problem is None else problem.status,
-            finding=None if problem is None else self.finding(name, problem),
+            finding=None if problem is None else self.finding(name, problem, problem.status),
             content=content,
             owner=self.owner,
         )
@@ -679,17 +667,10 @@ class TensorMaker:
             self.judge(made, problem, Status.MISSING)
         return made
 
-    def judge(
-        self,
-        made: ProtoTensor,
-        problem: Problem,
-        status: Status | None = None,
-        wanted: int | None = None,
-        got: int | None = None,
-    ) -> None:
-        """Give a tensor the status of a problem, or ``status``, and the finding on it."""
+    def judge(self, made: ProtoTensor, problem: Problem, status: Status | None = None, *numbers: int | None) -> None:
+        """Give a tensor the status of a problem, or ``status``, and the finding on it: bytes wanted, bytes there."""
         made.status = status or problem.status
-        made.finding = self.finding(made.name, problem, made.status, wanted, got)
+        made.finding = self.finding(made.name, problem, made.status, *numbers)
 
     # -- elements ----------------------------------------------------------------------------------------------------
 
@@ -700,21 +681,17 @@ class TensorMaker:
             return None
         if not isinstance(found, OverlayField):
             part, at = found
-            if at.end > part.part.end:
-                status, finding = self.make.overshoot(part.part, at, label)
-                if status is not Status.TRUNCATED:
-                    return Problem(status, finding.reason, finding.offset)
+            status, finding = self.make.overshoot(part.part, at, label)
+            if finding is not None and status is not Status.TRUNCATED:
+                return Problem(status, finding.reason, finding.offset)
             return part.part.data.range(at.start, at.end) if at.end > at.start else None
         chunk = next(reversed(found.whole(scalar=True)), None)
         if isinstance(chunk, Lost):
             return problem_of_lost(chunk)
         if not isinstance(chunk, Range):
             return Problem(Status.DAMAGED, f"no chunk holds a value of {label}")
-        if isinstance(chunk, ChunkRange):
-            try:
-                chunk.check(message=False)
-            except MalformedError as error:
-                return Problem(Status.DAMAGED, error.reason)
+        if isinstance(chunk, ChunkRange) and (wrong := chunk.why_not(message=False)) is not None:
+            return Problem(Status.DAMAGED, wrong)
         return chunk if chunk.end > chunk.start else None
 
     def of_bytes(
@@ -741,12 +718,12 @@ class TensorMaker:
         """Return where the texts in a repeated field are, and how many there are; none of those in chunks."""
         spans: tuple[Span, ...] = ()
         count = 0
-        for item in message.fields.get(number, ()):
-            if not isinstance(item, OverlayField) and item[1].count:
-                scan, begin = item[0], item[1].offsets[0]
+        for scan, slot in message.runs(number):
+            if slot.count:
+                begin = slot.offsets[0]
                 end = min(scan.last(number, message.window(scan)).end, scan.part.end)
                 spans += self.spans(scan.part.data.range(begin, max(begin, end)))
-                count += item[1].count
+                count += slot.count
         return spans, count
 
     def list_texts(self, made: ProtoTensor, message: Message, number: int) -> None:
@@ -775,31 +752,20 @@ class TensorMaker:
 
     # -- findings ----------------------------------------------------------------------------------------------------
 
-    def hash_finding(self, name: str, reason: str, code: str = "hash") -> Finding:
-        """Return the finding for a tensor whose bytes are in doubt."""
-        return self._on(name, code, reason)
-
-    def _on(self, name: str, code: str, reason: str, **more: Any) -> Finding:
+    def finding_on(self, name: str, code: str, reason: str, **more: Any) -> Finding:
+        """Return a finding on a tensor; ``more`` as in `pparse.findings.Finding`."""
         return Finding(code, reason, path=name, source=self.extraction.name, **more)
 
-    def finding(
-        self,
-        name: str,
-        problem: Problem,
-        status: Status | None = None,
-        wanted: int | None = None,
-        got: int | None = None,
-    ) -> Finding:
+    def finding(self, name: str, problem: Problem, status: Status, wanted: Any = None, got: Any = None) -> Finding:
         """Return the finding on a tensor that has a problem."""
-        status = status or problem.status
         code = "hash" if problem.contradicted else _CODES.get(status, "bad-entry")
         severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
         numbers = {"offset": problem.offset, "wanted": wanted, "got": got}
-        return self._on(name, code, problem.reason, severity=severity, **numbers)
+        return self.finding_on(name, code, problem.reason, severity=severity, **numbers)
 
     def warning(self, code: str, reason: str, name: str, wanted: int, got: int) -> Finding:
         """Return a warning on a tensor."""
-        return self._on(name, code, reason, severity=Severity.WARNING, wanted=wanted, got=got)
+        return self.finding_on(name, code, reason, severity=Severity.WARNING, wanted=wanted, got=got)
 
 
 def is_cut(problem: Problem | None) -> TypeGuard[Problem]:
