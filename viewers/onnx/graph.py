@@ -13,7 +13,7 @@ from itertools import islice
 
 from pparse.errors import UnsupportedError
 from pparse.findings import Status
-from pparse.graphs.source import GraphSource, Value
+from pparse.graphs.source import ListedGraph, Value
 from pparse.parsers.onnx.parser import type_name
 from pparse.tree.key_table import KeyTable, key_hash
 from pparse.viewers.onnx.places import initializer_names, read_row, rows_of, value_names
@@ -36,7 +36,7 @@ _NAME_COST: Final = 250
 _MAX_NESTING: Final = 32
 
 
-class OnnxGraph(GraphSource):
+class OnnxGraph(ListedGraph):
     """A GraphProto or FunctionProto; ``root`` is its node."""
 
     format = "ONNX"
@@ -50,7 +50,7 @@ class OnnxGraph(GraphSource):
         self.outer = outer
         self._is_function = root.kind == "onnx.FunctionProto"
         self.kind = "function" if self._is_function else "body" if name else "graph"
-        self._nodes = root.find("node")
+        self.elements = root.find("node")
 
     @property
     def is_whole(self) -> bool:
@@ -59,30 +59,20 @@ class OnnxGraph(GraphSource):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self._nodes) if self._nodes is not None else 0
-
     def rows(self) -> Iterator[Row]:
         """Yield a row for each NodeProto."""
-        return rows_of(self._places, self._nodes) if self._nodes is not None else iter(())
+        return rows_of(self._places, self.elements) if self.elements is not None else iter(())
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one NodeProto."""
-        index = index_of(self._nodes)
-        if self._nodes is None or index is None:
+        index = index_of(self.elements)
+        if index is None:
             raise IndexError(f"there is no node {ordinal}")
-        return read_row(self._places, self._nodes, ordinal, index.pieces_at(ordinal), None)
-
-    def node(self, ordinal: int) -> Node:
-        """Return the node of one NodeProto."""
-        if self._nodes is None:
-            raise IndexError(f"there is no node {ordinal}")
-        return self._nodes.child(ordinal)
+        return read_row(self._places, self.elements, ordinal, index.pieces_at(ordinal), None)
 
     def path_of(self, ordinal: int | None) -> str:
         """Return the path of a NodeProto, or of their list."""
-        path = self._nodes.path if self._nodes is not None else self.root.path
-        return path if ordinal is None else f"{path}[{ordinal}]"
+        return super().path_of(ordinal) if self.elements is not None else self.root.path
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the AttributeProtos of a node by name."""

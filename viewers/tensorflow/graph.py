@@ -16,7 +16,7 @@ from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, FaultError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding
 from pparse.graphs.graph import Graph
-from pparse.graphs.source import Edge, GraphSource, Signature, Value
+from pparse.graphs.source import Edge, ListedGraph, Signature, Value
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.cpb.parser import CHUNKS
@@ -65,26 +65,88 @@ _LAST_BLOCK: Final = 256 << 10
 _LARGE: Final = 16 << 10
 
 
-class NodeDefs:
-    """The elements of a list of NodeDefs (``GraphDef.node``, ``FunctionDef.node_def``), streamed in order.
+class NodeDefs(ListedGraph):
+    """A message with a list of NodeDefs (``GraphDef.node``, ``FunctionDef.node_def``), streamed in order.
 
-    ``elements`` is the list in the tree; None stands for an empty list. Unreadable fields of damaged ones are empty,
-    and recorded in the findings of the document.
+    ``root`` is its node in the tree; None stands for an empty one. Unreadable fields of damaged NodeDefs are empty, and
+    recorded in the findings of the document.
     """
 
-    def __init__(self, elements: Node | None) -> None:
-        self.elements: Any = elements
+    format = "TensorFlow"
+    control = "^"
+    saving = (
+        "MergeV2Checkpoints",
+        "Restore",
+        "RestoreSlice",
+        "RestoreV2",
+        "Save",
+        "SaveSlices",
+        "SaveV2",
+        "ShardedFilename",
+        "ShardedFilespec",
+    )
+    stored = (
+        "AutoReloadVariable",
+        "HashTable",
+        "HashTableV2",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+        "MutableHashTable",
+        "MutableHashTableV2",
+        "VarHandleOp",
+        "Variable",
+        "VariableV2",
+    )
+    placeholders = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
+    loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
 
-    def __len__(self) -> int:
-        return len(self.elements) if self.elements is not None else 0
+    def __init__(self, root: Node | None, extraction: Host, name: str = "") -> None:
+        super().__init__(extraction, name)
+        self.root = root
+        self.elements = node_at(root, "node") or node_at(root, "node_def")
 
-    def node(self, ordinal: int) -> Node:
-        """Return the node of one element in the tree."""
-        count = len(self)
-        if not 0 <= ordinal < count:
-            raise IndexError(f"there are {count} nodes, none with number {ordinal}")
-        node: Node = self.elements.child(ordinal)
-        return node
+    def attributes(self, ordinal: int) -> dict[str, Node]:
+        """Return the AttrValues of a node by name."""
+        return {str(kid.key): kid for kid in kids_of(self.node(ordinal).find("attr"))}
+
+    def called(self, ordinal: int) -> str | None:
+        """Return the function in ``f`` of a (Stateful)PartitionedCall, or that which the operation is named after."""
+        op = self.row(ordinal)[2]
+        if op not in ("PartitionedCall", "StatefulPartitionedCall"):
+            return op
+        value = self.attributes(ordinal).get("f")
+        function = value.find("func") if value is not None else None
+        return _text(function, "name") if function is not None else None
+
+    def value(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape; None if nothing is known, or it cannot be read."""
+        try:
+            return self.described(name, ordinal)
+        except FaultError:
+            return None
+
+    def described(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape. Raises what reading them raises."""
+        raise NotImplementedError
+
+    def producer(self, text: str) -> str:
+        """Return the name of the node in an input: of ``node``, ``node:1``, ``node:output:0``, ``^node``."""
+        return text[1:] if text[:1] == "^" else text.partition(":")[0]
+
+    def edge(self, text: str, target: str, port: int) -> Edge:
+        """Return the edge for an input."""
+        if text[:1] == "^":
+            return Edge(text[1:], None, target, None, True)
+        source, colon, output = text.partition(":")
+        return Edge(source, self.output(output, colon), target, port, False)
+
+    def output(self, text: str, colon: str) -> int | str | None:
+        """Return which output of a node the ``text`` behind a colon means; there may be no colon."""
+        if not colon:
+            return 0
+        return int(text) if text.isdecimal() and len(text) < 19 else text
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, device, colocated, None)`` of each element: values have no names.
@@ -259,11 +321,6 @@ class NodeDefs:
         return ordinal, name, op, inputs, device, tuple(text.removeprefix(_LOCATION) for text in texts), None
 
 
-def node_list(message: Node | None) -> Node | None:
-    """Return the list of NodeDefs in a GraphDef or a FunctionDef; None for anything else."""
-    return node_at(message, "node") or node_at(message, "node_def")
-
-
 def _fields_of(pieces: Sequence[Piece]) -> Iterator[tuple[WireField, Window]]:
     """Yield the fields of a NodeDef, each with a window on it. Raises `FaultError` if pieces alone do not tell them."""
     for piece in pieces:
@@ -435,90 +492,7 @@ def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0,
 _SAVERS: Final = ("__inference__traced_save", "__inference__traced_restore")
 
 
-class _Defs(NodeDefs, GraphSource):
-    """A message with a list of NodeDefs; ``root`` is its node, None if there is none."""
-
-    format = "TensorFlow"
-    control = "^"
-    saving = (
-        "MergeV2Checkpoints",
-        "Restore",
-        "RestoreSlice",
-        "RestoreV2",
-        "Save",
-        "SaveSlices",
-        "SaveV2",
-        "ShardedFilename",
-        "ShardedFilespec",
-    )
-    stored = (
-        "AutoReloadVariable",
-        "HashTable",
-        "HashTableV2",
-        "MutableDenseHashTable",
-        "MutableDenseHashTableV2",
-        "MutableHashTable",
-        "MutableHashTableV2",
-        "VarHandleOp",
-        "Variable",
-        "VariableV2",
-    )
-    placeholders = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
-    loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
-
-    def __init__(self, root: Node | None, extraction: Host, name: str = "") -> None:
-        GraphSource.__init__(self, extraction, name)
-        NodeDefs.__init__(self, node_list(root))
-        self.root = root
-
-    def path_of(self, ordinal: int | None) -> str:
-        """Return the path of a NodeDef, or of their list."""
-        path = self.elements.path if self.elements is not None else ""
-        return path if ordinal is None else f"{path}[{ordinal}]"
-
-    def attributes(self, ordinal: int) -> dict[str, Node]:
-        """Return the AttrValues of a node by name."""
-        return {str(kid.key): kid for kid in kids_of(self.node(ordinal).find("attr"))}
-
-    def called(self, ordinal: int) -> str | None:
-        """Return the function in ``f`` of a (Stateful)PartitionedCall, or that which the operation is named after."""
-        op = self.row(ordinal)[2]
-        if op not in ("PartitionedCall", "StatefulPartitionedCall"):
-            return op
-        value = self.attributes(ordinal).get("f")
-        function = value.find("func") if value is not None else None
-        return _text(function, "name") if function is not None else None
-
-    def value(self, name: str, ordinal: int | None) -> Value | None:
-        """Return type and shape; None if nothing is known, or it cannot be read."""
-        try:
-            return self.described(name, ordinal)
-        except FaultError:
-            return None
-
-    def described(self, name: str, ordinal: int | None) -> Value | None:
-        """Return type and shape. Raises what reading them raises."""
-        raise NotImplementedError
-
-    def producer(self, text: str) -> str:
-        """Return the name of the node in an input: of ``node``, ``node:1``, ``node:output:0``, ``^node``."""
-        return text[1:] if text[:1] == "^" else text.partition(":")[0]
-
-    def edge(self, text: str, target: str, port: int) -> Edge:
-        """Return the edge for an input."""
-        if text[:1] == "^":
-            return Edge(text[1:], None, target, None, True)
-        source, colon, output = text.partition(":")
-        return Edge(source, self.output(output, colon), target, port, False)
-
-    def output(self, text: str, colon: str) -> int | str | None:
-        """Return which output of a node the ``text`` behind a colon means; there may be no colon."""
-        if not colon:
-            return 0
-        return int(text) if text.isdecimal() and len(text) < 19 else text
-
-
-class MainGraph(_Defs):
+class MainGraph(NodeDefs):
     """A GraphDef; ``meta`` is the MetaGraphDef that it is in, if any."""
 
     def __init__(self, root: Node | None, extraction: Host, meta: Node | None = None) -> None:
@@ -582,7 +556,7 @@ class MainGraph(_Defs):
         return write_graph_def(self, marks, write)
 
 
-class FunctionBody(_Defs):
+class FunctionBody(NodeDefs):
     """A FunctionDef."""
 
     kind = "function"
