@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
-    from pparse.errors import Fault
     from pparse.limits import Limits
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
@@ -196,7 +195,8 @@ class ProtobufParser(Parser, Listing):
     def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """Finish a message without bytes."""
         self._show(ctx)
-        if ctx.node.parent is None and any(_is_file(piece) for piece in ctx.node.note.pieces):
+        pieces = ctx.node.note.pieces if ctx.node.parent is None else ()
+        if any(isinstance(piece, Range) and piece.data.is_file for piece in pieces):
             reason = "the file is empty: a message without fields, or a download that never began"
             self.tell("empty", reason, ctx.pos, severity=Severity.WARNING)
         return ctx.pos, DONE, 0
@@ -309,9 +309,7 @@ class ProtobufParser(Parser, Listing):
             f"{lost.end - lost.begin:,} bytes are damaged: one or more fields are lost, and later elements of "
             f"{field.name} may have other numbers"
         )
-        length = lost.end - lost.begin
-        finding = self.make.finding("malformed", reason, lost.begin, path=ctx.node.path, length=length)
-        self.result.close_node(ctx.node, Status.DAMAGED, finding)
+        self.damage(ctx.node, reason, lost.begin, length=lost.end - lost.begin)
         return True
 
     def _go_on(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
@@ -380,10 +378,8 @@ class ProtobufParser(Parser, Listing):
                     continue
                 offset, _ = self.make.place(part.part.data, at, at)
                 name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
-                reason = (
-                    f"{name} is among the elements of {field.name}, but {part.type.full_name} "
-                    "has no such field: probably an element with a damaged tag"
-                )
+                reason = f"{name} is among the elements of {field.name}, but {part.type.full_name} has no such field"
+                reason += ": probably an element with a damaged tag"
                 self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
@@ -403,23 +399,16 @@ class ProtobufParser(Parser, Listing):
             found = ListIndex(self.make, origin)
             index.keep(found, found.count)
             for reason, offset, cut in found.problems[:1]:
-                self.damage(node, reason, offset, cut_status(damaged=not cut))
+                self.damage(node, reason, offset, cut=cut)
         if node.known_status is None:
             self.result.close_node(node, Status.COMPLETE, None)
         return True
 
-    def damage(
-        self,
-        node: Node,
-        reason: str,
-        offset: int | None = None,
-        status: Status = Status.DAMAGED,
-        fault: Fault | None = None,
-    ) -> None:
-        """Mark ``node`` DAMAGED (or truncated) for ``reason``."""
-        code = "truncated" if status is Status.TRUNCATED else "malformed"
+    def damage(self, node: Node, reason: str, offset: int | None = None, *, cut: bool = False, **more: Any) -> None:
+        """Mark ``node`` DAMAGED, or truncated (``cut``), for ``reason``; ``more`` as in `pparse.findings.Finding`."""
         at = node.start if offset is None else offset
-        self.result.close_node(node, status, self.make.finding(code, reason, at, path=node.path, fault=fault))
+        finding = self.make.finding("truncated" if cut else "malformed", reason, at, path=node.path, **more)
+        self.result.close_node(node, cut_status(damaged=not cut), finding)
 
     def tell(self, code: str, reason: str, offset: int | None, **more: Any) -> None:
         """Add a finding on the file; ``more`` as in `pparse.findings.Finding`."""
@@ -760,10 +749,6 @@ def _from_riegeli(path: str) -> tuple[Schema, str | None]:
 
 
 # -- bytes and options -------------------------------------------------------------------------------------------------
-
-
-def _is_file(piece: Piece) -> bool:
-    return isinstance(piece, Range) and piece.data.is_file
 
 
 def _all_continue(head: bytes) -> bool:

@@ -345,18 +345,16 @@ class RebuiltModel(_CopiedModel):
                 self._see_inner(place, tensor)
             elif source:
                 has_sparse = True
-                self._see_sparse(number, place, tensor)
+                # No input can take the place of one that is not whole.
+                if self._stored(number, tensor) is None or self._is_external(self._message(place)):
+                    reason = f"the sparse initializer {tensor.name!r} is not whole, or refers to another file"
+                    raise MalformedError(reason)
             else:
                 yield from self._initializer(number, place, tensor)
         type = self._graph.root.note.type
         for _, found in wires(self._graph.root.find("sparse_initializer")) if has_sparse else ():
             self.kept += 1
             yield found, type
-
-    def _see_sparse(self, number: int, place: OnnxPlace, tensor: Tensor) -> None:
-        """Raise `MalformedError` if a sparse initializer is not whole: no input can take its place."""
-        if self._stored(number, tensor) is None or self._is_external(self._message(place)):
-            raise MalformedError(f"the sparse initializer {tensor.name!r} is not whole, or refers to another file")
 
     def _initializer(self, number: int, place: OnnxPlace, tensor: Tensor) -> Iterator[Piece]:
         stored = self._stored(number, tensor)

@@ -646,9 +646,11 @@ class OnnxPlaces(TensorPlaces):
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
-        made = self._of_head(place, place.name if name is None else name)
-        if made is None:
-            made = super().tensor(place, name)
+        made: Tensor | None = None
+        if place.head is not None and not self._has_holes:
+            part: Any = place.value[0]  # the one stretch in which the head was read
+            made = self.maker.of_head(place.name if name is None else name, place.head, part)
+        made = made or super().tensor(place, name)
         if self._is_damaged and made.claimed_status is Status.COMPLETE and self._ends_at_break(place):
             where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
             made.status = Status.DAMAGED
@@ -660,13 +662,6 @@ class OnnxPlaces(TensorPlaces):
         """Whether the fields of the model or of a graph are not whole; they were read to find any tensor."""
         strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
         return strays or self.maker.owner.own_status() is not Status.COMPLETE
-
-    def _of_head(self, place: OnnxPlace, shown: str) -> Tensor | None:
-        """Return the tensor of which the head was read, if nothing more is to be looked at."""
-        if place.head is None or self._has_holes:
-            return None
-        part: Any = place.value[0]  # the one stretch in which the head was read
-        return self.maker.of_head(shown, place.head, part)
 
     @cached_property
     def _has_holes(self) -> bool:

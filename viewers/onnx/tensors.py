@@ -20,7 +20,6 @@ from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_value
 from pparse.parsers.onnx.parser import ELEMENT_TYPES, STRING, STRING_DATA
-from pparse.parsers.protobuf.index import OverlayField
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protobuf.schema import signed
 from pparse.tensors.status import status_by_place
@@ -356,9 +355,9 @@ class OnnxMaker(TensorMaker):
             raw = self.bytes_of(message, RAW_DATA, "raw_data")
             if isinstance(raw, Problem):
                 return self.new(name, known.dtype, shape, (), stored, raw)
-            where = self._empty_at(message) if raw is None else raw
+            where = self.extraction.data.range(0, 0) if raw is None else raw
             made = self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
-            if raw is not None and problem is not None and made.status is Status.COMPLETE:
+            if len(where) and problem is not None and made.status is Status.COMPLETE:
                 self.judge(made, problem)  # what would win over the data may be behind the cut
             return made
         return self._listed(name, message, known, shape)
@@ -372,13 +371,6 @@ class OnnxMaker(TensorMaker):
         if location in (0, EXTERNAL, "DEFAULT", "EXTERNAL"):
             return None
         return Problem(Status.DAMAGED, f"its data_location is {location}")
-
-    def _empty_at(self, message: Message) -> Range:
-        found = message.last(RAW_DATA)
-        if found is None or isinstance(found, OverlayField):
-            return self.extraction.data.range(0, 0)
-        part, at = found
-        return part.part.data.range(at.start, at.start)
 
     def _shape(self, message: Message) -> tuple[tuple[int, ...], Problem | None]:
         """Return the shape, and what is wrong with it."""

@@ -675,7 +675,7 @@ class TensorMaker:
     # -- elements ----------------------------------------------------------------------------------------------------
 
     def bytes_of(self, message: Message, number: int, label: str) -> Range | Problem | None:
-        """Return where the value of a bytes field is; None if it is not set, or empty."""
+        """Return where the value of a bytes field is; None if it is not set."""
         found = message.last(number)
         if found is None:
             return None
@@ -684,7 +684,7 @@ class TensorMaker:
             status, finding = self.make.overshoot(part.part, at, label)
             if finding is not None and status is not Status.TRUNCATED:
                 return Problem(status, finding.reason, finding.offset)
-            return part.part.data.range(at.start, at.end) if at.end > at.start else None
+            return part.part.data.range(at.start, at.end)
         chunk = next(reversed(found.whole(scalar=True)), None)
         if isinstance(chunk, Lost):
             return problem_of_lost(chunk)
@@ -692,7 +692,7 @@ class TensorMaker:
             return Problem(Status.DAMAGED, f"no chunk holds a value of {label}")
         if isinstance(chunk, ChunkRange) and (wrong := chunk.why_not(message=False)) is not None:
             return Problem(Status.DAMAGED, wrong)
-        return chunk if chunk.end > chunk.start else None
+        return chunk
 
     def of_bytes(
         self, name: str, message: Message, dtype: DType, shape: tuple[int, ...], stored: str, content: Range, label: str

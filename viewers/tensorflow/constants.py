@@ -128,10 +128,6 @@ class Constants(TensorPlaces):
         """The numbers of the first scopes of the parts."""
         return list(accumulate((base.count for base in self.bases[:-1]), initial=0))
 
-    def _scope(self, number: int) -> tuple[Base, int]:
-        at = bisect_right(self._firsts, number) - 1
-        return self.bases[at], number - self._firsts[at]
-
     def _opened(self, base: Base) -> tuple[Node, Node | None]:
         """Return the node of a part, and the list of its functions if it has one."""
         held = self._held
@@ -282,7 +278,8 @@ class Constants(TensorPlaces):
     def at(self, scopes: Sequence[Any], *numbers: int) -> Iterator[TensorPlace]:
         """Yield the places of one node."""
         scope, ordinal = numbers
-        base, inner = self._scope(scope)
+        part = bisect_right(self._firsts, scope) - 1
+        base, inner = self.bases[part], scope - self._firsts[part]
         node, functions = self._opened(base)
         if base.kind in (TENSOR, NODE):
             yield from self._alone(base, node, scope)

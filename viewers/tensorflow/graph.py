@@ -326,8 +326,10 @@ def _fields_of(pieces: Sequence[Piece]) -> Iterator[tuple[WireField, Window]]:
     for piece in pieces:
         if isinstance(piece, OverlayEntry):
             numbers = set(piece.numbers())
-            if numbers - {5, 6, 7} or (5 in numbers and _overlays_class(piece)):
-                raise MalformedError("chunks add to it")
+            added = piece.field(5) if 5 in numbers else None
+            to_class = added is not None and ("_class" in added.keys() or len(added.indices()))  # noqa: SIM118
+            if numbers - {5, 6, 7} or to_class:
+                raise MalformedError("chunks add to more of it than its other attributes")
             continue
         if not isinstance(piece, Range):
             raise MalformedError(piece.reason)
@@ -421,12 +423,6 @@ def read_class(block: bytes, pos: int, end: int) -> tuple[str, ...] | None:
         names.append(block[pos : pos + length].decode().removeprefix(_LOCATION))
         pos += length
     return tuple(names)
-
-
-def _overlays_class(overlay: OverlayEntry) -> bool:
-    """Return whether chunks add to the attribute ``_class``."""
-    attr = overlay.field(5)
-    return "_class" in attr.keys() or bool(len(attr.indices()))  # noqa: SIM118 -- no mapping
 
 
 def _load(node: Node, key: str = "") -> Any:

@@ -161,6 +161,7 @@ class TensorflowMaker(TensorMaker):
         content = wrong or self.bytes_of(message, _CONTENT, "tensor_content")
         if isinstance(content, Problem):
             return self.new(name, known[0] if known is not None else None, shape, (), stored, content)
+        content = content if content is not None and len(content) else None
         if number in TEXT_TYPES:
             return self._text(name, message, shape, stored, content)
         if known is None:
@@ -215,7 +216,8 @@ class TensorflowMaker(TensorMaker):
             cut = problem is not None or values.cut
             self.list_values(made, dtype, values, dtype.itemsize, whole=not cut)
             if listed is not None:
-                made.encoding = _encoding(listed, count)
+                repeats = "zeros" if not listed else "splat" if listed == 1 else "repeat"
+                made.encoding = "typed" if listed >= count else repeats
             if listed is not None and not values.cut and (listed > count or values.extra_words):
                 made.finding = self._extra(name, count, listed)
             if cut:
@@ -325,9 +327,3 @@ def content_tensor(raw: bytes, size: int) -> tuple[int, tuple[int, ...], int, in
         return None
     is_plain = pos == size and order == 0x22 and length and len(shape) < 8
     return (number, tuple(shape), start, length) if is_plain else None
-
-
-def _encoding(listed: int, count: int) -> str:
-    if listed >= count:
-        return "typed"
-    return "zeros" if not listed else "splat" if listed == 1 else "repeat"
