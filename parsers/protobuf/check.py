@@ -16,7 +16,6 @@ from pparse.kernels.wire import (
     VARINT,
     read_length,
     read_tag,
-    scan,
     skip_payload,
     skip_varint,
 )
@@ -275,10 +274,9 @@ def fits(head: bytes, type: MessageType, *, complete: bool) -> bool:
         for raw, kind, whole in level:
             found = PartScan(BytesData(raw).range(0, len(raw)), kind)
             try:
-                pos, _ = scan(raw + PADDING, 0, len(raw) if whole else max(0, len(raw) - SLACK), found.found, [])
+                pos = found.scan(raw, 0, final=whole)
             except MalformedError:
                 return False
-            found.complete(0)
             if (whole and pos > len(raw)) or any(key < 0 or key not in kind.fields for key in found.slots):
                 return False
             for key in found.slots:

@@ -13,16 +13,7 @@ from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK
-from pparse.parsers.protobuf.index import (
-    ChunkRange,
-    Lost,
-    MessageIndex,
-    Origin,
-    OverlayEntry,
-    OverlayField,
-    PartScan,
-    Window,
-)
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayField, PartScan, Window
 from pparse.parsers.protobuf.values import decode, is_message
 from pparse.riegeli.errors import HashMismatchError
 
@@ -85,14 +76,13 @@ class Message:
         for piece in pieces:
             if isinstance(piece, Lost):
                 self.problem = problem_of_lost(piece)
-            elif isinstance(piece, OverlayEntry):
+            elif not isinstance(piece, Range):
                 index.parts.append(piece)
-            elif isinstance(piece, Range):
-                if isinstance(piece, ChunkRange) and piece.type > 1:
-                    said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
-                    self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is marked as {said}, not as a message")
-                elif piece.end > piece.start:
-                    index.parts.append(self._scan(piece, near))
+            elif isinstance(piece, ChunkRange) and piece.type > 1:
+                said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
+                self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is marked as {said}, not as a message")
+            elif piece.end > piece.start:
+                index.parts.append(self._scan(piece, near))
         self.fields: dict[int, list[Contribution]] = index.contributions(type)
 
     # -- the scan ----------------------------------------------------------------------------------------------------

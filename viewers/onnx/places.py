@@ -15,6 +15,7 @@ and training graphs. Names::
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import cached_property
 
 from pparse.data.reader import Range
@@ -27,15 +28,7 @@ from pparse.parsers.protobuf.index import ChunkRange, Window
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.tensors import NAME, read_head
-from pparse.viewers.tensor_proto.viewer import (
-    TensorPlace,
-    TensorPlaces,
-    index_of,
-    kids_of,
-    messages_of,
-    node_at,
-    text_at,
-)
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, messages_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,22 +62,14 @@ _TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
 SMALL: Final = 16 << 10
 
 
-class Attribute:
-    """A tensor or a body in an attribute of a node."""
+class Attribute(namedtuple("Attribute", "kind name at number pieces")):
+    """A tensor or a body in an attribute of a node, and what it is made of (``pieces``).
 
-    __slots__ = ("at", "kind", "name", "number", "pieces")
+    ``kind``: the field of the attribute that holds it; ``name`` of the attribute; ``at``: its number in the node;
+    ``number`` of the element, if the attribute is a list, else None.
+    """
 
-    def __init__(self, kind: int, name: str, at: int, number: int | None, pieces: Sequence[Piece]) -> None:
-        self.kind = kind
-        """The field of the attribute that holds it."""
-        self.name = name
-        """Name of the attribute."""
-        self.at = at
-        """Number of the attribute in the node."""
-        self.number = number
-        """Number of the element, if the attribute is a list."""
-        self.pieces = pieces
-        """What it is made of."""
+    __slots__ = ()
 
     @property
     def is_value(self) -> bool:
@@ -304,7 +289,7 @@ def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
         part = places.plain(pieces)
         raw = small_message(part, window) if window is not None else b""
         name = _value_name(raw) if raw else None
-        yield name if name is not None else text_at(node_at(infos, ordinal), "name")
+        yield name if name is not None else text_at(infos, ordinal, "name")
 
 
 def _value_name(raw: bytes) -> str | None:
