@@ -46,6 +46,11 @@ class Problem(namedtuple("Problem", "status reason offset contradicted", default
 
     __slots__ = ()
 
+    @property
+    def is_damage(self) -> bool:
+        """Whether bytes that are there are wrong."""
+        return bool(self.status is Status.DAMAGED)
+
 
 def problem_of(error: PparseError) -> Problem:
     """Return the problem that an error describes."""

@@ -6,7 +6,6 @@ node on first use (`pparse.graphs.index`).
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Iterable, KeysView, Mapping
 from functools import cached_property
 from itertools import islice
@@ -265,12 +264,16 @@ _PASSING: Final = ("Identity", "IdentityN", "NoOp")
 _HELD: Final = ("Const",)
 
 
-class Called(namedtuple("Called", "graph captured")):
-    """The graph that a signature of a model runs: the innermost function that does more than to call another, or the
-    main graph; and its arguments that are no inputs of the signature, but what the model holds: to the names of these.
-    """
+class Called:
+    """The graph that a signature of a model runs."""
 
-    __slots__ = ()
+    __slots__ = ("captured", "graph")
+
+    def __init__(self, graph: Graph, captured: dict[str, str]) -> None:
+        self.graph = graph
+        """The innermost function that does more than to call another; the main graph, if there is none."""
+        self.captured = captured
+        """Its arguments that are no inputs of the signature, but what the model holds: to the names of these nodes."""
 
 
 def _captured(caller: Called, call: Any, body: Graph) -> dict[str, str]:

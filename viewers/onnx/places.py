@@ -610,7 +610,7 @@ class OnnxPlaces(TensorPlaces):
         message = Message(self.make, pieces, self.node_type, window)
         problem = message.problem
         # Of thousands of them, the tree counts each when it is checked.
-        if problem is not None and problem.status is Status.DAMAGED and not self.parser.result.findings.full:
+        if problem is not None and problem.is_damage and not self.parser.result.findings.full:
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
         output = self._output(message)
         found: list[Attribute] = []
@@ -646,7 +646,7 @@ class OnnxPlaces(TensorPlaces):
     def _is_damaged(self) -> bool:
         """Whether the fields of the model or of a graph are not whole; they were read to find any tensor."""
         strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
-        return strays or self.maker.owner.own_status() is not Status.COMPLETE
+        return strays or not self.maker.owner.is_whole()
 
     @cached_property
     def _has_holes(self) -> bool:

@@ -84,7 +84,7 @@ class ExternalFile:
     @property
     def lacks(self) -> bool:
         """Whether it is not there, or lacks bytes of a tensor; what may not be read at all, nobody has to fetch."""
-        if self.problem is not None and self.problem.status is Status.DAMAGED:
+        if self.problem is not None and self.problem.is_damage:
             return False
         return self.content is None or self.there < self.wanted
 
@@ -406,7 +406,7 @@ class OnnxMaker(TensorMaker):
         if cut:
             problem = problem or Problem(Status.TRUNCATED, "the file ends inside its values")
             there = values.count
-            damaged = problem.status is Status.DAMAGED
+            damaged = problem.is_damage
             if made.size or damaged:
                 self.judge(made, problem, cut_status(there, damaged=damaged), count, there)
         elif listed is not None and (listed != count or values.extra_words):
@@ -421,7 +421,7 @@ class OnnxMaker(TensorMaker):
         self.list_texts(made, message, STRING_DATA)
         problem = message.problem
         if problem is not None:
-            self.judge(made, problem, cut_status(spans, damaged=problem.status is Status.DAMAGED))
+            self.judge(made, problem, cut_status(spans, damaged=problem.is_damage))
         elif listed != made.size:
             reason = f"string_data lists {listed:,} strings; the shape needs {made.size:,}"
             self.judge(made, Problem(Status.DAMAGED, reason), None, made.size, listed)

@@ -129,7 +129,7 @@ class OnnxViewer(ProtoViewer):
             self._list_files()
         except LimitError:
             return False
-        return self.own_status() is Status.COMPLETE
+        return self.is_whole()
 
     def resolve_all(self) -> None:
         """From now on, let checksums of external files be compared before their tensors are listed."""
@@ -149,7 +149,7 @@ class OnnxViewer(ProtoViewer):
         yield from super().check(strict=strict)
         self._resolved = True
         yield from self._check_files()
-        if strict and self.own_status() is Status.COMPLETE:
+        if strict and self.is_whole():
             yield from self._check_graph()
 
     def _check_graph(self) -> Iterator[Finding]:
@@ -177,7 +177,7 @@ class OnnxViewer(ProtoViewer):
                 where: Any = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
                 reason = "bytes after the last tensor belong to no tensor"
                 self.findings.add(Finding("trailing-bytes", reason, **where))
-        if self.needs_graph and self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
+        if self.needs_graph and self.root.find("graph") is None and self.is_whole():
             reason = "the model has no graph: it may be cut behind its first fields"
             self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.find_end()))
             extent.document_status, extent.at_least = Status.TRUNCATED, True
@@ -189,7 +189,7 @@ class OnnxViewer(ProtoViewer):
             hole = None if content is None else first_unwritten(content.data, content.start, content.find_end())
             if hole is not None:
                 extent.resume.append(Resume(self._maker.external.path_of(name), hole, hole=True))
-        if not lacking or self.own_status() is not Status.COMPLETE:
+        if not lacking or not self.is_whole():
             return super().close_extent(extent)
         extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
         extent.expected = extent.actual
@@ -204,7 +204,7 @@ class OnnxViewer(ProtoViewer):
     def truncation(self, extent: Extent) -> Finding:
         """Return the finding on a model that lacks bytes, its own or of files beside it."""
         lacking = [(name, file) for name, file in self._maker.external if file.lacks]
-        if not lacking or self.own_status() is not Status.COMPLETE:
+        if not lacking or not self.is_whole():
             return super().truncation(extent)
         name, file = lacking[0]
         what = f"{name}, beside the model, " + ("is not there" if file.content is None else "lacks bytes")

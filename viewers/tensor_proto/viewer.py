@@ -343,6 +343,10 @@ class ProtoViewer(Viewer):
                 worst = status
         return worst
 
+    def is_whole(self) -> bool:
+        """Return whether nothing of the message is known to be missing or wrong."""
+        return self.own_status() is Status.COMPLETE
+
     def _expected(self) -> int:
         """Return the least number of bytes that the file should have, according to its fields."""
         missing = self.parser.missing()

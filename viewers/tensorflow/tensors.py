@@ -249,7 +249,7 @@ class TensorflowMaker(TensorMaker):
 
     def _judge_cut(self, made: ProtoTensor, values: NumberValues, problem: Problem | None) -> None:
         """Set the status of a tensor whose message ends early: its last values may be missing, so nothing repeats."""
-        if problem is not None and problem.status is Status.DAMAGED:
+        if problem is not None and problem.is_damage:
             self.judge(made, problem)
             return
         if not made.size:
@@ -275,7 +275,7 @@ class TensorflowMaker(TensorMaker):
                 made.finding = self._extra(name, made.size, listed)
         problem = message.problem
         if problem is not None or (content is not None and content.end > self.make.data_end(content)):
-            damaged = problem is not None and problem.status is Status.DAMAGED
+            damaged = problem is not None and problem.is_damage
             problem = problem or Problem(Status.TRUNCATED, "the file ends inside its strings")
             self.judge(made, problem, cut_status(made.spans, damaged=damaged))
         elif self.lost_content and not made.spans and made.size:
