@@ -122,9 +122,14 @@ class Window:
             base = self.base
         block = self.block
         tag, length = block[at], block[at + 1]
-        if tag & 7 == LEN and 8 <= tag < 0x80 and length < 0x80 and at + 1 < self.size:  # nearly all of a large message
-            end = offset + 2 + length
-            return WireField(tag, offset, offset + 2, end, end)
+        # Nearly all of a large message: a tag of one byte, and a length of one or two.
+        if tag & 7 == LEN and 8 <= tag < 0x80 and (length < 0x80 or block[at + 2] < 0x80) and at + 2 < self.size:
+            start = offset + 2
+            if length >= 0x80:
+                length += (block[at + 2] << 7) - 0x80
+                start += 1
+            end = start + length
+            return WireField(tag, offset, start, end, end)
         tag, pos = read_tag(block, at, base)
         wire = tag & 7
         if tag < 8:
@@ -291,13 +296,8 @@ class Occurrences:
 
     def add(self, base: int, begins: list[int]) -> None:
         """Append fields that begin at ``base`` plus each of ``begins``."""
-        if self.stride == 1:
-            if base:
-                self.offsets.extend([base + begin for begin in begins])
-            else:
-                self.offsets.extend(begins)
-        else:
-            self.offsets.extend([base + begin for begin in begins[-self.count % STRIDE :: STRIDE]])
+        kept = begins if self.stride == 1 else begins[-self.count % STRIDE :: STRIDE]
+        self.offsets.extend([base + begin for begin in kept] if base else kept)
         self.count += len(begins)
         self._before = base + begins[-2] if len(begins) > 1 else self.last
         self.last = base + begins[-1]
@@ -375,6 +375,10 @@ class PartScan:
             return tag >> 3
         field = self.type.fields.get(tag >> 3)
         return tag >> 3 if field is None or accepts(field, tag & 7) else ~tag
+
+    def has_packed(self, key: int) -> bool:
+        """Return whether some fields of a slot of numbers are length-delimited."""
+        return any(self.key_of(tag) == key and tag & 7 == LEN for tag in self.found)
 
     def scan(self, block: bytes, pos: int, *, final: bool) -> int:
         """Add the fields that begin in the block at ``pos`` (``final``: nothing follows it); return where it goes on.

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # The offset of every 1,024th packed varint is remembered.
 _PACKED_STRIDE: Final = 1_024
 _BLOCK: Final = 64 << 10
-# All bytes of a varint but its last; ten of these are too many.
-_CONTINUED: Final = bytes(range(0x80, 0x100))
+CONTINUED: Final = bytes(range(0x80, 0x100))
+"""All bytes of a varint but its last; ten of these are too many."""
 _TOO_LONG: Final = lazy_pattern(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
 
 
@@ -102,9 +102,7 @@ class ListIndex(IndexNote):
 
     def _add_part(self, scan: PartScan) -> None:
         field = self.field
-        packable = field is not None and not is_message(field) and field.wire_type != LEN
-        if packable and any(scan.key_of(tag) == self.key and tag & 7 == LEN for tag in scan.found):
-            assert field is not None  # noqa: S101 -- packable says so
+        if field is not None and not is_message(field) and field.wire_type != LEN and scan.has_packed(self.key):
             packed = _Packed(self.make, scan, self.key, field)
             self.problems += packed.problems
             self._add(packed)
@@ -356,7 +354,7 @@ class _Packed:
             bad = _TOO_LONG.search(raw)
             if bad is not None:
                 raw = raw[: bad.start()]
-            raw = raw.rstrip(_CONTINUED)
+            raw = raw.rstrip(CONTINUED)
             return count_varints(raw), start + len(raw)
         try:
             checkpoints, numbers = varint_checkpoints(self._blocks(start, stop), _PACKED_STRIDE)

@@ -19,9 +19,9 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.packed import count_varints, packed_array
-from pparse.kernels.wire import LEN
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
+from pparse.parsers.protobuf.lists import CONTINUED
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
 from pparse.parsers.protobuf.values import fixed_size
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
@@ -72,9 +72,7 @@ class NumberValues:
         self.cut = False
         self._segments: list[_Blobs | _Singles] = []
         for part, _ in message.runs(field.number, f"numbers of {field.name} are in chunks of their own"):
-            packed = field.type_name == "bytes" or any(
-                part.key_of(tag) == field.number and tag & 7 == LEN for tag in part.found
-            )
+            packed = field.type_name == "bytes" or part.has_packed(field.number)
             there = min(part.part.end, message.make.data_end(part.part))
             segment = _Blobs(self, part, there, message) if packed else _Singles(self, part, there, message)
             self._segments.append(segment)
@@ -118,10 +116,11 @@ class NumberValues:
 
     def read(self, first: int, count: int) -> bytes:
         """Return elements ``[first, first + count)`` as the array has them. Raises `MalformedError` and others."""
-        segments, words = self._segments, self.words
-        return _read_across(
-            self._ends, first * words, count * words, lambda number, at, take: segments[number].read(at, take)
-        )
+
+        def read(number: int, at: int, take: int) -> bytes:
+            return self._segments[number].read(at, take)
+
+        return _read_across(self._ends, first * self.words, count * self.words, read)
 
     def convert(self, raw: bytes) -> bytes:
         """Convert numbers from a packed payload to those of the array."""
@@ -159,7 +158,6 @@ class _Blobs:
         self.cut = False
         self._starts = array("q")
         self._stops = array("q")
-        self._ends: list[int] | None = None
         self._checkpoints: dict[int, array[int]] = {}
         slot = part.slots[owner.field.number]
         if slot.count > _MAX_BLOBS:
@@ -192,23 +190,18 @@ class _Blobs:
 
     @property
     def counted(self) -> bool:
-        if self._ends is not None or self.direct is not None:
-            return True
-        return sum(self._stops) - sum(self._starts) <= _COUNT_UP_TO
+        is_known = self.direct is not None or "_ends" in self.__dict__
+        return is_known or sum(self._stops) - sum(self._starts) <= _COUNT_UP_TO
 
     @property
     def count(self) -> int:
-        ends = self._find_ends()
-        return ends[-1] if ends else 0
+        return self._ends[-1] if self._ends else 0
 
-    def _find_ends(self) -> list[int]:
-        if self._ends is None:
-            blobs, size = enumerate(zip(self._starts, self._stops, strict=True)), self.direct
-            counts = (
-                (stop - start) // size if size else self._count(number, start, stop) for number, (start, stop) in blobs
-            )
-            self._ends = list(accumulate(counts))
-        return self._ends
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where the numbers of each blob end."""
+        blobs, size = enumerate(zip(self._starts, self._stops, strict=True)), self.direct
+        return list(accumulate((stop - at) // size if size else self._count(n, at, stop) for n, (at, stop) in blobs))
 
     def _count(self, number: int, start: int, stop: int) -> int:
         """Count the varints of a blob; in a long one, record where some of them begin."""
@@ -225,10 +218,7 @@ class _Blobs:
         if stop <= start:
             return start
         tail = self.part.part.data.pread(max(start, stop - 16), min(16, stop - start))
-        while tail and tail[-1] >= 0x80:
-            tail = tail[:-1]
-            stop -= 1
-        return stop
+        return stop - len(tail) + len(tail.rstrip(CONTINUED))
 
     def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
         while start < stop:
@@ -237,7 +227,7 @@ class _Blobs:
             start += len(block)
 
     def read(self, first: int, count: int) -> bytes:
-        return _read_across(self._find_ends(), first, count, self._read)
+        return _read_across(self._ends, first, count, self._read)
 
     def _read(self, number: int, first: int, count: int) -> bytes:
         data, start, stop = self.part.part.data, self._starts[number], self._stops[number]
