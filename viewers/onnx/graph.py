@@ -22,12 +22,12 @@ from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.budget import Charge
     from pparse.graphs.source import Row
     from pparse.tree.node import Node
-    from pparse.viewers.onnx.places import GraphScope, OnnxPlaces
+    from pparse.viewers.onnx.places import OnnxPlaces
 
 # Lists of a graph whose elements give types of values.
 _TYPED: Final = ("input", "output", "value_info")
@@ -212,18 +212,14 @@ class OnnxBodies(Mapping[str, OnnxGraph]):
         known: dict[str, str] = {}
         self._charge = self._main.extraction.session.budget.charge(0, "the names of bodies")
         room = 0
-        for name, scope in self._scopes():
-            room += _NAME_COST + len(name) + len(scope.path)
-            if not len(known) & 0xFF:
-                self._charge.resize(room)
-            known.setdefault(name, scope.path)
-        return known
-
-    def _scopes(self) -> Iterator[tuple[str, GraphScope]]:
-        roots: Any = self._places.roots() if self._functions else self._places.scopes()
-        for scope in roots:
+        for scope in self._places.roots() if self._functions else self._places.scopes():
             if scope.prefix and (not self._functions or scope.prefix[0] == "@"):
-                yield scope.prefix.removeprefix("@").removesuffix("/"), scope
+                name = scope.prefix.removeprefix("@").removesuffix("/")
+                room += _NAME_COST + len(name) + len(scope.path)
+                if not len(known) & 0xFF:
+                    self._charge.resize(room)
+                known.setdefault(name, scope.path)
+        return known
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -285,7 +281,6 @@ def _shape_of(node: Node | None) -> tuple[int | str | None, ...] | None:
         return None
     sizes: list[int | str | None] = []
     for dim in islice(kids_of(node.find("dim")), 255):
-        size = dim.find("dim_value")
-        name = dim.find("dim_param")
+        size, name = dim.find("dim_value"), dim.find("dim_param")
         sizes.append(int(size.load()) if size is not None else (str(name.load()) or None) if name is not None else None)
     return tuple(sizes)

@@ -231,22 +231,20 @@ class ExternalFiles:
 
     def _entered(self, name: str) -> Extraction:
         extraction = self._extraction
-        if extraction.folder is None and (folder := self._folder) is not None:
-            entered: Extraction = folder.enter(name, extraction)
-            entered.refuse_placeholder()
-            return entered
-        try:
-            found = extraction.sibling(name)
-            found.find_end()  # a file is opened when it is asked
-            return found
-        except SourceError as error:
-            folder, path = extraction.folder, extraction.data.path
-            behind = folder.behind(path) if folder is not None and path is not None and is_absent(error) else None
-            if behind is None:
-                raise
-            entered = behind.enter(name, extraction)
-            entered.refuse_placeholder()
-            return entered
+        folder = self._folder if extraction.folder is None else None
+        if folder is None:
+            try:
+                found = extraction.sibling(name)
+                found.find_end()  # a file is opened when it is asked
+                return found
+            except SourceError as error:
+                own, path = extraction.folder, extraction.data.path
+                folder = own.behind(path) if own is not None and path is not None and is_absent(error) else None
+                if folder is None:
+                    raise
+        entered: Extraction = folder.enter(name, extraction)
+        entered.refuse_placeholder()
+        return entered
 
     def resolve(self, tensor: Tensor) -> None:
         """Compare the checksum of an archive for the file that has the bytes of a tensor, if that costs little."""

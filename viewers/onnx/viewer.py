@@ -84,11 +84,7 @@ class OnnxViewer(ProtoViewer):
     def metadata(self) -> Mapping[str, Any]:
         """What the model says about itself: versions, producer, operator sets, inputs and outputs, its properties."""
         root = self.root
-        found: dict[str, Any] = {}
-        for key in _FACTS:
-            value = value_at(root, key)
-            if value is not None and value != "":
-                found[key] = value
+        found: dict[str, Any] = {key: value for key in _FACTS if (value := value_at(root, key)) not in (None, "")}
         opsets = islice(kids_of(root.find("opset_import")), _MOST)
         found["opset_imports"] = {value_at(kid, "domain") or "ai.onnx": value_at(kid, "version") for kid in opsets}
         name = value_at(root, "graph", "name")
@@ -332,12 +328,8 @@ class OnnxDataViewer(OnnxViewer):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the message says besides tensors: its type, its name, and what it is described as."""
-        found: dict[str, Any] = {"message": self.parser.message_name}
-        for key in ("name", "doc_string"):
-            value = value_at(self.root, key)
-            if value:
-                found[key] = value
-        return found
+        facts = {key: value for key in ("name", "doc_string") if (value := value_at(self.root, key))}
+        return {"message": self.parser.message_name, **facts}
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Raise `PathError`: a value has no graph."""
