@@ -12,7 +12,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
-from pparse.parsers.protobuf.fits import is_text
+from pparse.parsers.protobuf.check import is_text
 from pparse.parsers.protobuf.parser import HEAD, MessageParser, ProtobufParser
 from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.tree.parser import Confidence, Container, signatures

@@ -14,8 +14,8 @@ from pparse.limits import Limits
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
 from pparse.riegeli import RecordWriter
-from pparse.viewers.tensorflow import nodes as tensorflow_nodes
-from pparse.viewers.tensorflow.nodes import NodeDefs, node_list
+from pparse.viewers.tensorflow import graph as tensorflow_graph
+from pparse.viewers.tensorflow.graph import MainGraph
 from tests.rows import rows
 
 GraphDef = message_class("tensorflow.GraphDef")
@@ -28,9 +28,13 @@ def opened(raw, message="tensorflow.GraphDef", **options):
     return pparse.open(raw, format="protobuf", options={"message": message}, **options)
 
 
+def defs_of(document):
+    return MainGraph(document.root, document.root.extraction)
+
+
 def rows_of(raw, message="tensorflow.GraphDef", **options):
     with opened(raw, message, **options) as document:
-        return list(NodeDefs(node_list(document.root)).rows())
+        return list(defs_of(document).rows())
 
 
 def expected(nodes):
@@ -67,8 +71,8 @@ def random_graph(chooser: random.Random, count: int):
 @pytest.mark.parametrize("blocks", [(64, 64), (200, 3_000), (4 << 10, 256 << 10)])
 @pytest.mark.parametrize("seed", range(4))
 def test_as_protobuf_reads_it(monkeypatch, blocks, seed):
-    monkeypatch.setattr(tensorflow_nodes, "_FIRST_BLOCK", blocks[0])
-    monkeypatch.setattr(tensorflow_nodes, "_LAST_BLOCK", blocks[1])
+    monkeypatch.setattr(tensorflow_graph, "_FIRST_BLOCK", blocks[0])
+    monkeypatch.setattr(tensorflow_graph, "_LAST_BLOCK", blocks[1])
     graph = random_graph(random.Random(seed), 60)
     graph.library.function.add().signature.name = "f"
     # Parts of a list with other fields between them.
@@ -81,7 +85,7 @@ def test_more_than_are_indexed_one_by_one():
     node = NodeDef(name="n", op="NoOp", input=["^m"]).SerializeToString()
     raw = (b"\x0a" + encode_varint(len(node)) + node) * 100_100
     with opened(raw) as document:
-        defs = NodeDefs(node_list(document.root))
+        defs = defs_of(document)
         assert sum(1 for row in defs.rows() if row[1:5] == ("n", "NoOp", ["^m"], "")) == 100_100 == len(defs)
         assert defs.row(100_077) == (100_077, "n", "NoOp", ["^m"], "", (), None)
         assert sum(len(found) for _, found in defs.wire()) == len(raw)
@@ -133,7 +137,7 @@ def test_chunks_of_a_cpb(tmp_path, seed, size):
         proto_splitter.set_max_size(before)
     assert path.endswith(".cpb")
     with pparse.open(path, options=MESSAGE) as document:
-        defs = NodeDefs(node_list(document.root))
+        defs = defs_of(document)
         found = list(defs.rows())
         assert found == expected(wanted.node)
         assert [defs.row(number) for number in range(len(defs))] == found
@@ -177,7 +181,7 @@ def test_chunks_that_hold_names(tmp_path):
         base=graph.SerializeToString(),
     )
     with pparse.open(path, options=MESSAGE) as document:
-        defs = NodeDefs(node_list(document.root))
+        defs = defs_of(document)
         rows = list(defs.rows())
         assert rows == [
             (0, "n0", "A", ["x"], "", (), None),
@@ -200,9 +204,9 @@ def test_a_body_of_a_function():
 
 def test_a_graph_without_nodes_has_no_rows():
     assert rows_of(GraphDef(version=1).SerializeToString()) == []
-    assert len(NodeDefs(None)) == 0
+    assert len(MainGraph(None, None)) == 0
     with pytest.raises(IndexError):
-        NodeDefs(None).node(0)
+        MainGraph(None, None).node(0)
 
 
 def test_large_constants_are_not_read():
@@ -210,7 +214,7 @@ def test_large_constants_are_not_read():
     for number in range(20):
         graph.node.add(name=f"c{number}", op="Const").attr["value"].tensor.tensor_content = bytes(1 << 20)
     with opened(graph.SerializeToString()) as document:
-        defs = NodeDefs(node_list(document.root))
+        defs = defs_of(document)
         assert len(defs) == 20
         before = document.session.stats.bytes
         assert [row[1] for row in defs.rows()] == [f"c{number}" for number in range(20)]
@@ -222,7 +226,7 @@ def test_damage_of_one_element():
     bad_text = field(1, field(1, b"\xff\xfe") + field(2, b"Op") + field(3, b"\xff") + field(3, b"y"))
     beyond = field(1, field(2, b"Cut") + b"\x0a\x7f")
     with opened(good + bad_text + beyond + good) as document:
-        rows = list(NodeDefs(node_list(document.root)).rows())
+        rows = list(defs_of(document).rows())
         assert rows[0][1:4] == rows[3][1:4] == ("good", "A", ["x"])
         assert rows[1][1:4] == ("", "Op", ["", "y"])
         assert rows[2][2] == "Cut"
@@ -237,7 +241,7 @@ def test_a_cut_graph_gives_the_nodes_that_end_in_it():
     ends = [sum(len(field(1, node.SerializeToString())) for node in graph.node[: number + 1]) for number in range(6)]
     for cut in [*range(1, len(raw), 7), *ends]:
         with opened(raw[:cut]) as document:
-            found = list(NodeDefs(node_list(document.root)).rows())
+            found = list(defs_of(document).rows())
             whole = sum(end <= cut for end in ends)
             assert found[:whole] == rows[:whole]
             assert whole <= len(found) <= whole + 1
@@ -251,7 +255,7 @@ def test_names_and_inputs_beyond_the_limits_are_refused_by_name():
     with pytest.raises(LimitError, match="inputs of one node"):
         rows_of(many, budget="8MiB")
     with opened(raw) as document:
-        defs = NodeDefs(node_list(document.root))
+        defs = defs_of(document)
         len(defs)
     with pytest.raises(ClosedError):
         list(defs.rows())

@@ -38,7 +38,7 @@ from pparse.kernels.wire import PADDING, read_length
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.parsers.checkpoint.table import FOOTER, MAGIC, TRAILER, Block, SortedTable, find_blocks, read_handle
-from pparse.parsers.protobuf.fits import fits
+from pparse.parsers.protobuf.check import fits
 from pparse.parsers.protobuf.index import Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.protos import schema as builtin_schema

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pparse.budget import MemoryBudget
     from pparse.data.reader import Range
-    from pparse.parsers.protobuf.window import Window, WireField
+    from pparse.parsers.protobuf.index import Window, WireField
 
     Record = tuple[int, int]  # its position, and its size
 

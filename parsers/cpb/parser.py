@@ -20,7 +20,7 @@ from pparse.errors import PASSING, DataError, EndOfDataError, LimitError, Malfor
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions, check_belongs, chunks_moved
 from pparse.parsers.cpb.overlay import ChunkOpener, Scope, misplaced
-from pparse.parsers.protobuf.fits import fits
+from pparse.parsers.protobuf.check import fits
 from pparse.parsers.protobuf.index import Lost, Origin, OverlayField
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.protos import schema as builtin_schema

@@ -11,7 +11,7 @@ from array import array
 from math import prod
 
 from pparse.kernels.json_fold import Carry, scan
-from pparse.kernels.wire import LEN, VARINT, read_length, read_tag, read_value, skip_payload
+from pparse.kernels.wire import LEN, PADDING, VARINT, fields, read_value
 from pparse.lazy import lazy_pattern
 from pparse.parsers.json.text import BOM, WHITESPACE
 from pparse.parsers.protobuf.json_layer import MessageJsonParser
@@ -31,16 +31,6 @@ _VERSION: Final = "ir_version"
 _COMPANIONS: Final = frozenset(("graph", "producer_name", "opset_import"))
 _NUMBERS: Final = tuple(bytes((byte,)) for byte in b'"0123456789')
 _DIMS, _DATA_TYPE = 1 << 3 | LEN, 2 << 3 | VARINT
-# Bits of an element by TensorProto.DataType, where it has as many in raw_data.
-_BITS: Final = (
-    (2, (25, 26)),
-    (4, (21, 22, 23)),
-    (8, (2, 3, 9, 17, 18, 19, 20, 24)),
-    (16, (4, 5, 10, 16)),
-    (32, (1, 6, 12)),
-    (64, (7, 11, 13, 14)),
-    (128, (15,)),
-)
 
 
 class OnnxJsonParser(MessageJsonParser):
@@ -64,9 +54,20 @@ class OnnxJsonParser(MessageJsonParser):
         """Return how many bytes of a tensor are missing, by its type and shape."""
         if type.full_name != "onnx.TensorProto" or field.name != "raw_data":
             return 1
+        from pparse.parsers.onnx.parser import ELEMENT_TYPES
+
         dims, data_type = _shape(message)
-        bits = next((bits for bits, types in _BITS if data_type in types), 0)
-        return max(1, -(-prod(dims) * bits // 8) - there) if all(0 <= dim < 1 << 62 for dim in dims) else 1
+        known = ELEMENT_TYPES.get(data_type)
+        # Elements of 6 bits have not as many in raw_data.
+        if (
+            known is None
+            or known.dtype is None
+            or known.dtype != known.listed
+            or not all(dim < 1 << 62 for dim in dims)
+        ):
+            return 1
+        needed: int = known.dtype.stored_nbytes(prod(dims))
+        return max(1, needed - there)
 
 
 def _is_model(head: bytes) -> bool:
@@ -95,16 +96,12 @@ def _is_model(head: bytes) -> bool:
 def _shape(message: bytes) -> tuple[list[int], int]:
     """Return the dimensions and the type of a TensorProto that `pparse.parsers.protobuf.json_reader` began to make."""
     dims: list[int] = []
-    data_type = pos = 0
-    while pos < len(message):
-        tag, pos = read_tag(message, pos)
+    data_type = 0
+    padded = message + PADDING
+    for tag, pos, end in fields(padded, 0, len(message)):
         if tag == _DATA_TYPE:
-            data_type, _ = read_value(message, pos)
-        elif tag == _DIMS:
-            size, at = read_length(message, pos)
-            stop = at + size
-            while at < min(stop, len(message)):
-                dim, at = read_value(message, at)
-                dims.append(dim)
-        pos = skip_payload(message, pos, tag & 7)
+            data_type, _ = read_value(padded, pos)
+        while tag == _DIMS and pos < end:
+            dim, pos = read_value(padded, pos)
+            dims.append(dim)
     return dims, data_type

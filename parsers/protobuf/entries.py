@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece
-    from pparse.parsers.protobuf.window import Window, WireField
+    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece, Window, WireField
     from pparse.protobuf.schema import FieldType
     from pparse.tree.entry import Key
     from pparse.tree.host import Host
@@ -89,11 +88,9 @@ class ValueEntries:
         """Return the entry of a value that cannot be read because of ``error``; ``at`` is an offset of ``data``."""
         if data is not None:
             at, _ = self.place(data, at, at)
-        status, code = Status.DAMAGED, "malformed"
-        if isinstance(error, EndOfDataError):
-            status, code = Status.TRUNCATED, "truncated"
-        elif isinstance(error, UnsupportedError):
-            status, code = Status.UNSUPPORTED, "unsupported"
+        cut, beyond = isinstance(error, EndOfDataError), isinstance(error, UnsupportedError)
+        status = Status.TRUNCATED if cut else Status.UNSUPPORTED if beyond else Status.DAMAGED
+        code = "malformed" if status is Status.DAMAGED else str(status)
         finding = self.finding(code, error.reason, at, wanted=error.wanted, got=error.got)
         return Entry(key, "bytes", at, at, status=status, finding=finding, parts=(), note=Origin(None))
 
@@ -104,13 +101,11 @@ class ValueEntries:
         end = found.end if part.end >= self.data_end(part) else part.end
         return part.data.range(min(found.start, end), end)
 
-    def is_over(self, part: Range, found: WireField) -> bool:
-        """Say whether a field ends beyond its part, or beyond the data."""
-        return found.end > part.end or found.end > self.data_end(part)
-
-    def overshoot(self, part: Range, found: WireField, kind: str) -> tuple[Status, Finding]:
-        """Return what is wrong with a field that ends beyond its part: it is truncated, or its length is wrong."""
+    def overshoot(self, part: Range, found: WireField, kind: str) -> tuple[Status, Finding] | tuple[None, None]:
+        """Return what is wrong with a field that ends beyond its part, or the data: truncated, or of a wrong length."""
         there = self.data_end(part)
+        if found.end <= part.end and found.end <= there:
+            return None, None
         cut = part.end >= there or found.end > there
         at, _ = self.place(part.data, found.start, found.start)
         finding = self.finding(
@@ -141,8 +136,9 @@ class ValueEntries:
         if ranges:
             start, end = self.place(ranges[0].data, ranges[0].start, ranges[0].end)
         alone = len(ranges) == 1 and ranges[0].data is self.extraction.data
-        parts = None if alone else ranges
-        return Entry(key, kind, start, end, status=status, finding=finding, parts=parts, note=origin)
+        return Entry(
+            key, kind, start, end, status=status, finding=finding, parts=None if alone else ranges, note=origin
+        )
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -161,18 +157,13 @@ class ValueEntries:
         ``trail`` are the field numbers that lead to it, if there is no schema.
         """
         wire = found.tag & 7
-        over = self.is_over(part, found)
-        status: Status | None = None
-        finding: Finding | None = None
         if field is None:
             if wire in (LEN, START_GROUP):
                 return self._guessed(key, part, found, window, extra, trail)
             kind = WIRE_KINDS[wire]
         elif is_message(field):
             origin = Origin(field, field.message, pieces=(self.payload(part, found), *extra))
-            if over:
-                status, finding = self.overshoot(part, found, field.type_name)
-            return self.merged(key, origin, status, finding)
+            return self.merged(key, origin, *self.overshoot(part, found, field.type_name))
         elif extra:
             return self.overlaid(key, field, extra)
         else:
@@ -181,9 +172,8 @@ class ValueEntries:
         away = part.data is not self.extraction.data
         parts = (part.data.range(found.start, found.end),) if away else None
         value: Any = UNLOADED_VALUE
-        if over:
-            status, finding = self.overshoot(part, found, kind)
-        elif found.end - found.start <= BORN_LOADED:
+        status, finding = self.overshoot(part, found, kind)
+        if finding is None and found.end - found.start <= BORN_LOADED:
             try:
                 value = decode(field, wire, window.read(found.start, found.end))
             except MalformedError as error:
@@ -218,8 +208,8 @@ class ValueEntries:
         if not ranges:
             raise MalformedError(f"no chunk holds a value of {name}")
         chunk = ranges[-1]
-        if isinstance(chunk, ChunkRange):
-            chunk.check(message=False)
+        if isinstance(chunk, ChunkRange) and (wrong := chunk.why_not(message=False)) is not None:
+            raise MalformedError(wrong)
         start, end = self.place(chunk.data, chunk.start, chunk.end)
         kind = scalar_kind(field) if field is not None else "bytes"
         # Whether text is a valid value of the field is not known before it is read.
@@ -235,18 +225,11 @@ class ValueEntries:
         return guess(head, len(head) == len(chunk))[0] == "message"
 
     def _guessed(
-        self,
-        key: Key,
-        part: Range,
-        found: WireField,
-        window: Window,
-        extra: Sequence[Piece],
-        trail: tuple[int, ...],
+        self, key: Key, part: Range, found: WireField, window: Window, extra: Sequence[Piece], trail: tuple[int, ...]
     ) -> Entry:
         """Return the entry of a length-delimited field or a group without a schema."""
         payload = self.payload(part, found)
-        over = self.is_over(part, found)
-        status, problem = self.overshoot(part, found, "field") if over else (None, None)
+        status, problem = self.overshoot(part, found, "field")
         origin = Origin(None, None, pieces=(payload, *extra), trail=trail)
         if found.tag & 7 == START_GROUP:
             return self.merged(key, origin, status, problem, kind="group")
@@ -281,6 +264,8 @@ class ValueEntries:
         origin: Origin = node.note
         number = key if key >= 0 else ~key >> 3
         field = origin.type.fields.get(number) if origin.type is not None and key >= 0 else None
+        name: Key = field.name if field is not None else number
+        last = contributions[-1]
         try:
             if field is None:
                 return self._unknown_field(node, index, number, key, contributions)
@@ -288,17 +273,14 @@ class ValueEntries:
                 return self._container(node, index, kind_of(field), Origin(field, contributions=contributions, key=key))
             if is_message(field):
                 return self._submessage(index, field, contributions, key)
-            last = contributions[-1]
             if isinstance(last, OverlayField):
                 check_whole(last, field.name)
-                return self.overlaid(field.name, field, last.whole(scalar=True))
+                return self.overlaid(name, field, last.whole(scalar=True))
             window = index.window(last[0])
-            return self.value(field.name, field, last[0].part, last[0].last(key, window), window)
+            return self.value(name, field, last[0].part, last[0].last(key, window), window)
         except PparseError as error:
             if isinstance(error, (*PASSING, LimitError)):
                 raise
-            name: Key = field.name if field is not None else number
-            last = contributions[-1]
             if isinstance(last, OverlayField):
                 return self.bad(name, error, node.start)
             return self.bad(name, error, last[1].last, last[0].part.data)
@@ -321,8 +303,7 @@ class ValueEntries:
     def _submessage(self, index: MessageIndex, field: FieldType, contributions: list[Contribution], key: int) -> Entry:
         """Return the entry of a singular message: all its occurrences and overlay entries, in order."""
         pieces: list[Piece] = []
-        finding: Finding | None = None
-        status: Status | None = None
+        problem: tuple[Status, Finding] | tuple[None, None] = None, None
         for item in contributions:
             if isinstance(item, OverlayField):
                 check_whole(item, field.name)
@@ -334,9 +315,10 @@ class ValueEntries:
                 raise UnsupportedError(reason, offset=slot.last)
             for found in part.fields(key, 0, index.window(part), slot):
                 pieces.append(self.payload(part.part, found))
-                if self.is_over(part.part, found):
-                    status, finding = self.overshoot(part.part, found, field.type_name)
-        return self.merged(field.name, Origin(field, field.message, pieces=pieces), status, finding)
+                wrong = self.overshoot(part.part, found, field.type_name)
+                if wrong[0] is not None:
+                    problem = wrong
+        return self.merged(field.name, Origin(field, field.message, pieces=pieces), *problem)
 
     def _unknown_field(
         self, node: Node, index: MessageIndex, number: int, key: int, contributions: list[Contribution]
@@ -347,15 +329,15 @@ class ValueEntries:
         overlays = [item for item in contributions if isinstance(item, OverlayField)]
         if any(overlay.keys() for overlay in overlays):
             return self._container(node, index, "map<?, ?>", origin)
-        count = sum(item[1].count for item in contributions if not isinstance(item, OverlayField))
-        if count > 1 or any(len(overlay.indices()) for overlay in overlays):
+        runs = [item for item in contributions if not isinstance(item, OverlayField)]
+        if sum(slot.count for _, slot in runs) > 1 or any(len(overlay.indices()) for overlay in overlays):
             return self._container(node, index, "field[]", origin)
         pieces: list[Piece] = [piece for overlay in overlays for piece in overlay.whole()]
-        parts = [item[0] for item in contributions if not isinstance(item, OverlayField)]
-        if not parts:
+        if not runs:
             return self.overlaid(number, None, pieces, trail)
-        window = index.window(parts[0])
-        return self.value(number, None, parts[0].part, parts[0].last(key, window), window, pieces, trail)
+        scan = runs[0][0]
+        window = index.window(scan)
+        return self.value(number, None, scan.part, scan.last(key, window), window, pieces, trail)
 
 
 def check_whole(overlay: OverlayField, name: str) -> None:

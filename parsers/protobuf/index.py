@@ -11,15 +11,28 @@ from __future__ import annotations
 from array import array
 from collections import namedtuple
 
-from pparse.data.reader import Range
+from pparse.data.reader import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, MalformedError
-from pparse.kernels.wire import FIXED32, FIXED64, LEN, PADDING, SLACK, VARINT, scan
-from pparse.parsers.protobuf.window import Window, WireField
+from pparse.kernels.wire import (
+    FIXED32,
+    FIXED64,
+    LEN,
+    PADDING,
+    SLACK,
+    START_GROUP,
+    VARINT,
+    leave_groups,
+    no_field,
+    read_length,
+    read_tag,
+    scan,
+    skip_varint,
+)
 from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final, TypeAlias
 
     from pparse.data.base import Data
@@ -29,6 +42,154 @@ if TYPE_CHECKING:
     Piece: TypeAlias = "Range | OverlayEntry | Lost"
     # Contribution to a field: occurrences in a part, or the data of an overlay entry.
     Contribution: TypeAlias = "tuple[PartScan, Occurrences] | OverlayField"
+
+# -- fields read again, at the offsets that a scan found ---------------------------------------------------------------
+
+_FIRST_WINDOW: Final = 4 << 10
+_LAST_WINDOW: Final = 64 << 10
+
+
+class WireField:
+    """One field of a part: its ``tag``, its offset ``begin``, its payload ``[start, end)``, and the ``next`` offset.
+
+    ``end`` may lie beyond the part: the field is truncated, or its length is wrong.
+    """
+
+    __slots__ = ("begin", "end", "next", "start", "tag")
+
+    def __init__(self, tag: int, begin: int, start: int, end: int, next: int) -> None:
+        self.tag = tag
+        self.begin = begin
+        self.start = start
+        self.end = end
+        self.next = next
+
+
+class Window:
+    """The latest bytes of a part, for mostly sequential reading; ``first`` bytes after a jump, then more."""
+
+    __slots__ = ("base", "block", "data", "end", "first", "heads", "last", "size", "step")
+
+    def __init__(
+        self, data: Data, end: int, first: int = _FIRST_WINDOW, heads: Mapping[int, bytes] | None = None
+    ) -> None:
+        self.data = data
+        self.end = end
+        self.base = 0
+        self.block = b""
+        self.size = 0  # size of the block without padding
+        self.last = False  # whether no bytes follow
+        self.first = self.step = first
+        self.heads = heads or {}  # bytes that are known, by offset
+
+    def at(self, offset: int) -> int:
+        """Return the index in ``block`` of the byte at ``offset``; at least 20 bytes follow (zeros at the end)."""
+        index = offset - self.base
+        if 0 <= index <= self.size - SLACK or (0 <= index < self.size and self.base + self.size >= self.end):
+            return index
+        if 0 < index <= self.size + 64:
+            self.step = min(4 * self.step, _LAST_WINDOW)
+            self._fill(offset, self.step)
+            return 0
+        self.step = self.first
+        head = self.heads.get(offset)
+        if head is None:
+            self._fill(offset, up_to_page(offset, self.first))
+        else:
+            self.base, self.block, self.size, self.last = offset, head + PADDING, len(head), False
+        return 0
+
+    def take(self, base: int, block: bytes) -> None:
+        """Use bytes that were already read: everything from ``base`` on."""
+        self.base, self.block, self.size, self.last = base, block + PADDING, len(block), True
+
+    def _fill(self, offset: int, length: int) -> None:
+        length = min(length, self.end - offset)
+        block = self.data.known(offset, length) if length > 0 else b""
+        if not block:
+            raise EndOfDataError("the message ends here", offset=offset, source=self.data.name)
+        self.base = offset
+        self.size = len(block)
+        self.last = len(block) < length or offset + length >= self.end
+        self.block = block + PADDING
+
+    def field(self, offset: int) -> WireField:
+        """Return the field at ``offset``. Raise `MalformedError`, `EndOfDataError`."""
+        base = self.base
+        at = offset - base
+        if not 0 <= at <= self.size - SLACK:
+            at = self.at(offset)
+            base = self.base
+        block = self.block
+        tag, length = block[at], block[at + 1]
+        # Nearly all of a large message: a tag of one byte, and a length of one or two.
+        if tag & 7 == LEN and 8 <= tag < 0x80 and (length < 0x80 or block[at + 2] < 0x80) and at + 2 < self.size:
+            start = offset + 2
+            if length >= 0x80:
+                length += (block[at + 2] << 7) - 0x80
+                start += 1
+            end = start + length
+            return WireField(tag, offset, start, end, end)
+        tag, pos = read_tag(block, at, base)
+        wire = tag & 7
+        if tag < 8:
+            raise no_field(tag, offset)
+        if wire == LEN:
+            length, pos = read_length(block, pos, base)
+            start = base + pos
+            self._check_head(offset, pos)
+            return WireField(tag, offset, start, start + length, start + length)
+        start = base + pos
+        self._check_head(offset, pos)
+        if wire == VARINT:
+            end = base + skip_varint(block, pos, base)
+        elif wire == FIXED64:
+            end = start + 8
+        elif wire == FIXED32:
+            end = start + 4
+        elif wire == START_GROUP:
+            return self._group(tag, offset, start)
+        else:
+            raise MalformedError("not a valid field", offset=offset, source=self.data.name)
+        return WireField(tag, offset, start, end, end)
+
+    def _check_head(self, offset: int, pos: int) -> None:
+        """Raise `EndOfDataError` for a tag or length that ends in the padding: the bytes end inside it."""
+        if pos > self.size:
+            raise EndOfDataError("the head of a field is truncated", offset=offset, source=self.data.name)
+
+    def _group(self, tag: int, offset: int, start: int) -> WireField:
+        groups = [tag >> 3]
+        pos = last = start
+        while groups and pos < self.end:
+            try:
+                at = self.at(pos)
+            except EndOfDataError:
+                break
+            stop = self.size if self.last else self.size - SLACK + 1
+            if at >= stop:  # fewer bytes were read than expected
+                break
+            try:
+                after, begin = leave_groups(self.block, at, stop, groups, self.base)
+            except MalformedError as error:
+                head = self.block[(error.offset or 0) - self.base : stop] if self.last else b""
+                if not head or min(head) < 0x80:
+                    raise
+                break  # a tag that continues in the padding: the bytes end inside it
+            pos, last = self.base + after, self.base + begin
+        end = last if not groups else max(pos, self.end + 1)  # a group without an end is truncated
+        return WireField(tag, offset, start, end, pos if not groups else end)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes ``[start, end)``. Raise `EndOfDataError`, `GapError`."""
+        index = start - self.base
+        if index >= 0 and end - self.base <= self.size:
+            return self.block[index : end - self.base]
+
+        return self.data.read_exact(start, end - start)
+
+
+# -- what a message is made of, and the scan of its parts --------------------------------------------------------------
 
 DENSE: Final = 100_000
 OFTEN: Final = 4_096
@@ -66,12 +227,12 @@ class ChunkRange(Range):
         self.index = index
         self.type = type
 
-    def check(self, *, message: bool) -> None:
-        """Raise `MalformedError` if the chunk is declared to be of another kind."""
-        if self.type not in (0, 1 if message else 2):
-            said = {1: "a message", 2: "bytes"}.get(self.type, f"of type {self.type}")
-            wanted = "a message" if message else "a scalar"
-            raise MalformedError(f"chunk {self.index} is declared as {said}, but {wanted} belongs here")
+    def why_not(self, *, message: bool) -> str | None:
+        """Return why it is not what belongs in its place: the chunk is declared to be of another kind."""
+        if self.type in (0, 1 if message else 2):
+            return None
+        said = {1: "a message", 2: "bytes"}.get(self.type, f"of type {self.type}")
+        return f"chunk {self.index} is declared as {said}, but {'a message' if message else 'a scalar'} belongs here"
 
 
 class Lost(namedtuple("Lost", "reason error fault", defaults=(None,))):
@@ -135,13 +296,8 @@ class Occurrences:
 
     def add(self, base: int, begins: list[int]) -> None:
         """Append fields that begin at ``base`` plus each of ``begins``."""
-        if self.stride == 1:
-            if base:
-                self.offsets.extend([base + begin for begin in begins])
-            else:
-                self.offsets.extend(begins)
-        else:
-            self.offsets.extend([base + begin for begin in begins[-self.count % STRIDE :: STRIDE]])
+        kept = begins if self.stride == 1 else begins[-self.count % STRIDE :: STRIDE]
+        self.offsets.extend([base + begin for begin in kept] if base else kept)
         self.count += len(begins)
         self._before = base + begins[-2] if len(begins) > 1 else self.last
         self.last = base + begins[-1]
@@ -219,6 +375,10 @@ class PartScan:
             return tag >> 3
         field = self.type.fields.get(tag >> 3)
         return tag >> 3 if field is None or accepts(field, tag & 7) else ~tag
+
+    def has_packed(self, key: int) -> bool:
+        """Return whether some fields of a slot of numbers are length-delimited."""
+        return any(self.key_of(tag) == key and tag & 7 == LEN for tag in self.found)
 
     def scan(self, block: bytes, pos: int, *, final: bool) -> int:
         """Add the fields that begin in the block at ``pos`` (``final``: nothing follows it); return where it goes on.

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import islice
+from itertools import chain, islice, product
 
 from pparse.data.reader import Range
-from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints
 from pparse.kernels.wire import LEN, read_value
 from pparse.lazy import lazy_pattern
-from pparse.parsers.protobuf.index import Origin, OverlayField
+from pparse.parsers.protobuf.index import Origin, OverlayField, Window, WireField, accepts
 from pparse.parsers.protobuf.resumption import LostElement
-from pparse.parsers.protobuf.values import decode, fixed_size, is_message, number_of, scalar_kind
-from pparse.parsers.protobuf.window import Window
+from pparse.parsers.protobuf.values import decode, fixed_size, is_message, named, number_of, scalar_kind
 from pparse.tree.entry import Entry
 from pparse.tree.index import IndexNote
 
@@ -31,14 +30,13 @@ if TYPE_CHECKING:
 
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.parsers.protobuf.index import PartScan, Piece
-    from pparse.parsers.protobuf.window import WireField
     from pparse.protobuf.schema import FieldType
 
 # The offset of every 1,024th packed varint is remembered.
 _PACKED_STRIDE: Final = 1_024
 _BLOCK: Final = 64 << 10
-# All bytes of a varint but its last; ten of these are too many.
-_CONTINUED: Final = bytes(range(0x80, 0x100))
+CONTINUED: Final = bytes(range(0x80, 0x100))
+"""All bytes of a varint but its last; ten of these are too many."""
 _TOO_LONG: Final = lazy_pattern(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
 
 
@@ -104,9 +102,7 @@ class ListIndex(IndexNote):
 
     def _add_part(self, scan: PartScan) -> None:
         field = self.field
-        packable = field is not None and not is_message(field) and field.wire_type != LEN
-        if packable and any(scan.key_of(tag) == self.key and tag & 7 == LEN for tag in scan.found):
-            assert field is not None  # noqa: S101 -- packable says so
+        if field is not None and not is_message(field) and field.wire_type != LEN and scan.has_packed(self.key):
             packed = _Packed(self.make, scan, self.key, field)
             self.problems += packed.problems
             self._add(packed)
@@ -358,7 +354,7 @@ class _Packed:
             bad = _TOO_LONG.search(raw)
             if bad is not None:
                 raw = raw[: bad.start()]
-            raw = raw.rstrip(_CONTINUED)
+            raw = raw.rstrip(CONTINUED)
             return count_varints(raw), start + len(raw)
         try:
             checkpoints, numbers = varint_checkpoints(self._blocks(start, stop), _PACKED_STRIDE)
@@ -496,3 +492,141 @@ class _Gone:
 
     def raw(self, field: FieldType) -> Iterator[bytes]:
         yield from ()
+
+
+# -- map fields: on the wire, a repeated message of a key (1) and a value (2); the last value of a key wins ------------
+
+_KEY, _VALUE = 1, 2
+# Approximate memory per entry while the map is read.
+_COST: Final = 450
+
+
+def map_entries(make: ValueEntries, origin: Origin) -> Iterable[Entry]:
+    """Return the entries of a map: each key once, in order of first occurrence, with its last value."""
+    found: dict[Any, Entry] = {}
+    with make.extraction.session.budget.charge(0, "the keys of a map") as charge:
+        for contribution in origin.contributions:
+            if isinstance(contribution, OverlayField):
+                _overlay(make, origin, contribution, found)
+                continue
+            scan = contribution[0]
+            window = scan.window()
+            for number, field in enumerate(whole_fields(make, scan, origin.key)):
+                if isinstance(field, Entry):
+                    found["damaged", len(found), number] = field
+                    continue
+                try:
+                    key, entry = _pair(make, origin, scan, field, window)
+                except (MalformedError, EndOfDataError, GapError) as error:
+                    key = ("damaged", len(found), number)
+                    entry = make.bad(None, error, field.begin, scan.part.data)
+                found[key] = entry
+                if not len(found) & 0xFF:
+                    charge.resize(_COST * len(found))
+    return found.values()
+
+
+def _typed(key: Any) -> Any:
+    # 1 and True are one key to a dict.
+    return (type(key), key)
+
+
+def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: WireField, window: Window) -> tuple[Any, Entry]:
+    """Read one map entry: its key, and the entry of its value."""
+    field = origin.field
+    key_type = field.map_key if field is not None else None
+    value_type = field.map_value if field is not None else None
+    part = make.payload(scan.part, pair)
+    inner = Window(part.data, part.end) if pair.end - pair.begin > 4096 else window
+    key: Any = None if key_type is None else key_type.default
+    value: WireField | None = None
+    values: list[Piece] = []
+    pos = part.start
+    known = False
+    while pos < part.end:
+        try:
+            at = inner.field(pos)
+        except (MalformedError, EndOfDataError) as error:
+            if not known:
+                raise
+            return _typed(key), make.bad(key, error, pos, part.data)
+        number, wire = at.tag >> 3, at.tag & 7
+        if number == _KEY and (key_type is None or accepts(key_type, wire)):
+            known = True
+            key = _read_key(make, part, at, inner, key_type)
+        elif number == _VALUE and (value_type is None or accepts(value_type, wire)):
+            value = at
+            values.append(make.payload(part, at))
+        elif at.end > part.end or at.end > make.data_end(part):
+            raise MalformedError("a field in a map entry extends beyond it", offset=at.begin)
+        pos = at.next
+    if value_type is not None and is_message(value_type):
+        return _typed(key), _message_entry(make, key, value_type, part, values, value)
+    if value is None:
+        return _typed(key), _default(make, key, value_type, part)
+    trail = make.below(origin.trail, _VALUE)
+    return _typed(key), make.value(key, value_type, part, value, inner, trail=trail)
+
+
+def _read_key(make: ValueEntries, part: Range, at: WireField, window: Window, key_type: FieldType | None) -> Any:
+    """Return the key that the field ``at`` of a pair has. Raises `EndOfDataError`, `MalformedError`, `LimitError`."""
+    if at.end > make.data_end(part):
+        raise EndOfDataError("the key of a map ends early", wanted=at.end - at.start)
+    if at.end > part.end:
+        raise MalformedError("the key of a map extends beyond its entry", wanted=at.end - at.start)
+    make.extraction.session.limits.check("name_bytes", at.end - at.start, "the key of a map", offset=at.start)
+    key = decode(key_type, at.tag & 7, window.read(at.start, at.end))
+    return key.decode("utf-8", "replace") if key_type is None and isinstance(key, bytes) else key
+
+
+def _message_entry(
+    make: ValueEntries, key: Any, value_type: FieldType, part: Range, values: list[Piece], last: WireField | None
+) -> Entry:
+    """Return the entry of a value that is a message, merged of ``values``; the ``last`` of them may end too far."""
+    problem = (None, None) if last is None else make.overshoot(part, last, value_type.type_name)
+    entry = make.merged(key, Origin(value_type, value_type.message, pieces=values), *problem)
+    if not values:
+        entry.start, entry.end = make.place(part.data, part.start, part.end)
+    return entry
+
+
+def _default(make: ValueEntries, key: Any, value_type: FieldType | None, part: Range) -> Entry:
+    """Return the entry of a value that is not encoded, which means the default."""
+    start, end = make.place(part.data, part.start, part.end)
+    if value_type is None:
+        return Entry(key, "bytes", start, end, b"", parts=(), note=Origin(None))
+    value = named(value_type, value_type.default)
+    return Entry(key, scalar_kind(value_type), start, end, value, parts=(), note=Origin(value_type))
+
+
+def _overlay(make: ValueEntries, origin: Origin, overlay: OverlayField, found: dict[Any, Entry]) -> None:
+    """Add the chunks for single keys: merged into a message, or in place of a scalar."""
+    from pparse.parsers.cpb.scalars import key_as
+
+    field = origin.field
+    key_type = field.map_key if field is not None else None
+    value_type = field.map_value if field is not None else None
+    indices = overlay.indices()
+    if overlay.whole() or (field is None and len(indices)):
+        error = MalformedError("a chunk belongs to a map as a whole, not to a key of it")
+        found["problem", 0, 0] = make.bad(None, error, 0)
+    scalar = value_type is not None and not is_message(value_type)
+    numbers = () if field is None else indices
+    for raw_key, pieces_at in chain(product(numbers, (overlay.at_index,)), product(overlay.keys(), (overlay.at_key,))):
+        try:
+            key = raw_key if key_type is None else key_as(raw_key, key_type.type)
+            if key is None and key_type is not None:
+                raise MalformedError(f"a chunk belongs to the key {raw_key!r} of a map with {key_type.type_name} keys")
+            pieces = pieces_at(raw_key, scalar=scalar)
+            before = found.get(_typed(key))
+            merged = before is not None and not scalar
+            if before is not None and merged:
+                pieces = [*before.note.pieces, *pieces]
+            entry = make.overlaid(key, value_type, pieces, make.below(origin.trail, _VALUE))
+            if before is not None and merged and before.finding is not None:
+                entry.status, entry.finding = before.status, before.finding
+            found[_typed(key)] = entry
+        except PparseError as error:
+            if isinstance(error, (*PASSING, LimitError)):
+                raise
+            found[_typed(raw_key)] = make.bad(raw_key, error, 0)

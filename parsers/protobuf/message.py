@@ -10,12 +10,11 @@ from collections import namedtuple
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError
+from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK
-from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayField, PartScan, Window
 from pparse.parsers.protobuf.values import decode, is_message
-from pparse.parsers.protobuf.window import Window
 from pparse.riegeli.errors import HashMismatchError
 
 TYPE_CHECKING = False
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import Contribution, Piece
-    from pparse.parsers.protobuf.window import WireField
+    from pparse.parsers.protobuf.index import Contribution, Occurrences, Piece, WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
 _BYTES: Final = 2  # ChunkInfo.Type
@@ -48,12 +46,15 @@ class Problem(namedtuple("Problem", "status reason offset contradicted", default
 
     __slots__ = ()
 
+    @property
+    def is_damage(self) -> bool:
+        """Whether bytes that are there are wrong."""
+        return bool(self.status is Status.DAMAGED)
+
 
 def problem_of(error: PparseError) -> Problem:
     """Return the problem that an error describes."""
-    cut = isinstance(error, EndOfDataError)
-    contradicted = isinstance(error, HashMismatchError)
-    return Problem(Status.MISSING if cut else Status.DAMAGED, error.reason, error.offset, contradicted=contradicted)
+    return problem_of_lost(Lost(error.reason, error))._replace(offset=error.offset)
 
 
 def problem_of_lost(lost: Lost) -> Problem:
@@ -80,14 +81,13 @@ class Message:
         for piece in pieces:
             if isinstance(piece, Lost):
                 self.problem = problem_of_lost(piece)
-            elif isinstance(piece, OverlayEntry):
+            elif not isinstance(piece, Range):
                 index.parts.append(piece)
-            elif isinstance(piece, Range):
-                if isinstance(piece, ChunkRange) and piece.type > 1:
-                    said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
-                    self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is marked as {said}, not as a message")
-                elif piece.end > piece.start:
-                    index.parts.append(self._scan(piece, near))
+            elif isinstance(piece, ChunkRange) and piece.type > 1:
+                said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
+                self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is marked as {said}, not as a message")
+            elif piece.end > piece.start:
+                index.parts.append(self._scan(piece, near))
         self.fields: dict[int, list[Contribution]] = index.contributions(type)
 
     # -- the scan ----------------------------------------------------------------------------------------------------
@@ -189,6 +189,27 @@ class Message:
             raise MalformedError(f"a chunk is not a valid {field.name}")
         return decode_scalar(chunk.data.read_exact(chunk.start, len(chunk)), field)
 
+    def runs(self, number: int, refused: str = "") -> Iterator[tuple[PartScan, Occurrences]]:
+        """Yield where the fields of a number are in each part; what chunks add is left out.
+
+        Or it is ``refused``, with a reason: then raise `UnsupportedError`.
+        """
+        for item in self.fields.get(number, ()):
+            if not isinstance(item, OverlayField):
+                yield item
+            elif refused:
+                raise UnsupportedError(refused)
+
+    def occurrences(self, number: int, refused: str = "") -> Iterator[tuple[PartScan, Window, WireField]]:
+        """Yield each field of a number in the parts, with a window on its part; of chunks as `runs`.
+
+        Raises `MalformedError`, `EndOfDataError`.
+        """
+        for scan, _ in self.runs(number, refused):
+            window = self.window(scan)
+            for at in scan.fields(number, 0, window):
+                yield scan, window, at
+
     def pieces(self, number: int) -> list[Piece] | None:
         """Return the pieces of a singular message field; None if it is not set."""
         found = self.fields.get(number)
@@ -230,24 +251,21 @@ class Message:
                 for entry in index.entries(first, 64):
                     yield list(entry.note.pieces)
             return
-        for item in found:
-            if not isinstance(item, OverlayField):
-                for at in item[0].fields(number, 0, self.window(item[0])):
-                    yield [self.make.payload(item[0].part, at)]
+        for scan, _, at in self.occurrences(number):
+            yield [self.make.payload(scan.part, at)]
 
     def items(self, number: int) -> Iterator[tuple[Any, list[Piece]]]:
         """Yield each key of a map of messages once, with the pieces of its value.
 
         Raises `MalformedError` for a map with more than 2^20 pairs.
         """
-        found = self.fields.get(number)
-        field = self.type.fields[number]
+        found, field = self.fields.get(number), self.type.fields[number]
         if not found or field.map_value is None or not is_message(field.map_value):
             return
-        count = sum(item[1].count for item in found if not isinstance(item, OverlayField))
+        count = sum(slot.count for _, slot in self.runs(number))
         if count > MAX_ELEMENTS:
             raise MalformedError(f"the map {field.name} has {count} pairs, more than are read")
-        from pparse.parsers.protobuf.maps import map_entries
+        from pparse.parsers.protobuf.lists import map_entries
 
         for entry in map_entries(self.make, Origin(field, contributions=found, key=number)):
             if entry.key is not None or entry.status is None:

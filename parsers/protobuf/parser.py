@@ -27,9 +27,8 @@ from pparse.data.reader import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, spoken
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
-from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.entries import ValueEntries
-from pparse.parsers.protobuf.fits import fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resumption import find_resumption
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
-    from pparse.errors import Fault
     from pparse.limits import Limits
     from pparse.parsers.protobuf.index import Piece
     from pparse.protobuf.schema import MessageType
@@ -180,17 +178,13 @@ class ProtobufParser(Parser, Listing):
         origin: Origin = ctx.node.note
         while index.queue:
             piece = index.queue.pop()
-            if isinstance(piece, Lost) and isinstance(piece.error, LimitError):
-                raise piece.error
-            try:
-                if isinstance(piece, Lost):
-                    raise MalformedError(piece.reason, fault=piece.fault)
-                if isinstance(piece, ChunkRange):
-                    piece.check(message=True)
-            except MalformedError as error:
-                self.damage(ctx.node, error.reason, fault=error.fault)
-                continue
-            if isinstance(piece, OverlayEntry):
+            if isinstance(piece, Lost):
+                if isinstance(piece.error, LimitError):
+                    raise piece.error
+                self.damage(ctx.node, piece.reason, fault=piece.fault)
+            elif isinstance(piece, ChunkRange) and (wrong := piece.why_not(message=True)) is not None:
+                self.damage(ctx.node, wrong)
+            elif isinstance(piece, OverlayEntry):
                 index.parts.append(piece)
             elif piece.end > piece.start:
                 index.parts.append(PartScan(piece, origin.type))
@@ -200,7 +194,8 @@ class ProtobufParser(Parser, Listing):
     def expect_end(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """Finish a message without bytes."""
         self._show(ctx)
-        if ctx.node.parent is None and any(_is_file(piece) for piece in ctx.node.note.pieces):
+        pieces = ctx.node.note.pieces if ctx.node.parent is None else ()
+        if any(isinstance(piece, Range) and piece.data.is_file for piece in pieces):
             reason = "the file is empty: a message without fields, or a download that never began"
             self.tell("empty", reason, ctx.pos, severity=Severity.WARNING)
         return ctx.pos, DONE, 0
@@ -313,9 +308,7 @@ class ProtobufParser(Parser, Listing):
             f"{lost.end - lost.begin:,} bytes are damaged: one or more fields are lost, and later elements of "
             f"{field.name} may have other numbers"
         )
-        length = lost.end - lost.begin
-        finding = self.make.finding("malformed", reason, lost.begin, path=ctx.node.path, length=length)
-        self.result.close_node(ctx.node, Status.DAMAGED, finding)
+        self.damage(ctx.node, reason, lost.begin, length=lost.end - lost.begin)
         return True
 
     def _go_on(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
@@ -384,10 +377,8 @@ class ProtobufParser(Parser, Listing):
                     continue
                 offset, _ = self.make.place(part.part.data, at, at)
                 name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
-                reason = (
-                    f"{name} is among the elements of {field.name}, but {part.type.full_name} "
-                    "has no such field: probably an element with a damaged tag"
-                )
+                reason = f"{name} is among the elements of {field.name}, but {part.type.full_name} has no such field"
+                reason += ": probably an element with a damaged tag"
                 self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
@@ -398,7 +389,7 @@ class ProtobufParser(Parser, Listing):
         if not origin.contributions:
             return False
         if node.shape == MAP:
-            from pparse.parsers.protobuf.maps import map_entries
+            from pparse.parsers.protobuf.lists import map_entries
 
             for entry in map_entries(self.make, origin):
                 index.add_entry(entry)
@@ -407,23 +398,16 @@ class ProtobufParser(Parser, Listing):
             found = ListIndex(self.make, origin)
             index.keep(found, found.count)
             for reason, offset, cut in found.problems[:1]:
-                self.damage(node, reason, offset, cut_status(damaged=not cut))
+                self.damage(node, reason, offset, cut=cut)
         if node.known_status is None:
             self.result.close_node(node, Status.COMPLETE, None)
         return True
 
-    def damage(
-        self,
-        node: Node,
-        reason: str,
-        offset: int | None = None,
-        status: Status = Status.DAMAGED,
-        fault: Fault | None = None,
-    ) -> None:
-        """Mark ``node`` DAMAGED (or truncated) for ``reason``."""
-        code = "truncated" if status is Status.TRUNCATED else "malformed"
+    def damage(self, node: Node, reason: str, offset: int | None = None, *, cut: bool = False, **more: Any) -> None:
+        """Mark ``node`` DAMAGED, or truncated (``cut``), for ``reason``; ``more`` as in `pparse.findings.Finding`."""
         at = node.start if offset is None else offset
-        self.result.close_node(node, status, self.make.finding(code, reason, at, path=node.path, fault=fault))
+        finding = self.make.finding("truncated" if cut else "malformed", reason, at, path=node.path, **more)
+        self.result.close_node(node, cut_status(damaged=not cut), finding)
 
     def tell(self, code: str, reason: str, offset: int | None, **more: Any) -> None:
         """Add a finding on the file; ``more`` as in `pparse.findings.Finding`."""
@@ -764,10 +748,6 @@ def _from_riegeli(path: str) -> tuple[Schema, str | None]:
 
 
 # -- bytes and options -------------------------------------------------------------------------------------------------
-
-
-def _is_file(piece: Piece) -> bool:
-    return isinstance(piece, Range) and piece.data.is_file
 
 
 def _all_continue(head: bytes) -> bool:

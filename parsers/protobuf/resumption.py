@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from functools import cached_property
 
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP
-from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.fits import fits, fitting_tags, is_text
-from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, accepts
+from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, is_text
+from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, Window, accepts
 from pparse.parsers.protobuf.values import is_message
-from pparse.parsers.protobuf.window import Window
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
 
 TYPE_CHECKING = False
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.window import WireField
+    from pparse.parsers.protobuf.index import WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
 _BLOCK: Final = 256 << 10
@@ -126,7 +125,6 @@ class _Search:
         self._dead: set[int] = set()
         self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # steps left
         self._last = 0
-        self._below: dict[int, list[FieldType]] | None = None
 
     def run(self) -> Resumption | None:
         """Walk to the damage, and search for a position after it."""
@@ -220,12 +218,8 @@ class _Search:
         Reading continues inside of it, and behind its stated end.
         """
         known = self._known(field)
-        if (
-            known is None
-            or known.repeated
-            or known.message is None
-            or min(field.end, self._end) - field.start < _MOST_LOST
-        ):
+        there = min(field.end, self._end) - field.start
+        if known is None or known.repeated or known.message is None or there < _MOST_LOST:
             return False
         return fitting_tags(self._head(field), known.message) >= _FITTING or self._looks_like(field, known.message)
 
@@ -324,30 +318,27 @@ class _Search:
 
     def _is_below(self, field: WireField) -> bool:
         """Say whether a field may belong to a nested message."""
-        if self._below is None:
-            self._below = _fields_below(self._type)
-        if self._below is not None:
-            for other in self._below.get(field.tag >> 3, ()):
-                if not accepts(other, LEN):
-                    continue
-                if other.message is not None:
-                    if self._looks_like(field, other.message):
-                        return True
-                elif other.type == TYPE_BYTES or (other.type == TYPE_STRING and is_text(self._head(field))):
+        for other in self._below.get(field.tag >> 3, ()):
+            if not accepts(other, LEN):
+                continue
+            if other.message is not None:
+                if self._looks_like(field, other.message):
                     return True
+            elif other.type == TYPE_BYTES or (other.type == TYPE_STRING and is_text(self._head(field))):
+                return True
         return False
 
-
-def _fields_below(type: MessageType) -> dict[int, list[FieldType]]:
-    """Return the fields of all messages that may lie in one of ``type``, by number."""
-    found: dict[int, list[FieldType]] = {}
-    queue = [field.message for field in type.fields.values() if field.message is not None]
-    seen = {below.full_name for below in queue}
-    while queue:
-        for number, field in queue.pop().fields.items():
-            found.setdefault(number, []).append(field)
-            below = field.message
-            if below is not None and below.full_name not in seen and len(seen) < _MAX_TYPES:
-                seen.add(below.full_name)
-                queue.append(below)
-    return found
+    @cached_property
+    def _below(self) -> dict[int, list[FieldType]]:
+        """The fields of all messages that may lie in one of the type, by number."""
+        found: dict[int, list[FieldType]] = {}
+        queue = [field.message for field in self._type.fields.values() if field.message is not None]
+        seen = {below.full_name for below in queue}
+        while queue:
+            for number, field in queue.pop().fields.items():
+                found.setdefault(number, []).append(field)
+                below = field.message
+                if below is not None and below.full_name not in seen and len(seen) < _MAX_TYPES:
+                    seen.add(below.full_name)
+                    queue.append(below)
+        return found

@@ -32,8 +32,7 @@ from pparse.errors import GapError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
-from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.fits import fits, fitting_tags
+from pparse.parsers.protobuf.check import Checker, fits, fitting_tags
 from pparse.parsers.protobuf.index import MessageIndex, Origin
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.parsers.tfrecord.frames import AHEAD, Frames

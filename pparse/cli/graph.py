@@ -14,8 +14,7 @@ from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, LimitError, UnsupportedError
 from pparse.findings import Status
-from pparse.graphs.calls import Called
-from pparse.graphs.graph import Graph
+from pparse.graphs.graph import Called, Graph
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import document_status
 

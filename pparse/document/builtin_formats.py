@@ -43,7 +43,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('zip', 'pparse.parsers.zip.parser:ZipParser', None, ((0, b'PK\x03\x04'), (0, b'PK\x05\x06'), (0, b'PK\x07\x08'), (0, b'PK\x03'), (1, b'K\x03\x04'), (0, b'MZ'), (0, b'#!'), (0, b'\x7fELF')), ('.zip', '.jar', '.whl'), True, False, False, True, False),  # noqa: E501
     ('tar', 'pparse.parsers.tar.parser:TarParser', None, ((257, b'ustar'), (0, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00')), ('.tar',), True, False, True, True, False),  # noqa: E501
     ('model-folder', 'pparse.parsers.model_folder:ModelFolderParser', None, (), (), True, True, True, False, False),
-    ('onnx-data', 'pparse.parsers.onnx.data:OnnxDataParser', 'pparse.viewers.onnx.data:OnnxDataViewer', ((0, b'\x08'), (0, b'\n')), ('.pb',), False, False, False, False, False),  # noqa: E501
+    ('onnx-data', 'pparse.parsers.onnx.parser:OnnxDataParser', 'pparse.viewers.onnx.viewer:OnnxDataViewer', ((0, b'\x08'), (0, b'\n')), ('.pb',), False, False, False, False, False),  # noqa: E501
     ('pytorch-distcp', 'pparse.parsers.pytorch.distcp:DistcpParser', 'pparse.viewers.pytorch.distcp:DistcpViewer', ((0, b'PK\x03\x04'),), ('.distcp',), False, False, False, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, b'\x1f\x8b'), (1, b'\x8b\x08'), (0, b'\x1f')), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, b'BZh'),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501

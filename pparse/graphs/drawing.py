@@ -112,7 +112,8 @@ class Collapsed:
         """Whether scopes that differ in numbers only are several."""
         self.opened: set[str] = set()
         """The scopes that hold so much of the graph that their names are cut one scope deeper."""
-        self._stretches: dict[str, int] = {}  # of scopes that are large and hold too many: nodes to a box
+        self.stretches: dict[str, int] = {}
+        """Of large scopes that hold too many others to open them, and are cut into neighbours: nodes to a box."""
         if depth is None and self.depth:
             self._open_scopes()
         self._scoped = False
@@ -125,9 +126,7 @@ class Collapsed:
             else:
                 self._collapse_flat()
         if len(self.boxes) > _MOST:
-            raise LimitError(
-                f"the drawing would have {len(self.boxes):,} boxes", option=told("a smaller --depth", "a smaller depth")
-            )
+            raise _too_many(f"the drawing would have {len(self.boxes):,} boxes")
         self._leave_out()
 
     def _collapse_flat(self) -> None:
@@ -156,11 +155,6 @@ class Collapsed:
         self._add_bodies(box_of)
         self._add_outputs(box_of)
         self._merge_alike()
-
-    @property
-    def has_stretches(self) -> bool:
-        """Whether a large scope, which holds too many others to open it, is cut into stretches of neighbours."""
-        return bool(self._stretches)
 
     # -- boxes -------------------------------------------------------------------------------------------------------
 
@@ -198,7 +192,7 @@ class Collapsed:
                     kids[""] = kids.get("", 0) + 1  # what is not told apart any more
             sizes = {name: sum(kids.values()) for name, kids in inner.items()}
             before, total = len(self.opened), len(inner)
-            self._stretches = {}
+            self.stretches = {}
             for size in sorted(set(sizes.values()), reverse=True):
                 if size * _SHARE <= self.part.node_count:
                     break
@@ -208,7 +202,7 @@ class Collapsed:
                     total += more
                     self.opened.update(large)
                 elif self.part.node_count > BOXES:
-                    self._stretches |= {name: -(-size * len(large) // (BOXES // 2)) for name in large}
+                    self.stretches |= {name: -(-size * len(large) // (BOXES // 2)) for name in large}
             if len(self.opened) == before:
                 break
 
@@ -236,9 +230,9 @@ class Collapsed:
                 name = self._cut(row[1])
                 self._scoped = self._scoped or name != row[1]
                 name = name if self.numbered else without_numbers(name)
-                if name in self._stretches:
+                if name in self.stretches:
                     counts[name] = counts.get(name, -1) + 1
-                    name = f"\0{name}\0{counts[name] // self._stretches[name]}"
+                    name = f"\0{name}\0{counts[name] // self.stretches[name]}"
             else:
                 name = f"\0{number // stretch}"
             if name not in known:
@@ -255,10 +249,7 @@ class Collapsed:
 
     def _new(self, name: str, kind: str, count: int = 0) -> int:
         if len(self.boxes) >= _BEFORE:
-            raise LimitError(
-                f"depth {self.depth} makes more than {_BEFORE:,} boxes",
-                option=told("a smaller --depth", "a smaller depth"),
-            )
+            raise _too_many(f"depth {self.depth} makes more than {_BEFORE:,} boxes")
         self.boxes.append(Box(name, kind, count))
         return len(self.boxes) - 1
 
@@ -267,12 +258,11 @@ class Collapsed:
         index = self.graph.index
         marks = self._marks()
         first = index.count
-        numbers = [number for number in range(first, index.first_constant) if marks[number]]
-        names = {number: index.arguments[number - first] for number in numbers}
-        inputs = [number for number in numbers if names[number] not in self._captured]
-        self._add_values(box_of, inputs, map(names.__getitem__, inputs), INPUT)
-        held = [number for number in numbers if names[number] in self._captured]
-        self._add_values(box_of, held, (self._captured[names[number]] for number in held), CONSTANT)
+        names = {first + number: name for number, name in enumerate(index.arguments) if marks[first + number]}
+        held = {number: self._captured[name] for number, name in names.items() if name in self._captured}
+        inputs = {number: name for number, name in names.items() if number not in held}
+        self._add_values(box_of, list(inputs), iter(inputs.values()), INPUT)
+        self._add_values(box_of, list(held), iter(held.values()), CONSTANT)
         if self._constants:
             numbers = [number for number in range(index.first_constant, index.total) if marks[number]]
             self._add_values(box_of, numbers, self.part.constants(), CONSTANT)
@@ -310,10 +300,7 @@ class Collapsed:
     def _add_edge(self, source: int, target: int, *, control: bool = False) -> None:
         counts = self.edges.setdefault((source, target), [0, 0])
         if len(self.edges) > _EDGES:
-            raise LimitError(
-                f"the drawing would have more than {_EDGES:,} edges",
-                option=told("a smaller --depth", "a smaller depth"),
-            )
+            raise _too_many(f"the drawing would have more than {_EDGES:,} edges")
         counts[control] += 1
 
     def _add_bodies(self, box_of: array[int]) -> None:
@@ -409,6 +396,10 @@ class Collapsed:
                         del self.edges[edge]
 
 
+def _too_many(reason: str) -> LimitError:
+    return LimitError(reason, option=told("a smaller --depth", "a smaller depth"))
+
+
 def without_numbers(name: str) -> str:
     """Return a name with each of its numbers as ``#``."""
     return _NUMBERS.sub("#", name)
@@ -449,20 +440,13 @@ _STYLE: Final = """  text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo
 """
 
 
-def to_svg(
-    part: Any,
-    title: str = "",
-    depth: int | None = None,
-    *,
-    constants: bool = False,
-    captured: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[str]:
-    """Yield the lines of a drawing. Raises `LimitError` for too many boxes."""
-    drawing = Collapsed(part, depth, constants=constants, captured=captured)
+def to_svg(part: Any, title: str = "", depth: int | None = None, **options: Any) -> Iterator[str]:
+    """Yield the lines of a drawing; options as of `Collapsed`. Raises `LimitError` for too many boxes."""
+    drawing = Collapsed(part, depth, **options)
     names = _apart([box.name for box in drawing.boxes])
     labels = [_label(part.graph, box, name) for box, name in zip(drawing.boxes, names, strict=True)]
     edges = list(drawing.edges)
-    widths = [_width(*label) for label in labels]
+    widths = [max(80.0, _LETTER * _letters(name), _SMALL * _letters(what)) + 20.0 for name, what in labels]
     plan = LayerPlan(widths, edges, [box.kind == INPUT for box in drawing.boxes], _HEIGHT, _BETWEEN)
     head = [safe(title or part.graph.name or "graph"), _summary(drawing)]
     width = max(plan.width, 9.8 * _letters(head[0]), _SMALL * _letters(head[1])) + 2 * _EDGE
@@ -568,10 +552,6 @@ def _words(graph: Any, box: Box, name: str) -> tuple[str, str]:
     return name, f"{box.count:,} nodes: {most}{' …' if len(operations) > 2 else ''}"
 
 
-def _width(name: str, what: str) -> float:
-    return max(80.0, _LETTER * _letters(name), _SMALL * _letters(what)) + 20.0
-
-
 def _summary(drawing: Collapsed) -> str:
     graph, part = drawing.graph, drawing.part
     of = f" of {graph.node_count:,}" if part is not graph else ""
@@ -584,7 +564,7 @@ def _summary(drawing: Collapsed) -> str:
     if not drawing.depth:
         return f"{text}; neighbours in the file are one box"
     more = ", those of large scopes later" if drawing.opened else ""
-    more += "; neighbours in a large scope are one box" if drawing.has_stretches else ""
+    more += "; neighbours in a large scope are one box" if drawing.stretches else ""
     return f"{text}; names are cut behind {depth}{more}"
 
 

@@ -131,11 +131,6 @@ class _FoundNode:
             self.needing.append(row[0])
             self.beside.append(hash(text))
 
-    @property
-    def edge_bytes(self) -> int:
-        """Memory of the edges, with room to look them up."""
-        return 12 * len(self.edges) + 20 * len(self.beside)
-
     def table(self, first: int, total: int) -> NameTable:
         """Return the table of all names; those behind the nodes' are of the values ``first`` … ``total``."""
         names, self.names = self.names, array("q")
@@ -208,7 +203,8 @@ class GraphIndex:
             if op in special:
                 self._roles[ordinal] = special[op]
             if not ordinal & 0xFFF:
-                self._account(max(self.total, len(found.names)), found.edge_bytes, _MAKING)
+                edge_bytes = 12 * len(edges) + 20 * len(found.beside)  # with room to look them up
+                self._account(max(self.total, len(found.names)), edge_bytes, _MAKING)
         self._add_values(found.names)
         self._table = found.table(self.count, self.total)
         self.edge_count = len(found.edges) + (len(found.beside) if source.names_values else 0)
@@ -339,11 +335,8 @@ class GraphIndex:
 
     def _sorted(self) -> bool:
         """Return whether all nodes come after those they consume, which rules out cycles."""
-        for node in range(self.count):
-            for source in self.input_numbers[self.input_starts[node] : self.input_starts[node + 1]]:
-                if node <= source < self.count:
-                    return False
-        return True
+        starts, numbers, count = self.input_starts, self.input_numbers, self.count
+        return not any(at <= source < count for at in range(count) for source in numbers[starts[at] : starts[at + 1]])
 
     def find_cycles(self) -> None:
         """Record the cycles of the graph."""

@@ -216,3 +216,24 @@ class GraphSource(ABC):
         means all. ``outputs`` are the names that were asked for; none for a whole graph.
         """
         raise UnsupportedError(f"a graph of {self.format} cannot be written as a file of its own")
+
+
+class ListedGraph(GraphSource):
+    """A graph whose nodes are described by a list of the tree, ``elements``; None if there is none."""
+
+    elements: Any = None
+
+    def __len__(self) -> int:
+        return len(self.elements) if self.elements is not None else 0
+
+    def node(self, ordinal: int) -> Node:
+        """Return the node of the tree that describes one node. Raises IndexError."""
+        if not 0 <= ordinal < len(self):
+            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
+        node: Node = self.elements.child(ordinal)
+        return node
+
+    def path_of(self, ordinal: int | None) -> str:
+        """Return the path of a node in the tree, or of their list."""
+        path: str = self.elements.path if self.elements is not None else ""
+        return path if ordinal is None else f"{path}[{ordinal}]"

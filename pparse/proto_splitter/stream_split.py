@@ -28,9 +28,8 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
 from pparse.parsers.cpb.metadata import BYTES, MESSAGE
-from pparse.parsers.protobuf.index import accepts
+from pparse.parsers.protobuf.index import Window, WireField, accepts
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message
-from pparse.parsers.protobuf.window import Window, WireField
 from pparse.proto_splitter import split
 from pparse.proto_splitter.fields import KEY_KINDS
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING

@@ -20,9 +20,8 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP, read_tag
 from pparse.limits import MIB, count_words
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.index import accepts
+from pparse.parsers.protobuf.index import Window, WireField, accepts
 from pparse.parsers.protobuf.resumption import find_resumption
-from pparse.parsers.protobuf.window import Window, WireField
 from pparse.recovery.salvage import Rest, is_model_name
 
 TYPE_CHECKING = False

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from pparse.parsers.onnx.data import OnnxDataParser
-from pparse.parsers.onnx.parser import OnnxParser
+from pparse.parsers.onnx.parser import OnnxDataParser, OnnxParser
 from pparse.protos import message_class
 from tests import onnx_files as wire
 from tests.onnx_models import INT64, MODEL, branching, initializer, model, node, typed

@@ -18,15 +18,14 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN
+from pparse.parsers.protobuf.index import Window
 from pparse.parsers.protobuf.message import Message, Problem
-from pparse.parsers.protobuf.window import Window
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint import entry as bundle
-from pparse.viewers.tensor_proto.values import NumberValues
-from pparse.viewers.tensorflow.element_types import STRING_FIELD, TEXT_TYPES, element_type
-from pparse.viewers.tensorflow.tensors import TensorflowMaker
+from pparse.viewers.tensor_proto.maker import NumberValues
+from pparse.viewers.tensorflow.tensors import STRING_FIELD, TEXT_TYPES, TensorflowMaker, element_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

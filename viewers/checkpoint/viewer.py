@@ -24,10 +24,9 @@ from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
 from pparse.viewers.checkpoint import entry as bundle
-from pparse.viewers.tensor_proto.maker import ProtoTensor
-from pparse.viewers.tensor_proto.values import lengths_in, string_list, strings_begin
+from pparse.viewers.tensor_proto.maker import ProtoTensor, lengths_in, string_list, strings_begin
 from pparse.viewers.tensor_proto.viewer import value_at
-from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
+from pparse.viewers.tensorflow.tensors import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

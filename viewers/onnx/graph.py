@@ -13,21 +13,21 @@ from itertools import islice
 
 from pparse.errors import UnsupportedError
 from pparse.findings import Status
-from pparse.graphs.source import GraphSource, Value
-from pparse.parsers.onnx.element_types import type_name
+from pparse.graphs.source import ListedGraph, Value
+from pparse.parsers.onnx.parser import type_name
 from pparse.tree.key_table import KeyTable, key_hash
-from pparse.viewers.onnx.rows import initializer_names, read_row, rows_of, value_names
+from pparse.viewers.onnx.places import initializer_names, read_row, rows_of, value_names
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, Final
+    from typing import Final
 
     from pparse.budget import Charge
     from pparse.graphs.source import Row
     from pparse.tree.node import Node
-    from pparse.viewers.onnx.places import GraphScope, OnnxPlaces
+    from pparse.viewers.onnx.places import OnnxPlaces
 
 # Lists of a graph whose elements give types of values.
 _TYPED: Final = ("input", "output", "value_info")
@@ -36,7 +36,7 @@ _NAME_COST: Final = 250
 _MAX_NESTING: Final = 32
 
 
-class OnnxGraph(GraphSource):
+class OnnxGraph(ListedGraph):
     """A GraphProto or FunctionProto; ``root`` is its node."""
 
     format = "ONNX"
@@ -50,7 +50,7 @@ class OnnxGraph(GraphSource):
         self.outer = outer
         self._is_function = root.kind == "onnx.FunctionProto"
         self.kind = "function" if self._is_function else "body" if name else "graph"
-        self._nodes = root.find("node")
+        self.elements = root.find("node")
 
     @property
     def is_whole(self) -> bool:
@@ -59,30 +59,20 @@ class OnnxGraph(GraphSource):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return len(self._nodes) if self._nodes is not None else 0
-
     def rows(self) -> Iterator[Row]:
         """Yield a row for each NodeProto."""
-        return rows_of(self._places, self._nodes) if self._nodes is not None else iter(())
+        return rows_of(self._places, self.elements) if self.elements is not None else iter(())
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one NodeProto."""
-        index = index_of(self._nodes)
-        if self._nodes is None or index is None:
+        index = index_of(self.elements)
+        if index is None:
             raise IndexError(f"there is no node {ordinal}")
-        return read_row(self._places, self._nodes, ordinal, index.pieces_at(ordinal), None)
-
-    def node(self, ordinal: int) -> Node:
-        """Return the node of one NodeProto."""
-        if self._nodes is None:
-            raise IndexError(f"there is no node {ordinal}")
-        return self._nodes.child(ordinal)
+        return read_row(self._places, self.elements, ordinal, index.pieces_at(ordinal), None)
 
     def path_of(self, ordinal: int | None) -> str:
         """Return the path of a NodeProto, or of their list."""
-        path = self._nodes.path if self._nodes is not None else self.root.path
-        return path if ordinal is None else f"{path}[{ordinal}]"
+        return super().path_of(ordinal) if self.elements is not None else self.root.path
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the AttributeProtos of a node by name."""
@@ -222,18 +212,14 @@ class OnnxBodies(Mapping[str, OnnxGraph]):
         known: dict[str, str] = {}
         self._charge = self._main.extraction.session.budget.charge(0, "the names of bodies")
         room = 0
-        for name, scope in self._scopes():
-            room += _NAME_COST + len(name) + len(scope.path)
-            if not len(known) & 0xFF:
-                self._charge.resize(room)
-            known.setdefault(name, scope.path)
-        return known
-
-    def _scopes(self) -> Iterator[tuple[str, GraphScope]]:
-        roots: Any = self._places.roots() if self._functions else self._places.scopes()
-        for scope in roots:
+        for scope in self._places.roots() if self._functions else self._places.scopes():
             if scope.prefix and (not self._functions or scope.prefix[0] == "@"):
-                yield scope.prefix.removeprefix("@").removesuffix("/"), scope
+                name = scope.prefix.removeprefix("@").removesuffix("/")
+                room += _NAME_COST + len(name) + len(scope.path)
+                if not len(known) & 0xFF:
+                    self._charge.resize(room)
+                known.setdefault(name, scope.path)
+        return known
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -295,7 +281,6 @@ def _shape_of(node: Node | None) -> tuple[int | str | None, ...] | None:
         return None
     sizes: list[int | str | None] = []
     for dim in islice(kids_of(node.find("dim")), 255):
-        size = dim.find("dim_value")
-        name = dim.find("dim_param")
+        size, name = dim.find("dim_value"), dim.find("dim_param")
         sizes.append(int(size.load()) if size is not None else (str(name.load()) or None) if name is not None else None)
     return tuple(sizes)

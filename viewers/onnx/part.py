@@ -12,14 +12,14 @@ from pparse.errors import FaultError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
-from pparse.parsers.onnx.element_types import ELEMENT_TYPES, type_name
+from pparse.parsers.onnx.parser import ELEMENT_TYPES, type_name
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.message import Message
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import tensors
-from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,51 +135,47 @@ class ModelPart(_CopiedModel):
 
     def _pieces(self) -> Iterator[Piece]:
         """Yield the fields of the graph: ranges of the source as long as possible, and bytes of our own."""
-        root, marks = self._graph.root, self._marks
+        root = self._graph.root
         for name in ("name", "doc_string"):
             text = text_at(root, name)
             if text:
                 yield field_of(_GRAPH_NAME if name == "name" else _DOC, text.encode())
-        yield from self._copied(found for number, found in wires(root.find("node")) if marks is None or marks[number])
+        yield from self._copied(found for number, found in wires(root.find("node")) if self._is_marked(number))
         place = self._nodes + len(self._inputs)
         for key in ("initializer", "sparse_initializer"):
             elements = root.find(key)
-            yield from self._copied(
-                found for number, found in wires(elements) if marks is None or marks[place + number]
-            )
+            yield from self._copied(found for number, found in wires(elements) if self._is_marked(place + number))
             place += len(elements) if elements is not None and elements.shape != SCALAR else 0
         yield from self._typed(root)
         yield from self._copied(found for _, found in wires(root.find("metadata_props")))
 
     def _typed(self, root: Node) -> Iterator[Piece]:
         """Yield inputs, outputs, and the types of values of the part."""
-        marks = self._marks
-        wanted = {name for number, name in enumerate(self._inputs, self._nodes) if marks is None or marks[number]}
+        wanted = {name for number, name in enumerate(self._inputs, self._nodes) if self._is_marked(number)}
         defaults = set(self._graph.all_inputs()) - set(self._inputs)
         if defaults:  # in models of IR version 3 each initializer is an input, too
             first = self._nodes + len(self._inputs)
             stored = enumerate(self._graph.constants(), first)
-            wanted |= {name for number, name in stored if name in defaults and (marks is None or marks[number])}
+            wanted |= {name for number, name in stored if name in defaults and self._is_marked(number)}
         yield from self._copied(found for name, found in _named(root.find("input")) if name in wanted)
         for name in self._outputs:
             info = self._graph.type_of(name)
             yield field_of(_OUTPUT, bytes_of(info) if info is not None else field_of(_NAME, name.encode()))
         made, outputs = self._made, set(self._outputs)
-        yield from self._copied(
-            found
-            for name, found in _named(root.find("value_info"))
-            if (made is None or hash(name) in made) and name not in outputs
-        )
+        infos = ((name, found) for name, found in _named(root.find("value_info")) if name not in outputs)
+        yield from self._copied(found for name, found in infos if made is None or hash(name) in made)
         annotations = wires(root.find("quantization_annotation"))
-        yield from self._copied(found for _, found in annotations) if marks is None else ()
+        yield from self._copied(found for _, found in annotations) if made is None else ()
+
+    def _is_marked(self, number: int) -> bool:
+        return self._marks is None or bool(self._marks[number])
 
     @cached_property
     def _made(self) -> set[int] | None:
         """The hashes of the names of values that the nodes of the part make; None: all."""
-        marks = self._marks
-        if marks is None:
+        if self._marks is None:
             return None
-        return {hash(name) for row in self._graph.rows() if marks[row[0]] for name in row[6] or ()}
+        return {hash(name) for row in self._graph.rows() if self._is_marked(row[0]) for name in row[6] or ()}
 
 
 def field_of(number: int, payload: bytes) -> bytes:
@@ -212,20 +208,6 @@ def _named(elements: Node | None) -> Iterator[tuple[str, Range]]:
     """Yield the name of each message of a list, with its bytes, tag and length included."""
     for kid, (_, found) in zip(kids_of(elements), wires(elements), strict=False):
         yield text_at(kid, "name"), found
-
-
-def joined(ranges: Iterable[Range]) -> Iterator[Range]:
-    """Yield the ranges, neighbours as one."""
-    last: Range | None = None
-    for found in ranges:
-        if last is not None and last.data is found.data and last.end == found.start:
-            last = last.data.range(last.start, found.end)
-            continue
-        if last is not None:
-            yield last
-        last = found
-    if last is not None:
-        yield last
 
 
 # -- Writes a model with its graph as it is and with other initializers: what is left of a damaged one -----------------
@@ -359,18 +341,16 @@ class RebuiltModel(_CopiedModel):
                 self._see_inner(place, tensor)
             elif source:
                 has_sparse = True
-                self._see_sparse(number, place, tensor)
+                # No input can take the place of one that is not whole.
+                if self._stored(number, tensor) is None or self._is_external(self._message(place)):
+                    reason = f"the sparse initializer {tensor.name!r} is not whole, or refers to another file"
+                    raise MalformedError(reason)
             else:
                 yield from self._initializer(number, place, tensor)
         type = self._graph.root.note.type
         for _, found in wires(self._graph.root.find("sparse_initializer")) if has_sparse else ():
             self.kept += 1
             yield found, type
-
-    def _see_sparse(self, number: int, place: OnnxPlace, tensor: Tensor) -> None:
-        """Raise `MalformedError` if a sparse initializer is not whole: no input can take its place."""
-        if self._stored(number, tensor) is None or self._is_external(self._message(place)):
-            raise MalformedError(f"the sparse initializer {tensor.name!r} is not whole, or refers to another file")
 
     def _initializer(self, number: int, place: OnnxPlace, tensor: Tensor) -> Iterator[Piece]:
         stored = self._stored(number, tensor)

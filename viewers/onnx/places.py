@@ -15,17 +15,18 @@ and training graphs. Names::
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import cached_property
 
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import EndOfDataError, FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
-from pparse.parsers.protobuf.fits import fitting_tags
-from pparse.parsers.protobuf.index import ChunkRange, OverlayField
+from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
+from pparse.parsers.protobuf.check import fitting_tags
+from pparse.parsers.protobuf.index import ChunkRange, Window
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx import rows
 from pparse.viewers.onnx.tensors import NAME, read_head
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, messages_of, text_at
 
@@ -34,21 +35,282 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.graphs.source import Row
     from pparse.parsers.protobuf.index import Piece
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.parsers.protobuf.window import Window
     from pparse.protobuf.schema import Schema
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.onnx.tensors import OnnxMaker
 
     Value = Sequence[Piece] | Problem
+    Texts = dict[int, list[str]]
+
+# -- NodeProtos read without tree nodes: those of a graph may be hundreds of thousands ---------------------------------
+
+# Field numbers are those of onnx/onnx-ml.proto.
+
+# Fields of a NodeProto …
+INPUT, OUTPUT, NODE_NAME, OP_TYPE, ATTRIBUTE, DOMAIN = 1, 2, 3, 4, 5, 7
+# … and of an AttributeProto: those that hold tensors and bodies.
+ATTRIBUTE_NAME, TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES = 1, 5, 6, 10, 11, 22, 23
+_HOLDS: Final = {kind << 3 | LEN: kind for kind in (TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES)}
+_REPEATED: Final = frozenset((TENSORS, BODIES, SPARSES))
+_TAG_NAME: Final = ATTRIBUTE_NAME << 3 | LEN
+_TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
+# NodeProtos up to this size are read in one go.
+SMALL: Final = 16 << 10
+
+
+class Attribute(namedtuple("Attribute", "kind name at number pieces")):
+    """A tensor or a body in an attribute of a node, and what it is made of (``pieces``).
+
+    ``kind``: the field of the attribute that holds it; ``name`` of the attribute; ``at``: its number in the node;
+    ``number`` of the element, if the attribute is a list, else None.
+    """
+
+    __slots__ = ()
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is the value, if the node is a Constant."""
+        return (self.name, self.kind) in (("value", TENSOR), ("sparse_value", SPARSE))
+
+
+def is_constant(op: str, domain: str) -> bool:
+    """Return whether the tensor in a node of this operation is its output."""
+    return op == "Constant" and domain in ("", "ai.onnx")
+
+
+def _texts_in(raw: bytes, pos: int, stop: int) -> list[tuple[int, int, int]]:
+    """Return tag, begin and end of the length-delimited fields of the message ``raw[pos:stop]``; `PADDING` follows.
+
+    Raises `MalformedError` if it is not whole. (A list, since a generator costs hundreds of thousands of nodes more.)
+    """
+    found = []
+    while pos < stop:
+        tag = raw[pos]
+        pos += 1
+        if tag >= 0x80:
+            tag, pos = read_tag(raw, pos - 1)
+        if tag & 7 != LEN:
+            pos = skip_payload(raw, pos, tag & 7)
+            continue
+        length = raw[pos]
+        pos += 1
+        if length >= 0x80:
+            length, pos = read_length(raw, pos - 1)
+        found.append((tag, pos, pos + length))
+        pos += length
+    if pos != stop:
+        raise MalformedError("a field extends beyond its message", offset=pos)
+    return found
+
+
+def read_node(raw: bytes) -> tuple[Texts, list[tuple[int, int]]] | None:
+    """Return the texts of a NodeProto by field, and where its attributes are; `PADDING` is at the end of ``raw``.
+
+    None if it is not whole.
+    """
+    texts: Texts = {INPUT: [], OUTPUT: [], NODE_NAME: [], OP_TYPE: [], DOMAIN: []}
+    attributes: list[tuple[int, int]] = []
+    try:
+        for tag, pos, end in _texts_in(raw, 0, len(raw) - len(PADDING)):
+            if tag == _TAG_ATTRIBUTE:
+                attributes.append((pos, end))
+            elif (found := texts.get(tag >> 3)) is not None:
+                found.append(raw[pos:end].decode())
+    except (MalformedError, UnicodeDecodeError, IndexError):
+        return None
+    return texts, attributes
+
+
+def held_by(part: Range, raw: bytes, attributes: Sequence[tuple[int, int]]) -> list[Attribute] | None:
+    """Return the tensors and bodies in the attributes of a node at ``part``; None if one is not whole, or in parts."""
+    held: list[Attribute] = []
+    try:
+        for at, (begin, stop) in enumerate(attributes):
+            name = ""
+            places: dict[int, list[Range]] = {}
+            for tag, pos, end in _texts_in(raw, begin, stop):
+                if tag == _TAG_NAME:
+                    name = raw[pos:end].decode()
+                elif (kind := _HOLDS.get(tag)) is not None:
+                    places.setdefault(kind, []).append(part.data.range(part.start + pos, part.start + end))
+            for kind, found in places.items():
+                if kind not in _REPEATED and len(found) > 1:
+                    return None  # to be merged
+                for number, place in enumerate(found):
+                    held.append(Attribute(kind, name, at, number if kind in _REPEATED else None, (place,)))
+    except (MalformedError, UnicodeDecodeError, IndexError):
+        return None
+    return held
+
+
+_TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
+_TAG_VALUE_NAME: Final = 1 << 3 | LEN
+# Memory of a name while it is found out what bodies capture.
+_NAME_COST: Final = 150
+
+
+def rows_of(places: OnnxPlaces, nodes: Node) -> Iterator[Row]:
+    """Yield a row for each NodeProto of a list."""
+    check = places.parser.result.extraction.session.check_cancelled
+    for ordinal, pieces, window in messages_of(nodes):
+        if not ordinal & 0xFFF:
+            check()
+        yield read_row(places, nodes, ordinal, pieces, window)
+
+
+def read_row(places: OnnxPlaces, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Row:
+    """Return the row of one NodeProto; fields that cannot be read are empty."""
+    texts, has_body = _texts_of(places, pieces, window)
+    beside = captured(places, nodes, ordinal) if has_body else ()
+    op, domain = last_of(texts, OP_TYPE), last_of(texts, DOMAIN)
+    return ordinal, label_of(texts) or f"[{ordinal}]", op, texts[INPUT], domain, beside, texts[OUTPUT]
+
+
+def last_of(texts: Texts, number: int) -> str:
+    """Return the text in a field, the last of several as everywhere in protocol buffers."""
+    return texts[number][-1] if texts[number] else ""
+
+
+def label_of(texts: Texts) -> str:
+    """Return the name of a node, or else the first that an output has; empty if there is none."""
+    return last_of(texts, NODE_NAME) or next(filter(None, texts[OUTPUT]), "")
+
+
+def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None) -> tuple[Texts, bool]:
+    """Return the texts of a NodeProto by field number, and whether it has bodies."""
+    raw = small_message(places.plain(pieces), window)
+    read = read_node(raw) if raw else None
+    try:
+        if read is not None:
+            return read[0], any(tag in _TAG_BODIES for at in read[1] for tag, _, _ in _texts_in(raw, *at))
+    except (MalformedError, IndexError):
+        pass
+    return _by_message(places, pieces)
+
+
+def small_message(part: Range | None, window: Window | None) -> bytes:
+    """Return the bytes of a small message in one stretch, with `PADDING` behind them; nothing of any other."""
+    if part is None or part.end - part.start > SMALL:
+        return b""
+    window = window if window is not None and window.data is part.data else Window(part.data, part.end)
+    window.at(part.start)
+    return window.read(part.start, part.end) + PADDING
+
+
+def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, bool]:
+    """Return the same of a NodeProto that is large, in parts, or not whole."""
+    message = Message(places.make, pieces, places.node_type)
+    texts: Texts = {}
+    limits = places.parser.result.extraction.session.limits
+    for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN):
+        texts[number] = found = []
+        try:
+            for _, window, at in message.occurrences(number):
+                limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
+                found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
+        except FaultError as error:
+            places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
+    has_body = False
+    try:
+        for part in message.elements(ATTRIBUTE):
+            attribute = Message(places.make, part, places.attribute_type, message.near)
+            has_body = has_body or BODY in attribute.fields or BODIES in attribute.fields
+    except FaultError as error:
+        places.note(error, "malformed")
+    return texts, has_body
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+def captured(places: OnnxPlaces, nodes: Node, ordinal: int) -> list[str]:
+    """Return the names that the bodies of a node use and do not define, at any depth, sorted."""
+    session = places.parser.result.extraction.session
+    found: set[str] = set()
+    names = 0
+    # The bodies that are being gone through: those below that wait, and what each uses and defines so far.
+    stack: list[tuple[Iterator[Node], set[str], set[str]]] = [(_bodies_of(nodes.child(ordinal)), found, set())]
+    with session.budget.charge(0, "the values that bodies use") as charge:
+        while stack:
+            waiting, used, made = stack[-1]
+            body = next(waiting, None)
+            if body is None:
+                stack.pop()
+                if stack:
+                    stack[-1][1].update(used - made)
+                continue
+            used, made = set(), {text_at(kid, "name") for kid in kids_of(body.find("input"))}
+            made.update(initializer_names(places, body))
+            inner: list[int] = []
+            inner_nodes = body.find("node")
+            for at, pieces, window in messages_of(inner_nodes):
+                texts, has_body = _texts_of(places, pieces, window)
+                used.update(texts[INPUT])
+                made.update(texts[OUTPUT])
+                if has_body:
+                    inner.append(at)
+            names += len(used) + len(made)
+            charge.resize(_NAME_COST * names)
+            session.check_cancelled()
+            stack.append((_bodies_below(inner_nodes, inner), used, made))
+    found.discard("")
+    return sorted(found)
+
+
+def _bodies_below(nodes: Node | None, numbers: Sequence[int]) -> Iterator[Node]:
+    for number in numbers:
+        if nodes is not None:
+            yield from _bodies_of(nodes.child(number))
+
+
+def _bodies_of(node: Node) -> Iterator[Node]:
+    """Yield the graphs in the attributes of a node."""
+    for attribute in kids_of(node.find("attribute")):
+        if attribute.shape != SCALAR:
+            if (body := attribute.find("g")) is not None:
+                yield body
+            yield from kids_of(attribute.find("graphs"))
+
+
+def initializer_names(places: OnnxPlaces, graph: Node) -> Iterator[str]:
+    """Yield the names of the initializers of a graph, dense, then sparse."""
+    for key in ("initializer", "sparse_initializer"):
+        for ordinal, pieces, window in messages_of(graph.find(key)):
+            yield places.own_name(key, ordinal, pieces, window)
+
+
+def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
+    """Yield the names of the ValueInfoProtos of a list; there may be one for each value of a model."""
+    for ordinal, pieces, window in messages_of(infos):
+        part = places.plain(pieces)
+        raw = small_message(part, window) if window is not None else b""
+        name = _value_name(raw) if raw else None
+        yield name if name is not None else text_at(infos, ordinal, "name")
+
+
+def _value_name(raw: bytes) -> str | None:
+    """Return the name of a ValueInfoProto; None: look closer."""
+    name = ""
+    try:
+        for tag, pos, end in _texts_in(raw, 0, len(raw) - len(PADDING)):
+            if tag == _TAG_VALUE_NAME:
+                name = raw[pos:end].decode()
+    except (MalformedError, UnicodeDecodeError, IndexError):
+        return None
+    return name
+
+
+# -- where tensors are -------------------------------------------------------------------------------------------------
 
 # The lists of a graph, or of a function, that have tensors in them, in the order in which they are listed.
 _LISTS: Final = ("initializer", "sparse_initializer", "node", "attribute_proto")
 # Fields of a SparseTensorProto.
 _VALUES, _INDICES = 1, 2
-_TENSORS: Final = (rows.TENSOR, rows.TENSORS)
+_TENSORS: Final = (TENSOR, TENSORS)
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
 _HEAD: Final = 512
 # So many tags behind an initializer show that it ends where it seems to; fewer bytes than that show nothing.
@@ -287,28 +549,25 @@ class OnnxPlaces(TensorPlaces):
         self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         part = self.plain(pieces)
-        raw = rows.small_message(part, window)
-        read = rows.read_node(raw) if raw else None
-        found = rows.held_by(part, raw, read[1]) if part is not None and read is not None else None
-        label = ""
+        raw = small_message(part, window)
+        read = read_node(raw) if raw else None
+        found = held_by(part, raw, read[1]) if part is not None and read is not None else None
         if part is None or read is None or found is None:
             part = None
-            label, found, window = self._by_messages(elements.path, ordinal, pieces, window)
+            label, output, found, window = self._by_messages(elements.path, ordinal, pieces, window)
         elif found:
-            label = rows.label_of(read[0])
-            output = next(filter(None, read[0][rows.OUTPUT]), "") if rows.is_constant(read[0]) else ""
-            for item in found:
-                item.output = output if output and item.is_value else None
-        label = label or f"[{ordinal}]"
+            texts = read[0]
+            label, output = label_of(texts), next(filter(None, texts[OUTPUT]), "")
+            output = output if is_constant(last_of(texts, OP_TYPE), last_of(texts, DOMAIN)) else ""
         for item in found:
-            name = scope.prefix + (item.output if item.output is not None else f"{label}.{item.name}")
+            name = scope.prefix + (output if output and item.is_value else f"{label or f'[{ordinal}]'}.{item.name}")
             head, inner = None, item.pieces[0] if item.kind in _TENSORS else None
             if part is not None and isinstance(inner, Range):
                 head = read_head(raw, inner.start - part.start, len(inner), len(inner))
             yield from self._of_attribute(name, f"[{ordinal}].attribute[{item.at}]", elements, item, window, head)
 
     def _of_attribute(
-        self, name: str, inside: str, elements: Node, item: rows.Attribute, window: Window | None, head: Any = None
+        self, name: str, inside: str, elements: Node, item: Attribute, window: Window | None, head: Any = None
     ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what an attribute called ``name`` holds; ``inside`` leads to it from ``elements``, a list.
 
@@ -318,10 +577,10 @@ class OnnxPlaces(TensorPlaces):
             name = f"{name}[{item.number}]"
         if item.kind in _TENSORS:
             yield OnnxPlace(name, item.pieces, window, head)
-        elif item.kind in (rows.SPARSE, rows.SPARSES):
+        elif item.kind in (SPARSE, SPARSES):
             yield from self._sparse(name, item.pieces, window)
         else:
-            key = "g" if item.kind == rows.BODY else f"graphs[{item.number}]"
+            key = "g" if item.kind == BODY else f"graphs[{item.number}]"
             yield GraphScope(f"{elements.path}{inside}.{key}", f"{name}/", elements)
 
     def _of_default(
@@ -333,57 +592,50 @@ class OnnxPlaces(TensorPlaces):
         for item in self._held_by(attribute, ordinal):
             yield from self._of_attribute(f"{label}.{item.name}", f"[{ordinal}]", elements, item, attribute.near)
 
-    def _held_by(self, attribute: Message, at: int) -> Iterator[rows.Attribute]:
+    def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
-        name = self._text(attribute, 1)
-        for kind in (rows.TENSOR, rows.BODY, rows.SPARSE):
+        name = self._text(attribute, ATTRIBUTE_NAME)
+        for kind in (TENSOR, BODY, SPARSE):
             inner = attribute.pieces(kind)
             if inner is not None:
-                yield rows.Attribute(kind, name, at, None, inner)
-        for kind in (rows.TENSORS, rows.BODIES, rows.SPARSES):
+                yield Attribute(kind, name, at, None, inner)
+        for kind in (TENSORS, BODIES, SPARSES):
             for number, inner in enumerate(attribute.elements(kind)):
-                yield rows.Attribute(kind, name, at, number, inner)
+                yield Attribute(kind, name, at, number, inner)
 
     def _by_messages(
         self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
-    ) -> tuple[str, list[rows.Attribute], Window | None]:
-        """Return the label and the attributes of a node that is large, in parts, or not whole."""
+    ) -> tuple[str, str, list[Attribute], Window | None]:
+        """Return the label, the output if it is constant, and the attributes of a node that is not read at once."""
         message = Message(self.make, pieces, self.node_type, window)
         problem = message.problem
         # Of thousands of them, the tree counts each when it is checked.
-        if problem is not None and problem.status is Status.DAMAGED and not self.parser.result.findings.full:
+        if problem is not None and problem.is_damage and not self.parser.result.findings.full:
             self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
         output = self._output(message)
-        constant = self._text(message, 4) == "Constant" and self._text(message, 7) in ("", "ai.onnx")
-        found: list[rows.Attribute] = []
+        found: list[Attribute] = []
         try:
-            for at, part in enumerate(message.elements(5)):
-                attribute = Message(self.make, part, self.attribute_type, message.near)
-                for item in self._held_by(attribute, at):
-                    if constant and output and item.is_value:
-                        item.output = output
-                    found.append(item)
+            for at, part in enumerate(message.elements(ATTRIBUTE)):
+                found += self._held_by(Message(self.make, part, self.attribute_type, message.near), at)
         except FaultError as error:
             self.note(error, "malformed")
-        return self._text(message, 3) or output or f"[{ordinal}]", found, message.near
+        constant = is_constant(self._text(message, OP_TYPE), self._text(message, DOMAIN))
+        return self._text(message, NODE_NAME) or output, output if constant else "", found, message.near
 
     def _output(self, message: Message) -> str:
         """Return the first output that has a name; empty if there is none."""
-        for item in message.fields.get(2, ()):
-            if isinstance(item, OverlayField):
-                continue
-            part = item[0]
-            window = message.window(part)
-            for at in part.fields(2, 0, window):
-                if at.end > at.start and at.end <= part.part.end:
-                    return window.read(at.start, min(at.end, at.start + rows.SMALL)).decode("utf-8", "replace")
+        for scan, window, at in message.occurrences(OUTPUT):
+            if at.start < at.end <= scan.part.end:
+                return window.read(at.start, min(at.end, at.start + SMALL)).decode("utf-8", "replace")
         return ""
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name."""
-        made = self._of_head(place, place.name if name is None else name)
-        if made is None:
-            made = super().tensor(place, name)
+        made: Tensor | None = None
+        if place.head is not None and not self._has_holes:
+            part: Any = place.value[0]  # the one stretch in which the head was read
+            made = self.maker.of_head(place.name if name is None else name, place.head, part)
+        made = made or super().tensor(place, name)
         if self._is_damaged and made.claimed_status is Status.COMPLETE and self._ends_at_break(place):
             where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
             made.status = Status.DAMAGED
@@ -394,14 +646,7 @@ class OnnxPlaces(TensorPlaces):
     def _is_damaged(self) -> bool:
         """Whether the fields of the model or of a graph are not whole; they were read to find any tensor."""
         strays = any(finding.code == "stray-field" for finding in self.parser.result.findings)
-        return strays or self.maker.owner.own_status() is not Status.COMPLETE
-
-    def _of_head(self, place: OnnxPlace, shown: str) -> Tensor | None:
-        """Return the tensor of which the head was read, if nothing more is to be looked at."""
-        if place.head is None or self._has_holes:
-            return None
-        part: Any = place.value[0]  # the one stretch in which the head was read
-        return self.maker.of_head(shown, place.head, part)
+        return strays or not self.maker.owner.is_whole()
 
     @cached_property
     def _has_holes(self) -> bool:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from functools import cached_property
+from itertools import count, islice
 
 from pparse.data.zero_runs import first_unwritten
 from pparse.document.opening import Resume
-from pparse.errors import LimitError, PathError
+from pparse.errors import DataError, EndOfDataError, LimitError, PathError
 from pparse.findings import Finding, Status
+from pparse.parsers.onnx.parser import MAP, SEQUENCE, TENSOR
+from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
-from pparse.viewers.onnx.places import OnnxPlaces, function_name
-from pparse.viewers.onnx.tensors import OnnxMaker
+from pparse.viewers.onnx.places import OnnxPlace, OnnxPlaces, function_name
+from pparse.viewers.onnx.tensors import NAME, OnnxMaker, numbers
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
+    from pparse.parsers.onnx.parser import OnnxDataParser
+    from pparse.parsers.protobuf.index import Piece, Window
+    from pparse.protobuf.schema import Schema
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
-    from pparse.viewers.onnx.places import OnnxPlace
+
+    # A value still to be gone through: its name, its type, its message, and a window near that.
+    Value = tuple[str, str, Sequence[Piece], Window | None]
 
 _FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
 # The most values of a list that `metadata` has.
@@ -76,11 +84,7 @@ class OnnxViewer(ProtoViewer):
     def metadata(self) -> Mapping[str, Any]:
         """What the model says about itself: versions, producer, operator sets, inputs and outputs, its properties."""
         root = self.root
-        found: dict[str, Any] = {}
-        for key in _FACTS:
-            value = value_at(root, key)
-            if value is not None and value != "":
-                found[key] = value
+        found: dict[str, Any] = {key: value for key in _FACTS if (value := value_at(root, key)) not in (None, "")}
         opsets = islice(kids_of(root.find("opset_import")), _MOST)
         found["opset_imports"] = {value_at(kid, "domain") or "ai.onnx": value_at(kid, "version") for kid in opsets}
         name = value_at(root, "graph", "name")
@@ -121,7 +125,7 @@ class OnnxViewer(ProtoViewer):
             self._list_files()
         except LimitError:
             return False
-        return self.own_status() is Status.COMPLETE
+        return self.is_whole()
 
     def resolve_all(self) -> None:
         """From now on, let checksums of external files be compared before their tensors are listed."""
@@ -141,7 +145,7 @@ class OnnxViewer(ProtoViewer):
         yield from super().check(strict=strict)
         self._resolved = True
         yield from self._check_files()
-        if strict and self.own_status() is Status.COMPLETE:
+        if strict and self.is_whole():
             yield from self._check_graph()
 
     def _check_graph(self) -> Iterator[Finding]:
@@ -169,7 +173,7 @@ class OnnxViewer(ProtoViewer):
                 where: Any = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
                 reason = "bytes after the last tensor belong to no tensor"
                 self.findings.add(Finding("trailing-bytes", reason, **where))
-        if self.needs_graph and self.root.find("graph") is None and self.own_status() is Status.COMPLETE:
+        if self.needs_graph and self.root.find("graph") is None and self.is_whole():
             reason = "the model has no graph: it may be cut behind its first fields"
             self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.find_end()))
             extent.document_status, extent.at_least = Status.TRUNCATED, True
@@ -181,7 +185,7 @@ class OnnxViewer(ProtoViewer):
             hole = None if content is None else first_unwritten(content.data, content.start, content.find_end())
             if hole is not None:
                 extent.resume.append(Resume(self._maker.external.path_of(name), hole, hole=True))
-        if not lacking or self.own_status() is not Status.COMPLETE:
+        if not lacking or not self.is_whole():
             return super().close_extent(extent)
         extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
         extent.expected = extent.actual
@@ -196,7 +200,7 @@ class OnnxViewer(ProtoViewer):
     def truncation(self, extent: Extent) -> Finding:
         """Return the finding on a model that lacks bytes, its own or of files beside it."""
         lacking = [(name, file) for name, file in self._maker.external if file.lacks]
-        if not lacking or self.own_status() is not Status.COMPLETE:
+        if not lacking or not self.is_whole():
             return super().truncation(extent)
         name, file = lacking[0]
         what = f"{name}, beside the model, " + ("is not there" if file.content is None else "lacks bytes")
@@ -205,3 +209,132 @@ class OnnxViewer(ProtoViewer):
             what = f"{len(lacking)} files beside the model lack bytes or are not there: {shown}"
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
         return Finding("truncated", what + hit, source=self.extraction.name)
+
+
+# -- values by themselves: the tensors of a TensorProto, a SequenceProto, an OptionalProto or a MapProto ---------------
+
+# Names: a tensor has its own, or else that of the file. The elements of a sequence are ``NAME[0]``, ``NAME[1]`` …,
+# those of a map ``NAME[KEY]``; of values in values, ``NAME[KEY][0]``. A sparse tensor is ``NAME.values`` and
+# ``NAME.indices``.
+
+_SPARSE: Final = "onnx.SparseTensorProto"
+# The fields of a sequence (and an optional value), by what is in them.
+_ELEMENTS: Final = ((3, TENSOR), (4, _SPARSE), (5, SEQUENCE), (6, MAP), (7, SEQUENCE))
+_INT_KEYS, _TEXT_KEYS, _VALUES = 3, 4, 5
+# Longer keys are cut.
+_KEY: Final = 1 << 10
+
+
+class OnnxDataPlaces(OnnxPlaces):
+    """The tensors of one value, in order."""
+
+    def __init__(self, parser: OnnxDataParser, maker: OnnxMaker, schema: Schema, name: str) -> None:
+        super().__init__(parser, maker, schema)
+        self._name = name  # of what has none
+        self._types = {kind: schema.message(kind) for kind in (SEQUENCE, MAP)}
+
+    def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[OnnxPlace]:
+        """Yield where each tensor is, with its name, which may not be unique, of the first ``most`` ones."""
+        for ordinal, place in enumerate(islice(self._places(), most)):
+            place.at = 0, 1, ordinal  # in no list of initializers
+            yield place
+
+    def at(self, scopes: Sequence[Any], *numbers: int) -> Iterator[OnnxPlace]:
+        """Yield the place with this number."""
+        return islice(self.places(), numbers[-1], numbers[-1] + 1)
+
+    def worth_searching(self, name: str) -> Iterator[OnnxPlace]:
+        """Return all places: there is no faster way to one, and no need to hold their names."""
+        return self.places()
+
+    def _places(self) -> Iterator[OnnxPlace]:
+        session = self.parser.result.extraction.session
+        root = self.parser.message_name or TENSOR
+        waiting: list[Iterator[Value]] = [iter([(self._name, root, self.parser.root_pieces(), None)])]
+        is_own = True
+        while waiting:
+            session.check_cancelled()
+            try:
+                found = next(waiting[-1], None)
+            except LimitError:
+                raise
+            except DataError as error:  # what is before it is there
+                self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed")
+                found = None
+            if found is None:
+                waiting.pop()
+                continue
+            name, kind, pieces, near = found
+            if kind == TENSOR:
+                own = self._text(Message(self.make, pieces, self.maker.type, near), NAME) if is_own else ""
+                yield OnnxPlace(own or name, pieces, near)
+            elif kind == _SPARSE:
+                yield from self._sparse(name, pieces, near)
+            else:
+                session.limits.check("depth", len(waiting), "the depth of values in values")
+                waiting.append(self._values(name, kind, pieces, near, is_own=is_own))
+            is_own = False
+
+    def _values(
+        self, name: str, kind: str, pieces: Sequence[Piece], near: Window | None, *, is_own: bool
+    ) -> Iterator[Value]:
+        """Yield what a sequence or a map has in it; ``is_own``: under the name that it has itself."""
+        message = Message(self.make, pieces, self._types[kind], near)
+        name = (is_own and self._text(message, 1)) or name
+        labels: Iterator[Any] = count()
+        if kind == MAP:
+            labels = self._keys(message)
+            values = message.message(_VALUES)
+            if values is None:
+                return
+            message = values
+        for number, inner in _ELEMENTS:
+            for element in message.elements(number):
+                yield f"{name}[{next(labels, '?')}]", inner, element, message.near
+
+    def _keys(self, message: Message) -> Iterator[Any]:
+        """Yield the keys of a map, and behind them numbers."""
+        number = -1
+        for number, key in enumerate(numbers(message, _INT_KEYS)):  # noqa: B007 -- the last one counts
+            yield key
+        for scan, _, at in message.occurrences(_TEXT_KEYS):
+            raw = scan.part.data.pread(at.start, min(at.end - at.start, _KEY))
+            yield raw.decode("utf-8", "backslashreplace")
+            number += 1
+        yield from count(number + 1)
+
+
+class OnnxDataViewer(OnnxViewer):
+    """A mapping of names to the tensors of a value."""
+
+    needs_graph = False
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.constants = OnnxDataPlaces(self.parser, self._maker, builtin_schema(), self.name)  # type: ignore[arg-type]
+
+    @cached_property
+    def name(self) -> str:
+        """What a value is called that has no name: as the file, without its extension."""
+        last = self.extraction.outermost.name.replace("\\", "/").rpartition("/")[2]
+        stem = last.partition(".")[0]
+        return stem if stem and stem[0] != "<" else "value"  # bytes in memory have no name
+
+    @property
+    def default_name(self) -> str | None:
+        """That of the tensor, if the value is one by itself."""
+        return next(iter(self), None) if self.parser.message_name == TENSOR else None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the message says besides tensors: its type, its name, and what it is described as."""
+        facts = {key: value for key in ("name", "doc_string") if (value := value_at(self.root, key))}
+        return {"message": self.parser.message_name, **facts}
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Raise `PathError`: a value has no graph."""
+        raise PathError(f"{self.extraction.name}: a value of ONNX has no graph", path="graph")
+
+    def frames(self) -> Iterator[Node]:
+        """Yield the lists of values."""
+        return (kid for kid in self.root.children() if kid.shape != SCALAR)

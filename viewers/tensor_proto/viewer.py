@@ -6,6 +6,7 @@ from abc import abstractmethod
 from array import array
 from itertools import islice
 
+from pparse.data.reader import Range
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.lists import ListIndex
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
-    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.index import Piece, Window
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.parsers.protobuf.window import Window
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -343,6 +343,10 @@ class ProtoViewer(Viewer):
                 worst = status
         return worst
 
+    def is_whole(self) -> bool:
+        """Return whether nothing of the message is known to be missing or wrong."""
+        return self.own_status() is Status.COMPLETE
+
     def _expected(self) -> int:
         """Return the least number of bytes that the file should have, according to its fields."""
         missing = self.parser.missing()
@@ -364,6 +368,20 @@ def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], W
     """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged."""
     index = index_of(elements)
     return iter(()) if index is None else index.messages()
+
+
+def joined(pieces: Iterable[Any]) -> Iterator[Any]:
+    """Yield ranges, neighbours as one, and what else there is between them."""
+    last: Any = None
+    for found in pieces:
+        if isinstance(last, Range) and isinstance(found, Range) and last.data is found.data and last.end == found.start:
+            last = last.data.range(last.start, found.end)
+            continue
+        if last is not None:
+            yield last
+        last = found
+    if last is not None:
+        yield last
 
 
 def node_at(node: Node | None, *keys: str | int) -> Node | None:

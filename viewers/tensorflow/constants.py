@@ -17,9 +17,8 @@ from pparse.errors import FaultError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
-from pparse.parsers.protobuf.index import ChunkRange
+from pparse.parsers.protobuf.index import ChunkRange, Window
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
-from pparse.parsers.protobuf.window import Window
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, node_at, value_at
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.index import Piece, WireField
     from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.parsers.protobuf.window import WireField
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.tensors import TensorflowMaker
 
@@ -129,10 +127,6 @@ class Constants(TensorPlaces):
     def _firsts(self) -> list[int]:
         """The numbers of the first scopes of the parts."""
         return list(accumulate((base.count for base in self.bases[:-1]), initial=0))
-
-    def _scope(self, number: int) -> tuple[Base, int]:
-        at = bisect_right(self._firsts, number) - 1
-        return self.bases[at], number - self._firsts[at]
 
     def _opened(self, base: Base) -> tuple[Node, Node | None]:
         """Return the node of a part, and the list of its functions if it has one."""
@@ -284,7 +278,8 @@ class Constants(TensorPlaces):
     def at(self, scopes: Sequence[Any], *numbers: int) -> Iterator[TensorPlace]:
         """Yield the places of one node."""
         scope, ordinal = numbers
-        base, inner = self._scope(scope)
+        part = bisect_right(self._firsts, scope) - 1
+        base, inner = self.bases[part], scope - self._firsts[part]
         node, functions = self._opened(base)
         if base.kind in (TENSOR, NODE):
             yield from self._alone(base, node, scope)

@@ -7,79 +7,70 @@ Names (tensorflow/core/framework/node_def.proto, function.proto): an input is ``
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from functools import cached_property
 
 from pparse.data.base import copy_into
-from pparse.errors import (
-    EndOfDataError,
-    FaultError,
-    MalformedError,
-    PathError,
-    UnsupportedError,
-)
+from pparse.data.reader import Range
+from pparse.errors import EndOfDataError, FaultError, MalformedError, PathError, PparseError, UnsupportedError
+from pparse.findings import Finding
 from pparse.graphs.graph import Graph
-from pparse.graphs.source import Edge, GraphSource, Signature, Value
+from pparse.graphs.source import Edge, ListedGraph, Signature, Value
 from pparse.kernels.varint import encode_varint
-from pparse.kernels.wire import LEN
+from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.check import Checker
+from pparse.parsers.protobuf.index import Lost, OverlayEntry, Window
+from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.write import measure, write
 from pparse.protos import schema as builtin_schema
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
-from pparse.viewers.tensorflow.element_types import dtype_of
 from pparse.viewers.tensorflow.meta import shape_of
-from pparse.viewers.tensorflow.nodes import NodeDefs, node_list
+from pparse.viewers.tensorflow.tensors import dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Final
+    from typing import Any, Final
 
-    from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.graphs.source import Row
+    from pparse.parsers.protobuf.index import PartScan, Piece, WireField
     from pparse.tree.host import Host
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
+# -- the nodes of a graph, streamed: name, operation, inputs and device of each NodeDef, without a tree node -----------
 
-def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int | None = None) -> Graph:
-    """Return the graph of a SavedModel, MetaGraphDef or GraphDef: a document, its result, or the node of one.
+# A GraphDef may have a million NodeDefs; a tree node would take some 50 us each, this takes 3. The bytes of the list
+# are walked block by block, jumping over large attributes (constants). What the bytes of one part alone do not tell
+# (elements that chunks of a ``.cpb`` add to, damage) is read piece by piece, or through the tree. Field numbers are
+# those of tensorflow/core/framework/node_def.proto.
 
-    ``meta_graph`` selects one of a SavedModel. Raises `UnsupportedError` if there is no graph.
+_NAME: Final = 1 << 3 | LEN
+_OP: Final = 2 << 3 | LEN
+_INPUT: Final = 3 << 3 | LEN
+_DEVICE: Final = 4 << 3 | LEN
+_ATTR: Final = 5 << 3 | LEN
+_REST: Final = (6 << 3 | LEN, 7 << 3 | LEN)
+# An entry of the map ``attr`` begins with its key, as every serializer writes it.
+_CLASS: Final = b"\n\x06_class"
+_LOCATION: Final = "loc:@"
+
+_FIRST_BLOCK: Final = 4 << 10
+_LAST_BLOCK: Final = 256 << 10
+# A NodeDef larger than this that the end of a block cuts off is read field by field, not whole.
+_LARGE: Final = 16 << 10
+
+
+class NodeDefs(ListedGraph):
+    """A message with a list of NodeDefs (``GraphDef.node``, ``FunctionDef.node_def``), streamed in order.
+
+    ``root`` is its node in the tree; None stands for an empty one. Unreadable fields of damaged NodeDefs are empty, and
+    recorded in the findings of the document.
     """
-    from pparse.tree.node import Node
-
-    root = source if isinstance(source, Node) else source.root
-    meta: Node | None = None
-    if root.kind == SAVED_MODEL:
-        graphs = root.find("meta_graphs")
-        count = len(graphs) if graphs is not None else 0
-        if graphs is None or not 0 <= meta_graph < count:
-            raise PathError(
-                f"the SavedModel has {count} meta graphs, none with number {meta_graph}", path="meta_graphs"
-            )
-        meta = graphs.child(meta_graph)
-    elif root.kind == META_GRAPH:
-        meta = root
-    elif root.kind != GRAPH:
-        if root.kind == CHUNKS:
-            reason = root.finding.reason if root.load() is not None and root.finding is not None else ""
-            raise EndOfDataError(
-                f"no graph can be read without the chunk metadata: {reason}", source=root.extraction.name
-            )
-        name = root.extraction.name
-        raise UnsupportedError(f"{name}: it holds no TensorFlow graph: it is of kind {root.kind}")
-    return Graph(MainGraph(meta.find("graph_def") if meta is not None else root, root.extraction, meta), max_nodes)
-
-
-# Functions with which TensorFlow 2 saves and restores variables.
-_SAVERS: Final = ("__inference__traced_save", "__inference__traced_restore")
-
-
-class _Defs(NodeDefs, GraphSource):
-    """A message with a list of NodeDefs; ``root`` is its node, None if there is none."""
 
     format = "TensorFlow"
     control = "^"
@@ -110,14 +101,9 @@ class _Defs(NodeDefs, GraphSource):
     loops = ("NextIteration", "RefNextIteration")  # of TensorFlow 1
 
     def __init__(self, root: Node | None, extraction: Host, name: str = "") -> None:
-        GraphSource.__init__(self, extraction, name)
-        NodeDefs.__init__(self, node_list(root))
+        super().__init__(extraction, name)
         self.root = root
-
-    def path_of(self, ordinal: int | None) -> str:
-        """Return the path of a NodeDef, or of their list."""
-        path = self.elements.path if self.elements is not None else ""
-        return path if ordinal is None else f"{path}[{ordinal}]"
+        self.elements = node_at(root, "node") or node_at(root, "node_def")
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the AttrValues of a node by name."""
@@ -160,8 +146,349 @@ class _Defs(NodeDefs, GraphSource):
             return 0
         return int(text) if text.isdecimal() and len(text) < 19 else text
 
+    # -- nodes ---------------------------------------------------------------------------------------------------------
 
-class MainGraph(_Defs):
+    def rows(self) -> Iterator[Row]:
+        """Yield ``(ordinal, name, operation, inputs, device, colocated, None)`` of each element: values have no names.
+
+        ``colocated`` are the names in the attribute ``_class``, without ``loc:@``. Names must be UTF-8.
+        """
+        if self.elements is None:
+            return
+        index = index_of(self.elements)
+        if index is None:  # not made of NodeDefs: another schema
+            for ordinal in range(len(self.elements)):
+                yield self._by_tree(ordinal)
+            return
+        touched = index.touched()
+        for first, segment in zip(index.firsts, index.segments, strict=True):
+            if isinstance(segment, Run):
+                yield from self._run(index, segment.scan, segment.key, first, segment.count, touched)
+            else:
+                for ordinal in range(first, first + segment.count):
+                    yield self._by_pieces(ordinal, index.pieces(ordinal))
+
+    # -- elements one by one in a part ---------------------------------------------------------------------------------
+
+    def _run(
+        self, index: ListIndex, scan: PartScan, key: int, ordinal: int, count: int, touched: Sequence[int]
+    ) -> Iterator[Row]:
+        """Yield the rows of ``count`` elements of a part, from number ``ordinal`` on."""
+        stop = ordinal + count
+        begin = ordinal
+        for found in self._blocks(scan, key, ordinal, stop):
+            rows = found if isinstance(found, list) else [self._at(scan, ordinal, found)]
+            last = ordinal + len(rows)
+            for number in touched[bisect_left(touched, ordinal) : bisect_left(touched, last)]:
+                pieces = self._touched(index, scan, key, number, number - begin)
+                rows[number - ordinal] = self._by_pieces(number, pieces)
+            yield from rows
+            ordinal = last
+        for number in range(ordinal, stop):  # what the bytes do not tell
+            yield self._by_tree(number)
+
+    def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | WireField]:
+        """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
+        session = self.elements.extraction.session
+        part = scan.part
+        window = scan.window()
+        tag = key << 3 | LEN
+        pos, step = scan.slots[key].offsets[0], _FIRST_BLOCK
+        while ordinal < stop:
+            session.check_cancelled()
+            try:
+                block = part.data.pread(pos, min(step, part.end - pos))
+            except FaultError:  # a gap, or a chunk that cannot be decompressed
+                return
+            if not block:
+                return
+            rows: list[Row] = []
+            size = len(block)
+            after = read_node_defs(block + PADDING, 0, size, tag, ordinal, stop, rows)
+            if rows:
+                yield rows
+                ordinal += len(rows)
+            step = min(4 * step, _LAST_BLOCK)
+            if ordinal >= stop:
+                return
+            if after and size - after < _LARGE and pos + size < part.end:
+                pos += after
+                continue
+            # Large, damaged, or another field: one step by the window.
+            try:
+                field = window.field(pos + after)
+            except FaultError:
+                return
+            if scan.key_of(field.tag) == key:
+                yield field
+                ordinal += 1
+            pos, step = field.next, _FIRST_BLOCK
+
+    def _at(self, scan: PartScan, ordinal: int, field: WireField) -> Row:
+        """Return the row of one element from the field that holds it."""
+        if field.end > scan.part.end:
+            return self._by_tree(ordinal)
+        return self._by_pieces(ordinal, (scan.part.data.range(field.start, field.end),))
+
+    def _touched(self, index: ListIndex, scan: PartScan, key: int, ordinal: int, nth: int) -> list[Piece]:
+        """Return the pieces of an element that chunks may add to, the ``nth`` of its part."""
+        field = next(iter(scan.fields(key, nth)), None)
+        if field is None or field.end > scan.part.end:
+            return [Lost("the NodeDef is not whole", None)]
+        return [scan.part.data.range(field.start, field.end), *index.pieces(ordinal)]
+
+    def wire(self) -> Iterator[tuple[int, Range | None]]:
+        """Yield the ordinal of each element with its bytes, tag and length included; None if not in one range."""
+        index = index_of(self.elements)
+        if index is None:
+            return
+        touched = set(index.touched())
+        for first, segment in zip(index.firsts, index.segments, strict=True):
+            if isinstance(segment, Run):
+                part = segment.scan.part
+                for ordinal, field in enumerate(segment.scan.fields(segment.key), first):
+                    whole = ordinal not in touched and field.end <= part.end
+                    yield ordinal, part.data.range(field.begin, field.next) if whole else None
+            else:
+                yield from ((ordinal, None) for ordinal in range(first, first + segment.count))
+
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one element."""
+        index = index_of(self.elements)
+        if index is not None:
+            at = bisect_right(index.firsts, ordinal) - 1
+            segment = index.segments[at]
+            if isinstance(segment, Run):
+                pieces = self._touched(index, segment.scan, segment.key, ordinal, ordinal - index.firsts[at])
+                return self._by_pieces(ordinal, pieces)
+        return self._by_tree(ordinal)
+
+    # -- one element -------------------------------------------------------------------------------------------------
+
+    def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
+        """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
+        try:
+            return self._read(ordinal, pieces)
+        except (FaultError, UnicodeDecodeError):
+            return self._by_tree(ordinal)
+
+    def _read(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
+        """Return the row of an element, read field by field: large ones that are not needed are skipped.
+
+        Raises `FaultError` or UnicodeDecodeError if it must be read through the tree.
+        """
+        session = self.elements.extraction.session
+        texts: dict[int, bytes] = {}
+        inputs: list[str] = []
+        colocated: tuple[str, ...] = ()
+        with session.budget.charge(0, "the inputs of one node of a graph") as room:
+            for field, window in _fields_of(pieces):
+                if field.tag == _ATTR:
+                    colocated = self._colocated(field, window, colocated)
+                elif field.tag in (_NAME, _OP, _INPUT, _DEVICE):
+                    session.limits.check(
+                        "name_bytes", field.end - field.start, "a name in a NodeDef", offset=field.start
+                    )
+                    text = texts[field.tag] = window.read(field.start, field.end)
+                    if field.tag == _INPUT:
+                        inputs.append(text.decode())
+                        if not len(inputs) & 0xFFF:
+                            room.resize(100 * len(inputs))
+        name, op, device = (texts.get(tag, b"").decode() for tag in (_NAME, _OP, _DEVICE))
+        return ordinal, name, op, inputs, device, colocated, None
+
+    def _colocated(self, field: WireField, window: Window, known: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names in the attribute ``_class``; what is ``known`` of it if this is another one."""
+        head = window.read(field.start, min(field.end, field.start + len(_CLASS)))
+        found: tuple[str, ...] | None = known if head[:1] == b"\n" else None
+        if head == _CLASS:
+            limits = self.elements.extraction.session.limits
+            limits.check("header_bytes", field.end - field.start, "the attribute _class", offset=field.start)
+            entry = window.read(field.start, field.end)
+            found = read_class(entry + PADDING, len(_CLASS), len(entry))
+        if found is None:
+            raise MalformedError("an attribute is not in the form that serializers write", offset=field.start)
+        return found
+
+    def _by_tree(self, ordinal: int) -> Row:
+        """Return the row of an element from the tree; damaged fields are empty, and recorded."""
+        node = self.elements.child(ordinal)
+        name, op, device = (str(_load(node, key) or "") for key in ("name", "op", "device"))
+        inputs = _load_all(node, "input")
+        attr = node.find("attr")
+        value = attr.find("_class") if attr is not None else None
+        texts = _load_all(value.find("list"), "s") if value is not None else []
+        return ordinal, name, op, inputs, device, tuple(text.removeprefix(_LOCATION) for text in texts), None
+
+
+def _fields_of(pieces: Sequence[Piece]) -> Iterator[tuple[WireField, Window]]:
+    """Yield the fields of a NodeDef, each with a window on it. Raises `FaultError` if pieces alone do not tell them."""
+    for piece in pieces:
+        if isinstance(piece, OverlayEntry):
+            numbers = set(piece.numbers())
+            added = piece.field(5) if 5 in numbers else None
+            to_class = added is not None and ("_class" in added.keys() or len(added.indices()))  # noqa: SIM118
+            if numbers - {5, 6, 7} or to_class:
+                raise MalformedError("chunks add to more of it than its other attributes")
+            continue
+        if not isinstance(piece, Range):
+            raise MalformedError(piece.reason)
+        window, pos = Window(piece.data, piece.end), piece.start
+        while pos < piece.end:
+            field = window.field(pos)
+            pos = field.next
+            if pos > piece.end or field.tag & 7 != LEN:
+                raise MalformedError("it has another field", offset=field.begin)
+            yield field, window
+
+
+def read_node_defs(  # noqa: C901 -- hot loop: a call for each NodeDef costs 15 %
+    block: bytes, pos: int, size: int, tag: int, ordinal: int, stop: int, rows: list[Row]
+) -> int:
+    """Append the rows of the NodeDefs in ``block[pos:size]``, fields with ``tag``; return where it stopped.
+
+    ``ordinal`` is the number of the first, ``stop`` one past the last one wanted. Stops before anything that is
+    not whole in the block, is another field, or needs a closer look. `PADDING` follows the block at ``size``.
+    """
+    while pos < size and ordinal < stop:
+        begin = pos
+        if block[pos] != tag:
+            return begin
+        length = block[pos + 1]
+        pos += 2
+        try:
+            if length >= 0x80:
+                length, pos = read_length(block, pos - 1)
+            end = pos + length
+            if end > size:
+                return begin
+            name = op = device = ""
+            inputs: list[str] = []
+            colocated: tuple[str, ...] = ()
+            while pos < end:
+                byte = block[pos]
+                length = block[pos + 1]
+                pos += 2
+                if length >= 0x80:
+                    length, pos = read_length(block, pos - 1)
+                after = pos + length
+                if byte == _ATTR:
+                    if block[pos] != 0x0A:
+                        return begin
+                    if block[pos + 1] == 6 and block.startswith(_CLASS, pos):
+                        found = read_class(block, pos + len(_CLASS), after)
+                        if found is None or after > end:
+                            return begin
+                        colocated = found
+                elif byte == _INPUT:
+                    inputs.append(block[pos:after].decode())
+                elif byte == _NAME:
+                    name = block[pos:after].decode()
+                elif byte == _OP:
+                    op = block[pos:after].decode()
+                elif byte == _DEVICE:
+                    device = block[pos:after].decode()
+                elif byte not in _REST:
+                    return begin
+                pos = after
+            if pos != end:
+                return begin
+        except (PparseError, UnicodeDecodeError, IndexError):
+            return begin
+        rows.append((ordinal, name, op, inputs, device, colocated, None))
+        ordinal += 1
+    return pos
+
+
+def read_class(block: bytes, pos: int, end: int) -> tuple[str, ...] | None:
+    """Return the names in the value of an attribute ``_class`` (``list.s``), whose entry is ``block[pos:end]``.
+
+    None if it is not in the form that serializers write: a message (2) with a message (1) with strings (2).
+    """
+    for tag in (0x12, 0x0A):
+        if pos >= end:
+            return ()
+        if block[pos] != tag:
+            return None
+        length, pos = read_length(block, pos + 1)
+        if pos + length != end:
+            return None
+    names = []
+    while pos < end:
+        if block[pos] != 0x12:
+            return None
+        length, pos = read_length(block, pos + 1)
+        if length > end - pos:
+            return None
+        names.append(block[pos : pos + length].decode().removeprefix(_LOCATION))
+        pos += length
+    return tuple(names)
+
+
+def _load(node: Node, key: str = "") -> Any:
+    """Return a scalar, or one of a message; None if it is not set, or cannot be read, which is recorded."""
+    try:
+        found = node.find(key) if key else node
+        value = found.load() if found is not None else None
+        return value.decode() if isinstance(value, bytes) else value
+    except (FaultError, UnicodeDecodeError) as error:
+        _note(node, key, error)
+        return None
+
+
+def _load_all(node: Node | None, key: str) -> list[str]:
+    """Return the elements of a list of strings; empty if they cannot be read, which is recorded."""
+    found = node.find(key) if node is not None else None
+    return [str(_load(kid) or "") for kid in found.children()] if found is not None else []
+
+
+def _note(node: Node, key: str, error: Exception) -> None:
+    """Record in the findings of the document what cannot be read, at ``key`` of a node or at the node itself."""
+    code = "truncated" if isinstance(error, EOFError) else "malformed"
+    reason = error.reason if isinstance(error, PparseError) else str(error)
+    path = f"{node.path}.{key}" if key else node.path
+
+    node.result.findings.add(Finding(code, reason, path=path, source=node.extraction.name, offset=node.start))
+
+
+# -- graphs and their functions ----------------------------------------------------------------------------------------
+
+
+def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0, max_nodes: int | None = None) -> Graph:
+    """Return the graph of a SavedModel, MetaGraphDef or GraphDef: a document, its result, or the node of one.
+
+    ``meta_graph`` selects one of a SavedModel. Raises `UnsupportedError` if there is no graph.
+    """
+    from pparse.tree.node import Node
+
+    root = source if isinstance(source, Node) else source.root
+    meta: Node | None = None
+    if root.kind == SAVED_MODEL:
+        graphs = root.find("meta_graphs")
+        count = len(graphs) if graphs is not None else 0
+        if graphs is None or not 0 <= meta_graph < count:
+            raise PathError(
+                f"the SavedModel has {count} meta graphs, none with number {meta_graph}", path="meta_graphs"
+            )
+        meta = graphs.child(meta_graph)
+    elif root.kind == META_GRAPH:
+        meta = root
+    elif root.kind != GRAPH:
+        if root.kind == CHUNKS:
+            reason = root.finding.reason if root.load() is not None and root.finding is not None else ""
+            raise EndOfDataError(
+                f"no graph can be read without the chunk metadata: {reason}", source=root.extraction.name
+            )
+        name = root.extraction.name
+        raise UnsupportedError(f"{name}: it holds no TensorFlow graph: it is of kind {root.kind}")
+    return Graph(MainGraph(meta.find("graph_def") if meta is not None else root, root.extraction, meta), max_nodes)
+
+
+# Functions with which TensorFlow 2 saves and restores variables.
+_SAVERS: Final = ("__inference__traced_save", "__inference__traced_restore")
+
+
+class MainGraph(NodeDefs):
     """A GraphDef; ``meta`` is the MetaGraphDef that it is in, if any."""
 
     def __init__(self, root: Node | None, extraction: Host, meta: Node | None = None) -> None:
@@ -172,9 +499,7 @@ class MainGraph(_Defs):
         """Return the functions of the library."""
         return Library(self.root, self.extraction)
 
-    def functions(self) -> Library:
-        """Return the functions of the library."""
-        return self.bodies()
+    functions = bodies
 
     def signatures(self) -> dict[str, Signature]:
         """Return the signatures of a SavedModel."""
@@ -227,7 +552,7 @@ class MainGraph(_Defs):
         return write_graph_def(self, marks, write)
 
 
-class FunctionBody(_Defs):
+class FunctionBody(NodeDefs):
     """A FunctionDef."""
 
     kind = "function"
@@ -345,36 +670,25 @@ def write_graph_def(graph: MainGraph, marks: bytes | bytearray | None, out: Call
     check = graph.extraction.session.check_cancelled
     checker = Checker(check)
     done = 0
-    start = stop = 0
-    data = None
-    for ordinal, found in graph.wire():
-        if marks is not None and not marks[ordinal]:
-            continue
-        if found is not None and found.data is data and found.start == stop:
-            stop = found.end  # copy neighbours together
-            continue
+    wires = ((ordinal, found) for ordinal, found in graph.wire() if marks is None or marks[ordinal])
+    for found in joined(ordinal if found is None else found for ordinal, found in wires):
         check()
-        done += _copy(data, start, stop, out, checker)
-        data = None
-        if found is None:
-            done += _message(_NODE, graph.node(ordinal), out)
+        if isinstance(found, Range):
+            done += _copy(found, out, checker)
         else:
-            data, start, stop = found.data, found.start, found.end
-    done += _copy(data, start, stop, out, checker)
+            done += _message(_NODE, graph.node(found), out)
     for number, name in ((_LIBRARY, "library"), (_VERSIONS, "versions")):
         done += _message(number, graph.root.find(name) if graph.root is not None else None, out)
     return done
 
 
-def _copy(data: Data | None, start: int, stop: int, out: Callable[[bytes], object], checker: Checker) -> int:
-    if data is None:
-        return 0
+def _copy(fields: Range, out: Callable[[bytes], object], checker: Checker) -> int:
     # Consecutive fields `node` form a GraphDef.
-    if not checker.sound(data.range(start, stop), builtin_schema().message("tensorflow.GraphDef")):
+    if not checker.sound(fields, builtin_schema().message(GRAPH)):
         reason = "a node of the graph is damaged, and the copy would be, too ('pparse check' tells more)"
-        raise MalformedError(reason, offset=checker.stopped, source=data.name)
-    copy_into(data, start, stop - start, out)
-    return stop - start
+        raise MalformedError(reason, offset=checker.stopped, source=fields.data.name)
+    copy_into(fields.data, fields.start, len(fields), out)
+    return len(fields)
 
 
 def _message(number: int, node: Node | None, out: Callable[[bytes], object]) -> int:

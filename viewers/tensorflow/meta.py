@@ -12,7 +12,7 @@ from pparse.protos import schema as builtin_schema
 from pparse.tensors.viewer import Signature, TensorInfo
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
-from pparse.viewers.tensorflow.element_types import dtype_of
+from pparse.viewers.tensorflow.tensors import dtype_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -342,20 +342,14 @@ def _class(content: dict[str, Any]) -> str:
 _MOST_ARGUMENTS: Final = 100_000
 
 
-class ConcreteFunction:
-    """One way to call a function."""
+class ConcreteFunction(namedtuple("ConcreteFunction", "name arguments keywords result")):
+    """One way to call a function, called ``name`` in the library of the graph.
 
-    __slots__ = ("arguments", "keywords", "name", "result")
+    ``arguments``: positional ones by name, as texts (of one whose name is not known, its number is the name);
+    ``keywords``: named ones; ``result``: what it returns, as a text, None if that is not known.
+    """
 
-    def __init__(self, name: str, arguments: dict[str, str], keywords: dict[str, str], result: str | None) -> None:
-        self.name = name
-        """Name in the library of the graph."""
-        self.arguments = arguments
-        """Positional arguments by name, as texts; of one whose name is not known, its number is the name."""
-        self.keywords = keywords
-        """Named arguments, as texts."""
-        self.result = result
-        """What it returns, as a text; None if that is not known."""
+    __slots__ = ()
 
     @property
     def size(self) -> int:
@@ -364,7 +358,7 @@ class ConcreteFunction:
 
     def to_dict(self) -> dict[str, object]:
         """Return the attributes as plain data, for JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dict(sorted(self._asdict().items()))
 
     def __str__(self) -> str:
         parts = [f"{name}: {value}" for name, value in self.arguments.items()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 
 from pparse.document.opening import Resume
 from pparse.document.opening import open as open_document
@@ -32,8 +32,8 @@ from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import SLOT, VALUE
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
-from pparse.viewers.tensorflow.element_types import dtype_of
 from pparse.viewers.tensorflow.meta import shape_of
+from pparse.viewers.tensorflow.tensors import dtype_of
 from pparse.viewers.tensorflow.viewer import TensorflowViewer
 
 TYPE_CHECKING = False
@@ -63,27 +63,28 @@ class SavedModelViewer(TensorflowViewer):
         super().__init__(extraction)
         self.model = TensorflowViewer(extraction)
         """The message alone: its constants."""
-        self._variables: Viewer | None = None
-        self._opened = False
         self._compared = False
 
     @property
     def variables(self) -> Viewer | None:
         """The variables alone; None if there are none, or they cannot be read."""
-        if not self._opened:
-            self._opened = True
-            try:
-                index = self.extraction.sibling(INDEX_OF_VARIABLES)
-                index.find_end()  # a file is opened when it is asked
-                self._variables = variables = index.view()
-                if isinstance(variables, CheckpointViewer):
-                    variables.parser.other_names = self._names_by_key
-            except SourceError as error:
-                if self.parser.sizes("variables") or any(self._described) or self._has_saver():  # type: ignore[attr-defined]
-                    self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")
-            except FaultError as error:
-                self._note_unread("malformed", f"the variables cannot be read: {error.reason}")
         return self._variables
+
+    @cached_property
+    def _variables(self) -> Viewer | None:
+        try:
+            index = self.extraction.sibling(INDEX_OF_VARIABLES)
+            index.find_end()  # a file is opened when it is asked
+            variables = index.view()
+            if isinstance(variables, CheckpointViewer):
+                variables.parser.other_names = self._names_by_key
+            return variables
+        except SourceError as error:
+            if self.parser.sizes("variables") or any(self._described) or self._has_saver():  # type: ignore[attr-defined]
+                self._note_unread("missing", f"the variables cannot be read without their index: {error.reason}")
+        except FaultError as error:
+            self._note_unread("malformed", f"the variables cannot be read: {error.reason}")
+        return None
 
     def _names_by_key(self) -> dict[str, str]:
         """Return the names of variables by key, as the message has them."""
@@ -159,10 +160,8 @@ class SavedModelViewer(TensorflowViewer):
         return 2 if tensor._owner is self.model or variables is None else variables.rank(tensor)
 
     def __iter__(self) -> Iterator[str]:
-        names: Iterator[Iterator[str]] = (
-            iter(part) if part is not self.model else map(self._free, part) for part in self._parts
-        )
-        return chain.from_iterable(names)
+        for part in self._parts:
+            yield from part if part is not self.model else map(self._free, part)
 
     def find(self, name: str) -> Tensor | None:
         """Return the variable with that name or key, or the constant with that name; None if there is none."""
@@ -212,7 +211,7 @@ class SavedModelViewer(TensorflowViewer):
             for found in extent.resume
         ]
         lost = next((finding for finding in self.findings if finding.path == INDEX_OF_VARIABLES), None)
-        if self._variables is None and lost is not None:
+        if lost is not None and self._variables is None:
             extent.missing_files += 1
             extent.at_least = True
             if extent.document_status is not Status.DAMAGED:
@@ -228,18 +227,15 @@ class SavedModelViewer(TensorflowViewer):
                     told.add(finding)
                     self.findings.add(finding)
                     yield finding
-        self._look_for_assets()
-        self.compare_fingerprint()
-        for finding in self.findings:
-            if (finding.path == INDEX_OF_VARIABLES or finding.code in ("asset", "fingerprint")) and finding not in told:
-                yield finding
-
-    def _look_for_assets(self) -> None:
         for asset in self.assets:
             error = self._beside(f"assets/{asset.filename}")
             if isinstance(error, PparseError):
                 reason = f"the graph needs the file assets/{asset.filename}: {error.reason}"
                 self.findings.add(Finding("asset", reason, source=self.extraction.name, path=asset.tensor))
+        self.compare_fingerprint()
+        for finding in self.findings:
+            if (finding.path == INDEX_OF_VARIABLES or finding.code in ("asset", "fingerprint")) and finding not in told:
+                yield finding
 
     def _beside(self, name: str) -> Extraction | PparseError:
         """Return a file of the folder, whatever it holds, or why it cannot be read."""
@@ -272,12 +268,10 @@ class SavedModelViewer(TensorflowViewer):
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the index of the variables, assets, and the small files, as far as they are there."""
-        variables = self.variables
-        if variables is not None:
-            yield INDEX_OF_VARIABLES, variables.extraction
+        if self.variables is not None:
+            yield INDEX_OF_VARIABLES, self.variables.extraction
         members = self.extraction.members  # type: ignore[attr-defined]
-        names = [name for name in (FINGERPRINT, KERAS) if name in members]
-        for name in (*names, *self._asset_names):
+        for name in (*(name for name in (FINGERPRINT, KERAS) if name in members), *self._asset_names):
             file = self._beside(name)
             if not isinstance(file, PparseError):  # `check` tells of those that are missing
                 yield name, file
@@ -294,8 +288,7 @@ class SavedModelViewer(TensorflowViewer):
 
     def node_of(self, tensor: Tensor) -> Node | None:
         """Return the entry of a variable in the index of the variables."""
-        variables = self.variables
-        return None if variables is None or tensor._owner is self.model else variables.node_of(tensor)
+        return None if self.variables is None or tensor._owner is self.model else self.variables.node_of(tensor)
 
     def why_unknown(self) -> str | None:
         """Return why variables are called by their keys, if they should have names."""
@@ -303,25 +296,21 @@ class SavedModelViewer(TensorflowViewer):
 
     def other_names(self, tensor: Tensor) -> Sequence[str]:
         """Return the key of a variable, and what of it differs from those of others."""
-        variables = self.variables
-        return () if variables is None else variables.other_names(tensor)
+        return () if self.variables is None else self.variables.other_names(tensor)
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it says how the model is saved, or is a text of its graph, not a variable."""
-        if tensor._owner is self.model:
-            return tensor.is_text and self.variables is not None
-        return self.variables is not None and self.variables.is_bookkeeping(tensor)
+        if self.variables is None:
+            return False
+        return tensor.is_text if tensor._owner is self.model else self.variables.is_bookkeeping(tensor)
 
     # -- what it says of itself ----------------------------------------------------------------------------------------
 
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the message says, and the files beside it."""
-        found = {**super().metadata, **folder_facts(self.extraction)}
-        variables = self.variables
-        if variables is not None:
-            found["variables"] = dict(variables.metadata)
-        return found
+        variables = {} if self.variables is None else {"variables": dict(self.variables.metadata)}
+        return {**super().metadata, **folder_facts(self.extraction), **variables}
 
 
 # -- The variables of a SavedModel as its message describes them: the checkpoint, or its object graph, is lost ---------
@@ -573,7 +562,7 @@ def contradictions(viewer: SavedModelViewer) -> Iterator[Finding]:
         return
     if known is None:
         return
-    if viewer.model.own_status() is Status.COMPLETE:  # what is cut needs no checksum to be found
+    if viewer.model.is_whole():  # what is cut needs no checksum to be found
         try:
             yield from _message(viewer, known.saved_model_checksum, known.producer)
         except LimitError as error:

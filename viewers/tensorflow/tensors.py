@@ -21,10 +21,9 @@ from pparse.findings import Status
 from pparse.kernels.wire import PADDING, read_length, read_value
 from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.message import Message, Problem
+from pparse.tensors.dtype import DTYPES, in_bytes
 from pparse.tensors.tensor import UNKNOWN_SHAPE
-from pparse.viewers.tensor_proto.maker import TensorMaker, has_too_many, is_cut
-from pparse.viewers.tensor_proto.values import NumberValues, string_list
-from pparse.viewers.tensorflow.element_types import ELEMENT_TYPES, STRING_FIELD, TEXT_TYPES, element_type
+from pparse.viewers.tensor_proto.maker import NumberValues, TensorMaker, has_too_many, is_cut, string_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,11 +33,69 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import Piece
-    from pparse.parsers.protobuf.window import Window
+    from pparse.parsers.protobuf.index import Piece, Window
     from pparse.protobuf.schema import Schema
     from pparse.tensors.dtype import DType
     from pparse.viewers.tensor_proto.maker import ProtoTensor
+
+# -- the enum DataType: what elements are, and which field of a TensorProto lists them ---------------------------------
+
+REFERENCE: Final = 100  # added to the number of a type, for a reference to one
+TEXT_TYPES: Final = (7, 7 + REFERENCE)
+# Fields of a TensorProto, and of the messages of its shape.
+STRING_FIELD: Final = 8
+_FLOAT8: Final = 18
+
+
+# Per number of the enum DataType: the type, the field that lists its elements, the numpy type of one listed number in
+# the array, and the number of these per element.
+ELEMENT_TYPES: Final[dict[int, tuple[DType, int, str, int]]] = {
+    1: (DTYPES["float32"], 5, "<f4", 1),
+    2: (DTYPES["float64"], 6, "<f8", 1),
+    3: (DTYPES["int32"], 7, "<i4", 1),
+    4: (DTYPES["uint8"], 7, "u1", 1),
+    5: (DTYPES["int16"], 7, "<i2", 1),
+    6: (DTYPES["int8"], 7, "i1", 1),
+    8: (DTYPES["complex64"], 9, "<f4", 2),
+    9: (DTYPES["int64"], 10, "<i8", 1),
+    10: (DTYPES["bool"], 11, "u1", 1),
+    11: (DTYPES["int8"], 7, "i1", 1),
+    12: (DTYPES["uint8"], 7, "u1", 1),
+    13: (DTYPES["int32"], 7, "<i4", 1),
+    14: (DTYPES["bfloat16"], 13, "<u2", 1),
+    15: (DTYPES["int16"], 7, "<i2", 1),
+    16: (DTYPES["uint16"], 7, "<u2", 1),
+    17: (DTYPES["uint16"], 7, "<u2", 1),
+    18: (DTYPES["complex128"], 12, "<f8", 2),
+    19: (DTYPES["float16"], 13, "<u2", 1),
+    22: (DTYPES["uint32"], 16, "<u4", 1),
+    23: (DTYPES["uint64"], 17, "<u8", 1),
+    24: (DTYPES["float8_e5m2"], _FLOAT8, "u1", 1),
+    25: (DTYPES["float8_e4m3fn"], _FLOAT8, "u1", 1),
+    26: (DTYPES["float8_e4m3fnuz"], _FLOAT8, "u1", 1),
+    27: (DTYPES["float8_e4m3b11fnuz"], _FLOAT8, "u1", 1),
+    28: (DTYPES["float8_e5m2fnuz"], _FLOAT8, "u1", 1),
+    29: (in_bytes("int4"), 7, "i1", 1),
+    30: (in_bytes("uint4"), 7, "u1", 1),
+    31: (in_bytes("int2"), 7, "i1", 1),
+    32: (in_bytes("uint2"), 7, "u1", 1),
+    33: (in_bytes("float4_e2m1fn"), _FLOAT8, "u1", 1),
+}
+
+
+def element_type(number: int) -> tuple[DType, int, str, int] | None:
+    """Return what `ELEMENT_TYPES` has on a number ; a reference type counts as the type it refers to; None: nothing."""
+    return ELEMENT_TYPES.get(number - REFERENCE if number > REFERENCE else number)
+
+
+def dtype_of(number: int) -> DType | None:
+    """Return the element type of a number of the enum DataType; None for texts, and for what has no numbers."""
+    found = element_type(number)
+
+    return found[0] if found is not None else None
+
+
+# -- the message -------------------------------------------------------------------------------------------------------
 
 _SMALL: Final = 16 << 10
 _MAX_RANK: Final = 254
@@ -104,6 +161,7 @@ class TensorflowMaker(TensorMaker):
         content = wrong or self.bytes_of(message, _CONTENT, "tensor_content")
         if isinstance(content, Problem):
             return self.new(name, known[0] if known is not None else None, shape, (), stored, content)
+        content = content if content is not None and len(content) else None
         if number in TEXT_TYPES:
             return self._text(name, message, shape, stored, content)
         if known is None:
@@ -158,7 +216,8 @@ class TensorflowMaker(TensorMaker):
             cut = problem is not None or values.cut
             self.list_values(made, dtype, values, dtype.itemsize, whole=not cut)
             if listed is not None:
-                made.encoding = _encoding(listed, count)
+                repeats = "zeros" if not listed else "splat" if listed == 1 else "repeat"
+                made.encoding = "typed" if listed >= count else repeats
             if listed is not None and not values.cut and (listed > count or values.extra_words):
                 made.finding = self._extra(name, count, listed)
             if cut:
@@ -190,7 +249,7 @@ class TensorflowMaker(TensorMaker):
 
     def _judge_cut(self, made: ProtoTensor, values: NumberValues, problem: Problem | None) -> None:
         """Set the status of a tensor whose message ends early: its last values may be missing, so nothing repeats."""
-        if problem is not None and problem.status is Status.DAMAGED:
+        if problem is not None and problem.is_damage:
             self.judge(made, problem)
             return
         if not made.size:
@@ -216,7 +275,7 @@ class TensorflowMaker(TensorMaker):
                 made.finding = self._extra(name, made.size, listed)
         problem = message.problem
         if problem is not None or (content is not None and content.end > self.make.data_end(content)):
-            damaged = problem is not None and problem.status is Status.DAMAGED
+            damaged = problem is not None and problem.is_damage
             problem = problem or Problem(Status.TRUNCATED, "the file ends inside its strings")
             self.judge(made, problem, cut_status(made.spans, damaged=damaged))
         elif self.lost_content and not made.spans and made.size:
@@ -268,9 +327,3 @@ def content_tensor(raw: bytes, size: int) -> tuple[int, tuple[int, ...], int, in
         return None
     is_plain = pos == size and order == 0x22 and length and len(shape) < 8
     return (number, tuple(shape), start, length) if is_plain else None
-
-
-def _encoding(listed: int, count: int) -> str:
-    if listed >= count:
-        return "typed"
-    return "zeros" if not listed else "splat" if listed == 1 else "repeat"
