@@ -20,9 +20,8 @@ from math import prod
 
 from pparse.errors import DataError, LimitError, UnsupportedError
 from pparse.findings import Status
-from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.reading import Arrays
-from pparse.parsers.pickle.values import Call, Global, as_text
+from pparse.parsers.pickle.values import Call, Decoder, Global, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

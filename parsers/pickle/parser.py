@@ -7,7 +7,7 @@ used it. So there are no states that read children in turn; instead
 - `fill` reads a node's opcodes once more (those of the pickle's own value were just read) and keeps where its children
   begin and what they are; large children are jumped over;
 - `entries` reads the opcodes of a group of children again if there were too many to keep, and
-  `pparse.parsers.pickle.decoder` makes values: small ones that follow each other all at once, for `check` and viewers.
+  `pparse.parsers.pickle.values` makes values: small ones that follow each other all at once, for `check` and viewers.
 
 The root is the value of the pickle; of several pickles in a row, a list of theirs. What the opcodes say becomes nodes:
 
@@ -35,11 +35,10 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
 from pparse.parsers.pickle.contents import FILLED, NAMES, Contents, contents, fault_in, group, open_from
-from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.program import MOST_STATES, Program, latest
 from pparse.parsers.pickle.reading import Parts
-from pparse.parsers.pickle.values import check_key
+from pparse.parsers.pickle.values import Decoder, check_key
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.listing import GlobalUse, Listing, global_lines

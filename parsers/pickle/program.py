@@ -11,9 +11,9 @@ from pparse.budget import evictor
 from pparse.errors import LimitError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.pickle_scan import GETS, MARK, SLACK, Scan, scan
-from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder
 from pparse.parsers.pickle.reading import CHARGE_FROM, Jumps, Parts, Reading, Stop, get_number
+from pparse.parsers.pickle.values import Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
