@@ -34,9 +34,19 @@ from pparse.errors import DataError, LimitError, MalformedError, PparseError, Un
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
-from pparse.parsers.pickle.contents import FILLED, NAMES, Contents, contents, fault_in, group, open_from
 from pparse.parsers.pickle.joblib import WATCHED
-from pparse.parsers.pickle.program import MOST_STATES, Program, latest
+from pparse.parsers.pickle.program import (
+    FILLED,
+    MOST_STATES,
+    NAMES,
+    Contents,
+    Program,
+    contents,
+    fault_in,
+    group,
+    latest,
+    open_from,
+)
 from pparse.parsers.pickle.reading import Parts
 from pparse.parsers.pickle.values import Decoder, check_key
 from pparse.tree.engine import GROUP
@@ -49,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, ClassVar, Final
 
-    from pparse.parsers.pickle.reading import RawArray
+    from pparse.parsers.pickle.joblib import RawArray
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -226,7 +236,7 @@ class PickleParser(Parser, Listing):
     def program(self, pos: int) -> Program:
         """Return the pickle that begins at ``pos``, or around it; that of an array of objects if it is in one."""
         start = self.starts[max(0, bisect_right(self.starts, pos) - 1)] if self.starts else pos
-        if len(self._programs) == 1 and (only := self._programs.get(start)) is not None and only.arrays is None:
+        if len(self._programs) == 1 and (only := self._programs.get(start)) is not None and not only.arrays:
             return only
         extraction = self.result.extraction
         found = latest(
@@ -236,7 +246,7 @@ class PickleParser(Parser, Listing):
             lambda: Program(extraction.session, extraction.data, start, extraction.find_end(), extraction.start),
         )
         if self._is_longer and start == self.starts[-1]:
-            found.doubt_last_array()
+            found.arrays.doubt_last()
         return found.program_at(pos)
 
     def root_entry(self) -> Entry:
@@ -264,7 +274,7 @@ class PickleParser(Parser, Listing):
         for start in self.starts:
             program = self.program(start)
             yield from self._globals_of(program)
-            for begin in program.arrays.pickles() if program.arrays is not None else ():
+            for begin in program.arrays.pickles():
                 yield from self._globals_of(program.inner(begin))
 
     def _globals_of(self, program: Program) -> Iterator[tuple[int, str]]:
@@ -443,8 +453,8 @@ class PickleParser(Parser, Listing):
             raise LimitError(reason, option="", wanted=len(states), got=MOST_STATES)
         for slot, end in states:
             yield self._entry(program, "state", slot, end)
-        number = None if program.arrays is None else program.arrays.number_of(node.start, node.end or program.end)
-        if number is not None and program.arrays is not None:
+        number = program.arrays.number_of(node.start, node.end or program.end)
+        if number is not None:
             yield self._array_entry(program, program.arrays.array(number))
         for name, span in (("items", found.items), ("pairs", found.pairs)):
             if span is not None:
@@ -500,7 +510,7 @@ class PickleParser(Parser, Listing):
         found: dict[int, Any] = {}
         run: list[int] = []
         until = 0
-        for slot, end in (*parts, (_NO_PART, 0)) if not program.late and program.arrays is None else ():
+        for slot, end in (*parts, (_NO_PART, 0)) if program.is_plain else ():
             start = slot >> 8
             fits = slot & 0xFF in _PLAIN_OPCODES and end - start <= _SMALL
             if run and (not fits or start != until):
@@ -569,7 +579,7 @@ class PickleParser(Parser, Listing):
                 finding = self._malformed(error, start)
                 return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
         meant = program.definition(slot) if kind == "alias" and program.late else None
-        if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant[0])):
+        if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant)):
             reason = (
                 f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown"
             )
@@ -583,8 +593,8 @@ class PickleParser(Parser, Listing):
         kind = KIND_OF.get(opcode, "invalid")
         if kind == "alias" and opcode != 0x32:
             found = program.definition(slot)
-            if found is not None and found[0] & 0xFF not in GETS:
-                inner = self._kind(program, found[0])[0]
+            if found is not None and found & 0xFF not in GETS:
+                inner = self._kind(program, found)[0]
                 return ("alias" if inner in SHAPES else inner), None
         if kind == "call":
             plain = PLAIN_KINDS.get(self._callable_name(program, slot))
@@ -685,7 +695,7 @@ class PickleParser(Parser, Listing):
         program, done = self.program(node.start), 0
         index = node.index_to(None)
         in_order = node.kind in _SEQUENCES_OF_VALUES and node.known_status is Status.COMPLETE
-        if in_order and isinstance(index.note, Parts) and not program.late and program.arrays is None:
+        if in_order and isinstance(index.note, Parts) and program.is_plain:
             paired = node.shape == "map"
             for parts in index.note.stretches(_TOGETHER, paired=paired):
                 first, done = done, done + (len(parts) // 2 if paired else len(parts))
@@ -721,7 +731,7 @@ class PickleParser(Parser, Listing):
         except LimitError:
             return None
         parts = index.note
-        if node.known_status is not Status.COMPLETE or index.tail or program.late or program.arrays is not None:
+        if node.known_status is not Status.COMPLETE or index.tail or not program.is_plain:
             return None
         if not isinstance(parts, Parts) or not parts.are_within(self._most_at_once(node.depth + 1)):
             return None
@@ -746,7 +756,7 @@ class PickleParser(Parser, Listing):
         if end - node.start > self._most_at_once(node.depth):
             return self._is_sound_in_stretches(node) if node.kind in SEQUENCES else None
         start, program = node.start, self.program(node.start)
-        if node.known_status is not Status.COMPLETE or program.late or program.arrays is not None:
+        if node.known_status is not Status.COMPLETE or not program.is_plain:
             return None
         try:
             if _has_many_states(program, start, end):

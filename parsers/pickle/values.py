@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Final
 
+    from pparse.parsers.pickle.joblib import Arrays, RawArray
     from pparse.parsers.pickle.program import Program
-    from pparse.parsers.pickle.reading import Arrays, RawArray
 
     # Does what the opcode at a place says, and returns where the next one is; None: it has no argument.
     Handler = Callable[["_Frame", int], int | None]
@@ -329,7 +329,7 @@ class _Frame:
 
     __slots__ = ("arrays", "base", "buf", "end", "i", "marks", "nth", "stack")
 
-    def __init__(self, buf: bytes, start: int, end: int, nth: int, arrays: Arrays | None) -> None:
+    def __init__(self, buf: bytes, start: int, end: int, nth: int, arrays: Arrays) -> None:
         self.buf, self.i, self.end, self.arrays = buf, 0, end, arrays
         self.base = start  # what must be added to a place in `buf`: more behind bytes that are left out
         self.nth = nth  # how many values are memoized before
@@ -376,7 +376,8 @@ class Decoder:
         data = self.program.data
         if end - start > self._size // 4:
             return data.read_exact(start, end - start)
-        window = data.pread(start, min(self._size, max(self.program.next_array(end), end) - start))
+        last = max(end, self.program.arrays.next_from(end, self.program.end))
+        window = data.pread(start, min(self._size, last - start))
         if len(window) < end - start:
             return data.read_exact(start, end - start)
         self._window = start, window
@@ -461,11 +462,8 @@ class Decoder:
             asked.append(wanted)
 
     def _frame(self, start: int, end: int) -> _Frame:
-        arrays = self.program.arrays
-        if arrays is None:
-            buf = self.read(start, end)
-        else:  # bytes of arrays are not read
-            buf = b"".join([self.read(*stretch) for stretch in arrays.stretches(start, end)])
+        arrays = self.program.arrays  # their bytes are not read
+        buf = b"".join([self.read(*stretch) for stretch in arrays.stretches(start, end)])
         return _Frame(buf + bytes(9), start, len(buf), self.program.number_at(start), arrays)
 
 
@@ -663,10 +661,9 @@ def _build(frame: _Frame, i: int) -> None:
     before = target.state
     both = isinstance(before, dict) and isinstance(state, dict)
     target.state = {**before, **state} if both else state if before is None else (before, state)
-    arrays = frame.arrays
-    number = None if arrays is None else arrays.number_behind(frame.base + i + 1)
-    if arrays is not None and number is not None and isinstance(target, Call):
-        target.array = arrays.array(number)
+    number = frame.arrays.number_behind(frame.base + i + 1)
+    if number is not None and isinstance(target, Call):
+        target.array = frame.arrays.array(number)
         frame.base = target.array.end - i - 1
 
 

@@ -17,7 +17,6 @@ from pparse.findings import Finding, Status
 from pparse.kernels.pickle_scan import Scan
 from pparse.parsers.pickle.parser import SHAPES, PickleParser, code_of
 from pparse.parsers.pickle.program import Program, forget_children
-from pparse.parsers.pickle.reading import Reading
 from pparse.parsers.pickle.values import Persistent
 from pparse.parsers.pytorch.rebuild import storage_id
 from pparse.parsers.pytorch.storages import StorageReader, Stored
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.parsers.pickle.reading import Reading
     from pparse.parsers.pytorch.rebuild import StorageId
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -59,7 +59,7 @@ def storages_named(program: Program) -> dict[str, StorageId]:
             state.ids.clear()
         forget_children(reading)
 
-    Reading(program.session, program.data, program.start, state).run(program.end, program.find_end, after=note)
+    program.reading(program.start, state).run(program.end, after=note)
     return found
 
 

@@ -64,9 +64,9 @@ MARK: Final = 0x28
 DUP: Final = 0x32
 GETS: Final = frozenset(b"hjg2")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
-# line whose end is not in the block, because the lowest value would be replaced though `Scan.frozen`; behind a global
+# line whose end is not in the block; behind a global
 # whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
-MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, REPLACED, NAMED, BUILT = range(8)
+MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT = range(7)
 # Where a text begins behind its opcode.
 _TEXTS: Final = {0x8C: 2, 0x58: 5, 0x8D: 9, 0x55: 2, 0x54: 5, 0x56: 1, 0x53: 2}
 
@@ -113,8 +113,6 @@ class Scan:
         """States that were given to it (BUILD)."""
         self.made = 0
         """How often the lowest value was replaced by one made of it."""
-        self.frozen = False
-        """Whether to stop before that."""
         self.floor = -1
         """Values that began before go into `big` when they end; as a slot."""
         self.big: dict[int, list[Part]] = {}
@@ -305,12 +303,6 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     return i, MORE
 
 
-def _replace(state: Scan, parts: list[Part], at: int) -> None:
-    if state.frozen:
-        raise _StopAtError(at, REPLACED)
-    state.remake(parts)
-
-
 def _make_small(state: Scan, op: int, at: int) -> None:
     """Make a tuple of one to three values."""
     slots = state.slots
@@ -318,7 +310,7 @@ def _make_small(state: Scan, op: int, at: int) -> None:
     if first <= 0:
         if first < 0:
             raise _StopAtError(at, UNDERFLOW)
-        _replace(state, ends_of(slots, at), at)
+        state.remake(ends_of(slots, at))
     slot = slots[first] >> 8 << 8 | op
     del slots[first:]
     slots.append(slot)
@@ -326,7 +318,7 @@ def _make_small(state: Scan, op: int, at: int) -> None:
 
 def _remake_of_items(state: Scan, op: int, at: int) -> None:
     """The lowest value becomes a tuple, list, dict or frozenset of what lies above its mark."""
-    _replace(state, [], at)
+    state.remake([])
     state.take(state.slots[1:], at, as_pairs=op == 0x64)
 
 
@@ -349,7 +341,7 @@ def _call(state: Scan, op: int, at: int) -> None:
             state.late.append((slot, at))
     else:
         if not first:
-            _replace(state, ends_of(slots, at), at)
+            state.remake(ends_of(slots, at))
         slot = slots[first] >> 8 << 8 | op
     del slots[first:]
     slots.append(slot)
@@ -391,7 +383,7 @@ def _rename(state: Scan, action: int, op: int, at: int) -> bool:
     if first < 0:
         return False
     if not first:
-        _replace(state, ends_of(slots, at), at)
+        state.remake(ends_of(slots, at))
     if state.ids is not None and action == RENAME:
         state.ids.append((slots[first], at))
     slot = slots[first] >> 8 << 8 | op
@@ -438,7 +430,7 @@ def _close(state: Scan, below: int, op: int, at: int, end: int) -> None:
     """Make an object of what lies above a mark; its opcode is ``[at, end)``."""
     slots = state.slots
     if not below:
-        _replace(state, ends_of(slots[1:], at), at)
+        state.remake(ends_of(slots[1:], at))
     slot = slots[below] ^ MARK | op
     del slots[below:]
     slots.append(slot)

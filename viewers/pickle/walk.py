@@ -23,8 +23,8 @@ from pparse.parsers.pickle.arrays import (
     masked_of,
     why_refused,
 )
-from pparse.parsers.pickle.contents import payload
 from pparse.parsers.pickle.joblib import file_beside
+from pparse.parsers.pickle.program import payload
 from pparse.parsers.pickle.values import Call, Ordered, Persistent, as_latin1
 from pparse.parsers.pytorch.rebuild import (
     FROM_BYTES,
@@ -307,7 +307,7 @@ class Walk:
     @staticmethod
     def _end_of_maker(program: Program, node: Node) -> int | None:
         """Return where the description of an array of joblib ends, which may be cut itself; None: it is none."""
-        if node.kind != "call" or program.arrays is None or node.end is None:
+        if node.kind != "call" or node.end is None:
             return None
         number = program.arrays.number_of(node.start, node.end)
         return None if number is None or program.arrays.is_pickle(number) else program.arrays.end_of_maker(number)
