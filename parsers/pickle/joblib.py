@@ -323,9 +323,11 @@ class Arrays:
             self._owned = frozenset(self._owners)
         return start in self._owned
 
-    def end_of_maker(self, number: int) -> int:
-        """Return where the opcodes end that describe an array."""
-        return self._behind[number]
+    def end_of_maker(self, start: int, end: int) -> int | None:
+        """Return where the opcodes end that describe the array that the value ``[start, end)`` is; None: it is none, or
+        one of objects."""
+        number = self.number_of(start, end)
+        return None if number is None or self.is_pickle(number) else self._behind[number]
 
     def bytes_in(self, start: int, end: int) -> int:
         """Return how many bytes of arrays stand in ``[start, end)``, besides those of objects."""

@@ -254,7 +254,7 @@ class PickleParser(Parser, Listing):
         extraction = self.result.extraction
         end = extraction.find_end()
         if end <= extraction.start:
-            finding = self._note("truncated", "the pickle is empty", end)
+            finding = self.note("truncated", "the pickle is empty", end)
             return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
         last = self.read_pickles()
         pos = last.end
@@ -262,10 +262,10 @@ class PickleParser(Parser, Listing):
             self.note_trailing(pos, end)
         if len(self.starts) == 1:
             return self.value_entry(last, None)
+        root = Entry(None, "pickles", extraction.start, pos, status=None)
         if last.trouble:
-            finding = self._note_trouble(last)
-            return Entry(None, "pickles", extraction.start, pos, status=last.status, finding=finding)
-        return Entry(None, "pickles", extraction.start, pos, status=None)
+            root.status, root.finding = last.status, self._note_trouble(last)
+        return root
 
     def global_names(self) -> Iterator[tuple[int, str]]:
         """Yield offset and name of each global that the pickles name; one that cannot be read as ``?``."""
@@ -340,7 +340,7 @@ class PickleParser(Parser, Listing):
         if not zeros and self.starts:
             self._is_longer = True
         reason = "zeros follow the pickle" if zeros else "other bytes follow the pickle"
-        self._note("trailing", reason, pos, trailing_severity("stream"), end - pos)
+        self.note("trailing", reason, pos, end - pos, severity=trailing_severity("stream"))
 
     def value_entry(self, program: Program, key: Key) -> Entry:
         """Describe the value of a pickle, as a child ``key``."""
@@ -358,33 +358,14 @@ class PickleParser(Parser, Listing):
         if len(slots) > 1:
             below = sum(slot & 0xFF != MARK for slot in slots) - 1
             reason = f"{count_words(below, 'value')} below the one that STOP takes {are(below)} never used"
-            self._note("unused", reason, program.end - 1, Severity.WARNING)
+            self.note("unused", reason, program.end - 1, severity=Severity.WARNING)
         return self._entry(program, key, slots[-1], program.end - 1)
 
-    def finding(
-        self,
-        code: str,
-        reason: str,
-        offset: int,
-        severity: Severity = Severity.ERROR,
-        length: int | None = None,
-        path: str = "",
-    ) -> Finding:
-        """Return a finding on what stands at ``offset``."""
-        source = self.result.extraction.name
-        return Finding(code, reason, severity=severity, path=path, source=source, offset=offset, length=length)
-
-    def _note(self, *what: Any) -> Finding:
-        """Add a `finding`, and return it."""
-        made = self.finding(*what)
-        self.result.findings.add(made)
-        return made
-
     def _note_trouble(self, program: Program) -> Finding:
-        return self._note(code_of(program.status), program.trouble, program.end)
+        return self.note(code_of(program.status), program.trouble, program.end)
 
     def _malformed(self, error: MalformedError, start: int) -> Finding:
-        return self.finding("malformed", error.reason, start if error.offset is None else error.offset)
+        return self.finding_at("malformed", error.reason, "", start if error.offset is None else error.offset)
 
     # -- children ----------------------------------------------------------------------------------------------------
 
@@ -425,14 +406,12 @@ class PickleParser(Parser, Listing):
             index.add_last(self._entry(program, "__dict__", slot, last))
         if found.wrong is not None:
             at, reason = found.wrong
-            finding = self.finding("malformed", reason, at, path=node.path)
+            finding = self.finding_at("malformed", reason, node.path, at)
             self.result.close_node(node, Status.DAMAGED, finding)
         elif node.known_status in _BROKEN or (program.trouble and node.known_status is Status.UNSUPPORTED):
+            add = index.add_last if in_order and index.entries is None else index.add_entry
             for entry in self._unfinished(program, node, found.state.slots):
-                if index.entries is not None or not in_order:
-                    index.add_entry(entry)
-                else:
-                    index.add_last(entry)
+                add(entry)
         if not in_order and index.entries is None:
             index.entries = []
         if in_order and 0 < index.count <= GROUP and found.wrong is None and not index.tail:  # they are known
@@ -468,10 +447,9 @@ class PickleParser(Parser, Listing):
         status, finding = Status.COMPLETE, None
         if place.end > max(last, place.begin):
             status = cut_status(place.begin < last)
-            finding = self.finding("truncated", "the bytes of an array end early", last)
+            finding = self.finding_at("truncated", "the bytes of an array end early", "", last)
         elif place.doubt:
-            status = Status.DAMAGED
-            finding = self.finding(*place.doubt, place.begin)
+            status, finding = Status.DAMAGED, self.finding_at(*place.doubt, "", place.begin)
         return Entry("array", "raw", min(place.begin, last), min(place.end, last), status=status, finding=finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -488,20 +466,20 @@ class PickleParser(Parser, Listing):
 
     def _entries_of(self, program: Program, node: Node, parts: list[Part], wanted: slice) -> list[Entry]:
         """Return entries of the ``wanted`` children of a sequence, from the parts that it has."""
-        paired = node.shape == "map"
-        entries = []
-        if paired:
-            pairs = list(zip(parts[::2], parts[1::2], strict=False))[wanted]
-            known = self._plain_values(program, [part for pair in pairs for part in pair])
-            for key, value in pairs:
-                entry = self._entry(program, self._key(program, key, known), *value, at=key[0] >> 8, known=known)
-                entries.append(self._judged(program, entry, key, in_set=False) if entry.key is None else entry)
-        else:
-            in_set = node.kind in ("set", "frozenset")
+        if node.shape != "map":
             known = self._plain_values(program, parts[wanted])
-            for part in parts[wanted]:
-                entry = self._entry(program, None, *part, known=known)
-                entries.append(self._judged(program, entry, part, in_set=True) if in_set else entry)
+            entries = [self._entry(program, None, *part, known=known) for part in parts[wanted]]
+            for part, entry in zip(parts[wanted], entries, strict=True) if node.kind in ("set", "frozenset") else ():
+                self._judge(program, entry, part)
+            return entries
+        pairs = list(zip(parts[::2], parts[1::2], strict=False))[wanted]
+        known = self._plain_values(program, [part for pair in pairs for part in pair])
+        entries = []
+        for key, value in pairs:
+            entry = self._entry(program, self._key(program, key, known), *value, at=key[0] >> 8, known=known)
+            if entry.key is None:
+                self._judge(program, entry, key, "a key of the pickle is wrong: ")
+            entries.append(entry)
         return entries
 
     def _plain_values(self, program: Program, parts: list[Part]) -> dict[int, Any]:
@@ -524,20 +502,17 @@ class PickleParser(Parser, Listing):
                 until = end
         return found
 
-    def _judged(self, program: Program, entry: Entry, part: Part, *, in_set: bool) -> Entry:
-        """Return an entry, DAMAGED if its key, or what is in a set, cannot be there."""
-        slot, end = part
+    def _judge(self, program: Program, entry: Entry, part: Part, what: str = "") -> None:
+        """Mark an entry DAMAGED if its key, or what is in a set, cannot be there; not if that is too large to tell."""
+        start, end = part[0] >> 8, part[1]
         most = self.result.extraction.session.limits.name_bytes
-        if end - (slot >> 8) > most or entry.status is not Status.COMPLETE:
-            return entry
-        try:
-            check_key(program.decoder.decode(slot >> 8, end, most))
-        except MalformedError as error:
-            reason = error.reason if in_set else f"a key of the pickle is wrong: {error.reason}"
-            entry.status, entry.finding = Status.DAMAGED, self.finding("malformed", reason, slot >> 8)
-        except (LimitError, UnsupportedError):
-            pass  # too large to tell
-        return entry
+        with suppress(LimitError, UnsupportedError):
+            try:
+                if end - start <= most and entry.status is Status.COMPLETE:
+                    check_key(program.decoder.decode(start, end, most))
+            except MalformedError as error:
+                entry.status = Status.DAMAGED
+                entry.finding = self.finding_at("malformed", what + error.reason, "", start)
 
     def _key(self, program: Program, part: Part, known: Mapping[int, Any] = _NOTHING) -> Key:
         """Return a key as the tree has keys: None for what is no text, bytes or number."""
@@ -563,27 +538,23 @@ class PickleParser(Parser, Listing):
         known: Mapping[int, Any] = _NOTHING,
     ) -> Entry:
         """Describe one value; of what is ``known``, by its offset, the value need not be decoded."""
-        start = slot >> 8
+        start, kind, value = slot >> 8, "", UNLOADED_VALUE
         try:
             kind, note = self._kind(program, slot)
+            if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
+                value = known[start] if start in known else program.decoder.decode(start, end, _MOST_NAMED)
         except MalformedError as error:
             finding = self._malformed(error, start)
-            return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
-        value: Any = UNLOADED_VALUE
-        if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
-            try:
-                value = known[start] if start in known else program.decoder.decode(start, end, _MOST_NAMED)
-            except (LimitError, UnsupportedError):
-                pass
-            except MalformedError as error:
-                finding = self._malformed(error, start)
-                return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
+            return Entry(key, kind or "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
+        except (LimitError, UnsupportedError):
+            if not kind:
+                raise
         meant = program.definition(slot) if kind == "alias" and program.late else None
         if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant)):
             reason = (
                 f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown"
             )
-            finding = self.finding("late", reason, start, Severity.WARNING)
+            finding = self.finding_at("late", reason, "", start, severity=Severity.WARNING)
             return Entry(key, kind, start, end, status=Status.UNSUPPORTED, finding=finding, at=at, note=note)
         return Entry(key, kind, start, end, value, at=at, note=note)
 
@@ -656,13 +627,7 @@ class PickleParser(Parser, Listing):
         return self._entry(program, key, slot, end, at)
 
     def _open_entry(
-        self,
-        program: Program,
-        key: Key,
-        slots: list[int],
-        at: int | None = None,
-        *,
-        filled: bool = False,
+        self, program: Program, key: Key, slots: list[int], at: int | None = None, *, filled: bool = False
     ) -> Entry:
         start, opcode = slots[0] >> 8, slots[0] & 0xFF
         kind = "unfinished"
@@ -675,7 +640,7 @@ class PickleParser(Parser, Listing):
         elif opcode in b"c\x93" and len(slots) > 1:
             kind = "call"
         reason = f"the value is not finished where the pickle ends: {program.trouble}"
-        finding = self.finding(code_of(program.status), reason, program.end)
+        finding = self.finding_at(code_of(program.status), reason, "", program.end)
         return Entry(key, kind, start, program.end, status=program.status, finding=finding, at=at)
 
     def _values_of(self, program: Program, parts: list[Part], most: int | None = None) -> list[Any]:
@@ -785,11 +750,11 @@ class PickleParser(Parser, Listing):
 
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a scalar; of an alias, that of the value it names."""
-        size = (node.end or node.start) - node.start
-        self.result.extraction.session.limits.check("scalar_bytes", size, "the value", offset=node.start)
+        start, end = node.start, node.end or node.start
+        self.result.extraction.session.limits.check("scalar_bytes", end - start, "the value", offset=start)
         if node.kind == "raw":
-            return self.result.extraction.data.read_exact(node.start, size)
-        return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+            return self.result.extraction.data.read_exact(start, end - start)
+        return Decoder(self.program(start)).decode(start, end)
 
     def value_inside(self, place: RawArray) -> Any:
         """Return the array of objects that joblib keeps in a pickle of its own. Raises what `Decoder.decode` does."""

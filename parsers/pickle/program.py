@@ -637,11 +637,7 @@ _DECODED: Final = 1 << 20
 # A text of Python 2, which may have any bytes.
 _OLD_TEXT: Final = b"T"
 # Width of the length, by opcode (pickletools.py).
-_WIDTHS: Final = {
-    **dict.fromkeys(b"\x8cCU", 1),
-    **dict.fromkeys(b"XBT", 4),
-    **dict.fromkeys(b"\x8d\x8e\x96", 8),
-}
+_WIDTHS: Final = {**dict.fromkeys(b"\x8cCU", 1), **dict.fromkeys(b"XBT", 4), **dict.fromkeys(b"\x8d\x8e\x96", 8)}
 
 
 def payload(data: Data, start: int, end: int) -> tuple[int, int] | None:

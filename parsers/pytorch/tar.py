@@ -14,12 +14,11 @@ from __future__ import annotations
 from struct import Struct
 
 from pparse.data.base import Access
-from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError
 from pparse.findings import Finding, Status
-from pparse.parsers.pytorch.storages import StorageReader, Stored
+from pparse.parsers.pytorch.storages import StorageReader, StoredAt
 from pparse.parsers.tar.parser import TarParser
 from pparse.tree.parser import Confidence
 
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     from pparse.containers.member import ArchiveMember
-    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+    from pparse.parsers.pytorch.storages import Stored
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -108,7 +107,7 @@ class PyTorchTarParser(TarParser, StorageReader):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._found: dict[str, tuple[StorageId, Stored]] | None = None
+        self._found: dict[str, tuple[StorageId, StoredAt]] | None = None
         self._tensors: dict[str, StoredTensor] | None = None
 
     @classmethod
@@ -174,15 +173,15 @@ class PyTorchTarParser(TarParser, StorageReader):
             return False
         return True
 
-    def _storages(self) -> dict[str, tuple[StorageId, Stored]]:
+    def _storages(self) -> dict[str, tuple[StorageId, StoredAt]]:
         if self._found is None:
-            found: dict[str, tuple[StorageId, Stored]] = {}
+            found: dict[str, tuple[StorageId, StoredAt]] = {}
             if not self._read_part("storages", self._read_storages, found):
                 self._doubt_last(found)
             self._found = found
         return self._found
 
-    def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, Stored]]) -> None:
+    def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         from pparse.parsers.pytorch.rebuild import StorageId, storage_type
         from pparse.tensors.dtype import DTYPES
 
@@ -203,7 +202,7 @@ class PyTorchTarParser(TarParser, StorageReader):
                 self._take_back(reader, begin, found)
                 return
             storage = StorageId(str(about[0]), *known, size[0])
-            found[storage.key] = storage, _part(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
+            found[storage.key] = storage, StoredAt(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
             reader.pos += size[0] * dtype.itemsize
             if reader.pos > reader.end:
                 return
@@ -218,12 +217,12 @@ class PyTorchTarParser(TarParser, StorageReader):
             storage = StorageId(str(view[0]), whole[0].dtype, whole[0].torch_dtype, view[3])
             item = DTYPES[storage.dtype].itemsize
             data, begin, _ = whole[1].place
-            part = _part(data, begin + view[2] * item, view[3] * item, reader.end)
+            part = StoredAt(data, begin + view[2] * item, view[3] * item, reader.end)
             if whole[1].finding is not None and part.status is Status.COMPLETE:
                 part.status, part.finding = whole[1].status, whole[1].finding
             found[storage.key] = storage, part
 
-    def _doubt_last(self, found: dict[str, tuple[StorageId, Stored]]) -> None:
+    def _doubt_last(self, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         """Put the last storage in doubt: nothing but its own length tells where it ends, and no pickle is there."""
         stored = found[next(reversed(found))][1] if found else None
         if stored is not None and stored.status is Status.COMPLETE:
@@ -231,7 +230,7 @@ class PyTorchTarParser(TarParser, StorageReader):
             stored.status, stored.finding = Status.DAMAGED, Finding("shifted", LAST_BEFORE_BREAK, **where)
 
     @staticmethod
-    def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, Stored]]) -> None:
+    def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         """Take back what lies in zeros that last from before ``at``, where a storage should begin, to the end.
 
         The file has a length, and was not written to its end.
@@ -243,7 +242,7 @@ class PyTorchTarParser(TarParser, StorageReader):
         for key, (storage, stored) in found.items() if blank <= at else ():
             data, begin, end = stored.place
             if end > blank:
-                found[key] = storage, _part(data, begin, end - begin, blank)
+                found[key] = storage, StoredAt(data, begin, end - begin, blank)
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
@@ -290,12 +289,6 @@ class PyTorchTarParser(TarParser, StorageReader):
 def _name_at(head: bytes, at: int) -> str:
     """Return the name of the member whose header is at ``head[at]``."""
     return head[at : at + 100].split(b"\0", 1)[0].decode("latin-1").removeprefix("./")
-
-
-def _part(data: Data, begin: int, size: int, end: int) -> Stored:
-    there = max(0, min(size, end - begin))
-    status = Status.COMPLETE if there >= size else cut_status(there > 0)
-    return Stored(there, lambda: (data, begin, begin + there), status)
 
 
 def _lost(about: tuple[Any, ...]) -> StorageId | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.parsers.pytorch.storages import Place
     from pparse.parsers.zip.directory import CentralEntry
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.entry import Entry
@@ -47,7 +48,7 @@ _ENTRY: Final = Struct("<8xHH8xIIHHH8xI").unpack_from
 _ENCRYPTED: Final = 1
 
 
-class StorageRecord:
+class StorageRecord(Stored):
     """A member: its size, and where it is."""
 
     __slots__ = ("_at", "_judged", "_member", "_parser", "_start", "raw_name", "size")
@@ -55,9 +56,7 @@ class StorageRecord:
     def __init__(
         self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None, name: bytes = b""
     ) -> None:
-        self._parser = parser
-        self.size = size
-        """Size of the content in bytes."""
+        self._parser, self.size = parser, size
         self._start = start  # of the local header, if the member is stored as it is; else -1
         self._at = at  # of the entry in the directory
         self._member = member
@@ -105,21 +104,22 @@ class StorageRecord:
         return verdict.reason is None
 
     @property
-    def status(self) -> Status:
+    def status(self) -> Status:  # type: ignore[override]
         """COMPLETE, as far as the archive tells."""
         return Status.COMPLETE if self._member is None else self._member.status
 
     @property
-    def finding(self) -> Finding | None:
+    def finding(self) -> Finding | None:  # type: ignore[override]
         """What is wrong with it, if anything."""
         return None if self._member is None else self._member.finding
 
     @property
-    def data(self) -> Data | None:
+    def data(self) -> Data | None:  # type: ignore[override]
         """The data that it lies in as it is; None if only `place` tells."""
         return self._parser.result.extraction.data if self._start >= 0 and self._member is None else None
 
-    def place(self) -> tuple[Data, int, int]:
+    @property
+    def place(self) -> Place:
         """Return the data, and begin and end of the content there. Raises `MalformedError`, `UnsupportedError`."""
         parser = self._parser
         if self._start >= 0 and self._member is None:
@@ -141,10 +141,17 @@ class StorageRecord:
     def text(self, most: int) -> bytes:
         """Return the first bytes of the content; nothing if it cannot be read, which is told elsewhere."""
         try:
-            data, start, end = self.place()
+            data, start, end = self.place
             return data.pread(start, min(most, end - start))
         except DataError:
             return b""
+
+    def written(self) -> int | None:
+        """Return how many bytes of a member that reaches to the end of the data precede the zeros there."""
+        data, begin, end = self.place
+        if data.access is not Access.FREE:
+            return end - begin
+        return zeros_at_end(data, begin, end, self._parser.extraction.session.check_cancelled) - begin
 
     def is_of_zeros(self) -> bool:
         """Return whether its checksum is that of as many zeros as it has bytes, or it has none."""
@@ -532,27 +539,13 @@ class PyTorchZipParser(ZipParser, StorageReader):
             known = self.open_member(member, name)
             known.entered = True
         elif known is None:
-            known = self.extraction.child(name, *self.records[name].place())
+            known = self.extraction.child(name, *self.records[name].place)
         self.extraction.children[name] = known
         return known
 
     def stored(self, key: str, folder: str = "data") -> Stored | None:
         """Return a storage: the member ``data/KEY``."""
-        record = self.record(f"{folder}/{key}")
-        if record is None:
-            return None
-        found = Stored(record.size, record.place, record.status, record.finding)
-        found.data, found.verify, found.zeros = record.data, record.verify, record.is_of_zeros
-        if record.status is Status.TRUNCATED:
-            found.written = lambda: self._written(record)
-        return found
-
-    def _written(self, record: StorageRecord) -> int:
-        """Return how many bytes of a member that reaches to the end of the data precede the zeros there."""
-        data, begin, end = record.place()
-        if data.access is not Access.FREE:
-            return end - begin
-        return zeros_at_end(data, begin, end, self.extraction.session.check_cancelled) - begin
+        return self.record(f"{folder}/{key}")
 
     def constants(self) -> Node | None:
         """Return the constants of TorchScript's code: ``constants.pkl``."""
@@ -569,7 +562,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
             if name.startswith(prefix):
                 yield name[len(prefix) :]
 
-    @property
+    @cached_property
     def byteorder(self) -> str:
         """What the member ``byteorder`` says; little if there is none."""
         record = self.record("byteorder")

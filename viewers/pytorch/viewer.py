@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pparse.budget import Charge
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.storages import StorageReader
+    from pparse.parsers.pytorch.storages import Place, StorageReader
     from pparse.parsers.pytorch.zip import StorageRecord
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -105,13 +105,18 @@ _CONSTANTS: Final = "CONSTANTS"
 _MOST_REFUSALS: Final = 20
 
 
-def _lost_constant(key: str) -> Stored:
-    reason = f"its storage, 'constants/{key}', is not in the file"
+class _LostConstant(Stored):
+    """The storage of a constant that is not in the file."""
 
-    def place() -> Any:
-        raise MalformedError(reason)
+    size, status = 0, Status.MISSING
 
-    return Stored(0, place, Status.MISSING, Finding("missing-storage", reason))
+    def __init__(self, key: str) -> None:
+        self._reason = f"its storage, 'constants/{key}', is not in the file"
+        self.finding = Finding("missing-storage", self._reason)
+
+    @property
+    def place(self) -> Place:
+        raise MalformedError(self._reason)
 
 
 class PyTorchViewer(PickleViewer):
@@ -154,7 +159,7 @@ class PyTorchViewer(PickleViewer):
             for _, tensor in leaf.tensors or ():
                 if isinstance(tensor, StoredTensor) and tensor.storage is not None and tensor.storage.held is None:
                     # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
-                    tensor.storage.held = self.parser.constant(tensor.storage.key) or _lost_constant(tensor.storage.key)
+                    tensor.storage.held = self.parser.constant(tensor.storage.key) or _LostConstant(tensor.storage.key)
             yield leaf
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
