@@ -44,7 +44,7 @@ class DistcpParser(ArchiveParser):
     description = "shard of a PyTorch distributed checkpoint (.distcp)"
     extensions: ClassVar[tuple[str, ...]] = (".distcp",)
     signatures = signatures(LOCAL)
-    viewer = "pparse.viewers.pytorch.distcp:DistcpViewer"
+    viewer = "pparse.viewers.pytorch.viewer:DistcpViewer"
     named_is_enough = False
     refines: ClassVar[tuple[str, ...]] = ("zip", "pytorch")
     member_word = "item"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
@@ -66,6 +67,12 @@ class StoredAt(Stored):
     def place(self) -> Place:
         """The data, and begin and end of the bytes there."""
         return self._place
+
+
+def first_value(pickled: Extraction) -> Node:
+    """Return the value of the first pickle in a member: torch reads to the first STOP."""
+    root = pickled.parse("pickle").root
+    return root.child(0) if root.kind == "pickles" else root
 
 
 class StorageReader:

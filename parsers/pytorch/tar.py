@@ -18,7 +18,7 @@ from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError
 from pparse.findings import Finding, Status
-from pparse.parsers.pytorch.storages import StorageReader, StoredAt
+from pparse.parsers.pytorch.storages import StorageReader, StoredAt, first_value
 from pparse.parsers.tar.parser import TarParser
 from pparse.tree.parser import Confidence
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     Found = TypeVar("Found")
 
 _MEMBERS: Final = frozenset(("sys_info", "pickle", "storages", "tensors"))
-_RANK: Final = Struct("<i4x")
 _MOST_RANK: Final = 64
 
 
@@ -72,24 +71,20 @@ class _Reader:
         self.pos = program.end
         return program.value()
 
-    def _take(self, size: int) -> bytes | None:
-        raw = self.data.pread(self.pos, size) if self.pos + size <= self.end else b""
-        if len(raw) < size:
+    def numbers(self, count: int, form: str = "q") -> tuple[int, ...] | None:
+        """Return the next ``count`` numbers, by default of 64 bits; None if they are not there."""
+        layout = Struct(f"<{count}{form}")
+        raw = self.data.pread(self.pos, layout.size) if self.pos + layout.size <= self.end else b""
+        if len(raw) < layout.size:
+            self.is_cut = True
             return None
-        self.pos += size
-        return raw
-
-    def numbers(self, count: int) -> tuple[int, ...] | None:
-        """Return the next ``count`` numbers of 64 bits; None if they are not there."""
-        raw = self._take(8 * count)
-        self.is_cut = self.is_cut or raw is None
-        return None if raw is None else Struct(f"<{count}q").unpack(raw)
+        self.pos += layout.size
+        return layout.unpack(raw)
 
     def rank(self) -> int | None:
-        """Return the rank of a tensor; None if it is not there, or none."""
-        raw = self._take(_RANK.size)
-        rank: int = -1 if raw is None else _RANK.unpack(raw)[0]
-        return rank if 0 <= rank <= _MOST_RANK else None
+        """Return the rank of a tensor, a number of 32 bits with 4 of padding; None if it is not there, or none."""
+        found = self.numbers(1, "i4x")
+        return found[0] if found is not None and 0 <= found[0] <= _MOST_RANK else None
 
 
 class PyTorchTarParser(TarParser, StorageReader):
@@ -154,10 +149,9 @@ class PyTorchTarParser(TarParser, StorageReader):
         """Return what was saved."""
         document = self._document("pickle")
         try:
-            root = None if document is None else document.parse("pickle").root
+            return None if document is None else first_value(document)
         except DataError:
             return None
-        return root.child(0) if root is not None and root.kind == "pickles" else root
 
     # -- storages ----------------------------------------------------------------------------------------------------
 
@@ -168,8 +162,7 @@ class PyTorchTarParser(TarParser, StorageReader):
             if document is not None:
                 read(_Reader(document), found)
         except DataError as error:
-            reason, source = f"its part {name}: {error.reason}", self.extraction.name
-            self.result.findings.add(Finding("malformed", reason, source=source, offset=error.offset))
+            self.note("malformed", f"its part {name}: {error.reason}", error.offset)
             return False
         return True
 

@@ -15,7 +15,7 @@ from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.pytorch.storages import StorageReader, Stored
+from pparse.parsers.pytorch.storages import StorageReader, Stored, first_value
 from pparse.parsers.zip.attributes import FULL, STORED
 from pparse.parsers.zip.directory import BLOCK, CENTRAL_SIZE, end_records, entries, local_at, read_end_at
 from pparse.parsers.zip.members import ZipNote
@@ -183,17 +183,13 @@ def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> I
                 break
             raw = block[pos + CENTRAL_SIZE : pos + CENTRAL_SIZE + names]
             name = raw.decode("utf-8", "replace")
-            plain = (
-                method == STORED and not flags & _ENCRYPTED and packed == size and FULL not in (size, offset) and whole
-            )
-            if plain:
+            as_it_is = method == STORED and not flags & _ENCRYPTED and packed == size
+            if as_it_is and FULL not in (size, offset) and whole:
                 yield name, StorageRecord(parser, size, offset + directory.shift, at + pos, name=raw)
             else:
                 member = parser.listed_member(at + pos)
-                yield (
-                    name,
-                    StorageRecord(parser, size if member is None else member.size or 0, -1, at + pos, member, raw),
-                )
+                size = size if member is None else member.size or 0
+                yield name, StorageRecord(parser, size, -1, at + pos, member, raw)
             pos = following
         if not pos:
             return
@@ -320,9 +316,9 @@ class PyTorchZipParser(ZipParser, StorageReader):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._records: dict[str, StorageRecord] | None = None
+        self._records: dict[str, StorageRecord] = {}
+        self._spoilt_then = -1  # how many members were known to be damaged when these were made
         self._said_zero = False
-        self._spoilt_then = 0  # how many members were known to be damaged when these were made
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -411,7 +407,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
     @property
     def records(self) -> dict[str, StorageRecord]:
         """All members by name; of two with one name the last whose header agrees, and a finding: torch takes any."""
-        if self._records is None or self._spoilt_then != len(self.spoilt):
+        if self._spoilt_then != len(self.spoilt):
             self._records = self._find_records()
             self._spoilt_then = len(self.spoilt)
         return self._records
@@ -468,9 +464,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
         if name not in self.records:
             return None
         try:
-            document = self._document(name)
-            root = document.parse("pickle").root
-            return root.child(0) if root.kind == "pickles" else root  # torch reads to the first STOP
+            return first_value(self._document(name))
         except LimitError:
             raise
         except UnsupportedError as error:  # it is encrypted, say; what is wrong with its bytes is told of the member
@@ -501,10 +495,10 @@ class PyTorchZipParser(ZipParser, StorageReader):
         for name, record in self.records.items():
             if name.startswith((self.prefix + "data", self.prefix + "constants")):
                 found = self._plain_checksum(record) if but else None
-                if found is not None and but is not None and but.get(found[0]) == found[1]:
+                if but and found is not None and but.get(found[0]) == found[1]:
                     left[found[0]] = found[2]
-                elif not record.verify():
-                    sound = False
+                else:
+                    sound &= record.verify()
         return left if sound else None
 
     def _plain_checksum(self, record: StorageRecord) -> tuple[int, int, int] | None:
@@ -512,10 +506,10 @@ class PyTorchZipParser(ZipParser, StorageReader):
         member = record.listed()
         if member is None or member.status is not Status.COMPLETE or member.finding is not None:
             return None
-        header = local_at(self.result.extraction.data, member.start, self.result.extraction.find_end())
-        if header is None or member.checksum is None or member.size is None or header.raw_name != member.raw_name:
+        if member.checksum is None or member.size is None or not isinstance(member.extra, ZipNote):
             return None
-        if not isinstance(member.extra, ZipNote) or not self._agrees(member, header):
+        header = local_at(self.result.extraction.data, member.start, self.result.extraction.find_end())
+        if header is None or header.raw_name != member.raw_name or not self._agrees(member, header):
             return None
         begin = member.start + header.length
         return begin, begin + member.size, member.checksum[1]
@@ -532,16 +526,15 @@ class PyTorchZipParser(ZipParser, StorageReader):
         return self.saved_globals()
 
     def _document(self, name: str) -> Extraction:
-        known = self.extraction.children.get(name)
-        member = self.records[name].member
-        if known is None and member is not None:
-            self._compare_pickle(member)
-            known = self.open_member(member, name)
-            known.entered = True
-        elif known is None:
-            known = self.extraction.child(name, *self.records[name].place)
-        self.extraction.children[name] = known
-        return known
+        children, record = self.extraction.children, self.records[name]
+        if name not in children:
+            if record.member is None:
+                children[name] = self.extraction.child(name, *record.place)
+            else:
+                self._compare_pickle(record.member)
+                children[name] = self.open_member(record.member, name)
+                children[name].entered = True
+        return children[name]
 
     def stored(self, key: str, folder: str = "data") -> Stored | None:
         """Return a storage: the member ``data/KEY``."""
@@ -558,9 +551,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages, in the order of the archive."""
         prefix = f"{self.prefix}data/"
-        for name in self.records:
-            if name.startswith(prefix):
-                yield name[len(prefix) :]
+        return (name[len(prefix) :] for name in self.records if name.startswith(prefix))
 
     @cached_property
     def byteorder(self) -> str:

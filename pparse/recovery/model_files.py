@@ -39,8 +39,7 @@ from pparse.parsers.checkpoint.beside import (
     without_marks,
 )
 from pparse.parsers.checkpoint.parser import CheckpointParser
-from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser
-from pparse.parsers.tensorflow_text import TensorflowTextParser
+from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser, TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, verify_document
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of

@@ -94,29 +94,29 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
     if nbytes is not None:
         spans = (Span(inner.data, begin, nbytes, inner.path, inner.end),)
         short = inner.end is not None and inner.end < begin + nbytes
+        stop = begin + nbytes
         if nbytes and (short or not inner.data.available(begin, nbytes)):
-            status = status_by_place(begin, begin + nbytes, inner.find_end())
-        elif (
-            nbytes
-            and status is Status.COMPLETE
-            and is_longer(inner.data, inner.start, begin + nbytes, inner.find_end())
-        ):
+            status = status_by_place(begin, stop, inner.find_end())
+        elif nbytes and status is Status.COMPLETE and is_longer(inner.data, inner.start, stop, inner.find_end()):
             status = Status.DAMAGED
             finding = Finding("shifted", SHIFTED, path=name, source=inner.name, offset=begin)
     elif header.places:  # what follows the header is all that is known of it
         end = inner.find_end()
         spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
+    return with_spans(header, name, spans, owner, status, finding)
+
+
+def with_spans(
+    header: ArrayHeader,
+    name: str,
+    spans: tuple[Span, ...],
+    owner: Any,
+    status: Status = Status.COMPLETE,
+    finding: Finding | None = None,
+) -> Tensor:
+    """Return the array that ``header`` describes, with its bytes at ``spans``."""
     # A shape that is damaged is not to be believed, and no strides go with it.
     known = status is not Status.DAMAGED and "shape" in header.places
-    return Tensor(
-        name,
-        header.dtype,
-        header.shape if known else UNKNOWN_SHAPE,
-        spans,
-        stored_dtype=header.descr,
-        strides=header.strides() if known else None,
-        byteorder=header.byteorder,
-        status=status,
-        finding=finding,
-        owner=owner,
-    )
+    shape, strides = (header.shape, header.strides()) if known else (UNKNOWN_SHAPE, None)
+    more: Any = {"stored_dtype": header.descr, "byteorder": header.byteorder, "status": status, "finding": finding}
+    return Tensor(name, header.dtype, shape, spans, strides=strides, owner=owner, **more)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import accumulate
+from operator import mul
 
 from pparse.containers.member import NameCounter
 from pparse.data.base import Access, BytesData, Distance
@@ -173,7 +175,7 @@ _READ: Final = 4 << 20
 
 # Modules whose objects are, or hold, arrays.
 _ARRAYS: Final = ("numpy.", "torch.", "joblib.")
-_MOST_FACTS: Final = 10_000
+MOST_FACTS: Final = 10_000
 _LONGEST: Final = 100_000
 # So many zeros at the end may be what was not written.
 _BLANK: Final = 512
@@ -184,7 +186,7 @@ _NOTED: Final = 800
 class PickleViewer(Viewer):
     """A mapping of names to arrays, by their paths in what was pickled."""
 
-    most_facts = _MOST_FACTS
+    most_facts = MOST_FACTS
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -451,10 +453,7 @@ class PickleViewer(Viewer):
             dtype = DType.of(what.dtype)
         except ValueError as error:
             return self._unreadable(name, "unknown-type", str(error), array.shape, None, what.what)
-        distance, strides = dtype.itemsize, []
-        for length in array.shape if array.fortran else ():
-            strides.append(distance)
-            distance *= length
+        strides = tuple(accumulate(array.shape[:-1], mul, initial=dtype.itemsize)) if array.fortran else None
         content = array.content or b""
         data, begin, end = array.place or (BytesData(content, self.extraction.name), 0, len(content))
         span = Span(data, begin, end - begin, self.extraction.path)
@@ -464,7 +463,7 @@ class PickleViewer(Viewer):
             array.shape,
             (span,),
             stored_dtype=what.what,
-            strides=tuple(strides) if array.fortran else None,
+            strides=strides,
             byteorder="big" if what.big_endian and dtype.itemsize > 1 else "little",
             owner=self,
         )
@@ -614,7 +613,7 @@ class PickleViewer(Viewer):
         for leaf in self.leaves():
             if next(self._named_in(leaf), None) is None:
                 found[leaf.name] = _plain(leaf.value)
-                if len(found) >= _MOST_FACTS:
+                if len(found) >= MOST_FACTS:
                     break
         return found
 
