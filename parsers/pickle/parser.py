@@ -355,6 +355,8 @@ class PickleParser(Parser, Listing):
                 with suppress(PparseError):
                     kind = self._kind(program, slots[0])[0]
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
+        for code, reason in program.refusals():
+            self.note(code, f"{reason}; Python refuses the pickle", program.start)
         if len(slots) > 1:
             below = sum(slot & 0xFF != MARK for slot in slots) - 1
             reason = f"{count_words(below, 'value')} below the one that STOP takes {are(below)} never used"

@@ -18,7 +18,7 @@ from pparse.parsers.pickle.values import Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final, TypeVar
 
     from pparse.budget import Charge
@@ -41,6 +41,7 @@ _STACKS: Final = 2 << 20
 # How many pages may be read again while the pickle is read for the first time, besides a quarter of those it has.
 _MOST_AGAIN: Final = 16
 _INSIDE_KEPT: Final = 4
+_NEWEST: Final = 5
 # How often an object may be given a state, as far as its parts are kept.
 MOST_STATES: Final = 100
 _TROUBLES: Final = {Stop.CUT: "the pickle ends before its STOP", Stop.GAP: "the pickle runs into a gap"}
@@ -123,6 +124,13 @@ class Program:
         self._charge: Charge | None = None
         self._made = 0
         self._run(None if origin is None else ArrayFinder(self, origin))
+
+    def refusals(self) -> Iterator[tuple[str, str]]:
+        """Yield code and words of what Python refuses in a pickle that is whole (CPython, Modules/_pickle.c)."""
+        if self.state.protocol > _NEWEST:
+            yield "protocol", f"protocol {self.state.protocol} is not known: Python reads 0 to {_NEWEST}"
+        if self.state.frame_end > self.find_end:
+            yield "frame", f"a frame ends at offset {self.state.frame_end:,} by its length, behind the data"
 
     def value(self) -> Any:
         """Return the value of the pickle, which is whole. Raises what `Decoder.decode` does."""

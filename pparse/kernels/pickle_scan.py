@@ -113,6 +113,10 @@ class Scan:
         """States that were given to it (BUILD)."""
         self.made = 0
         """How often the lowest value was replaced by one made of it."""
+        self.protocol = 0
+        """The highest protocol that an opcode says."""
+        self.frame_end = 0
+        """Where the last of the frames ends, by their lengths."""
         self.floor = -1
         """Values that began before go into `big` when they end; as a slot."""
         self.big: dict[int, list[Part]] = {}
@@ -353,8 +357,12 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
     if action == SIZE8:
         slots.append(at << 8 | op)
         return i + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"), 0
-    if action == SKIP:
-        return i + (2 if op == 0x80 else 9), 0
+    if action == SKIP:  # PROTO, FRAME
+        if op == 0x80:
+            state.protocol = max(state.protocol, buf[i + 1])
+            return i + 2, 0
+        state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
+        return i + 9, 0
     if action == END:
         return i + 1, STOPPED
     if action in (LINE, LINES, LINE_PUT):

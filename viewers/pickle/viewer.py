@@ -29,7 +29,7 @@ from pparse.viewers.pickle.walk import Walk, tree_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -249,11 +249,15 @@ class PickleViewer(Viewer):
         for name, what, dtype in self.named_tensors():
             yield self._make(name, what, dtype)
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names, and note what has them: who asks for all names, as ``dict(model)`` does, wants that next."""
+    def _each_name(self) -> Generator[tuple[str, tuple[What, str | None]], None, None]:
+        """Yield each name and what has it, and note that: who asks for all names wants it again."""
         if self._table is None and self._has_room:
-            return self._note_names()
-        return (name for name, _, _ in self.named_tensors())
+            yield from self._note_names()
+        else:
+            yield from ((name, (what, dtype)) for name, what, dtype in self.named_tensors())
+
+    def _given(self, name: str, what: Any) -> Tensor:
+        return self._make(name, *what)
 
     def named_tensors(self) -> Iterator[tuple[str, What, str | None]]:
         """Yield names and descriptions of all tensors, and the types that arrays are to have."""
@@ -579,8 +583,8 @@ class PickleViewer(Viewer):
             return next((found for found in self._named_in(leaf) if found[0] == name), None)
         return None
 
-    def _note_names(self) -> Iterator[str]:
-        """Yield all names; behind the last one they are in the table, if there is room for all."""
+    def _note_names(self) -> Iterator[tuple[str, tuple[What, str | None]]]:
+        """Yield all names and what has them; behind the last one they are in the table, if there is room for all."""
         table: dict[str, tuple[What, str | None]] = {}
         stats, budget, held = self.extraction.session.stats, self.extraction.session.budget, 0
         known, has_room = stats.discoveries, True
@@ -591,7 +595,7 @@ class PickleViewer(Viewer):
                 if held > budget.limit // 4:
                     self._has_room = has_room = False
                     table.clear()
-            yield name
+            yield name, (what, dtype)
         if has_room:
             self._charge = budget.charge(held, "the names of tensors", self._forget_names)
             self._table, self._noted_at = table, known
