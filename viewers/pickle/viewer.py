@@ -223,9 +223,11 @@ class PickleViewer(Viewer):
     def leaves(self) -> Iterator[Found]:
         """Yield everything that was pickled, name by name."""
         root = self.pickled()
-        if root is not None:
-            parser: PickleParser = root.result.parser  # type: ignore[assignment]
-            yield from Walk(parser, self.open_bytes).leaves(root)
+        return iter(()) if root is None else self.walk(root)
+
+    def walk(self, root: Node, name: str = "") -> Iterator[Found]:
+        """Yield everything in a node of a pickle, which is called ``name``."""
+        return Walk(root.result.parser, self.open_bytes).leaves(root, name)  # type: ignore[arg-type]
 
     def open_bytes(self, content: bytes) -> StorageId | None:
         """Return the storage in ``content``, a checkpoint with nothing else; None if it is not one that can be read."""
@@ -273,15 +275,9 @@ class PickleViewer(Viewer):
 
     def _named_in(self, leaf: Found) -> Iterator[tuple[str, What, str | None]]:
         """Yield the same of one leaf; nothing if it is no tensor. Equal names are not told apart."""
-        if leaf.array is not None:
-            yield leaf.name, leaf.array, leaf.dtype
-        elif isinstance(leaf.value, Odd):
-            yield leaf.name, leaf.value, None
-        elif leaf.tensors is None and isinstance(leaf.value, Persistent):
-            meant = self.storages.named(leaf.value)
-            leaf.tensors = None if meant is None else [("", meant)]
-        for suffix, stored in leaf.tensors or ():
-            yield leaf.name + suffix if leaf.name else suffix.removeprefix("."), stored, None
+        meant = self.storages.named(leaf.value) if isinstance(leaf.value, Persistent) and not leaf.tensors else None
+        for suffix, what in leaf.tensors if meant is None else [("", meant)]:
+            yield leaf.name + suffix if leaf.name else suffix.removeprefix("."), what, leaf.dtype
 
     def is_constant(self, name: str) -> bool:
         """Return whether a tensor is a constant of code, which a pickle of their own names."""
@@ -575,11 +571,8 @@ class PickleViewer(Viewer):
         None if that does not find it: it may be an attribute of an object, or the second one of its name.
         """
         root = self.pickled()
-        if root is None:
-            return None
-        parser: PickleParser = root.result.parser  # type: ignore[assignment]
-        node = node_called(root, name)
-        for leaf in Walk(parser, self.open_bytes).leaves(node, name) if node is not None else ():
+        node = None if root is None else node_called(root, name)
+        for leaf in self.walk(node, name) if node is not None else ():
             return next((found for found in self._named_in(leaf) if found[0] == name), None)
         return None
 

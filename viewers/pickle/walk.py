@@ -19,6 +19,7 @@ from pparse.parsers.pickle.arrays import (
     OF_DILL,
     SCALARS,
     Array,
+    MaskedArray,
     array_of,
     masked_of,
     why_refused,
@@ -44,15 +45,16 @@ from pparse.tree.node import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.pickle.arrays import MaskedArray
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.program import Program
-    from pparse.parsers.pytorch.rebuild import Parts
+    from pparse.parsers.pytorch.rebuild import StoredTensor
     from pparse.viewers.pickle.viewer import PickleViewer
+
+    Parts = Sequence[tuple[str, StoredTensor | Array | Odd]]
 
 # -- Large numpy arrays in pickles: described by their nodes, without reading their bytes ------------------------------
 
@@ -202,21 +204,17 @@ _FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
 class Found:
     """A leaf: its name, and its value, which is a tensor, an array, or anything without parts."""
 
-    __slots__ = ("array", "dtype", "name", "tensors", "value")
+    __slots__ = ("dtype", "name", "tensors", "value")
 
-    def __init__(
-        self, name: str, value: Any, tensors: Parts | None = None, array: Array | None = None, dtype: str | None = None
-    ) -> None:
+    def __init__(self, name: str, value: Any, tensors: Parts = (), dtype: str | None = None) -> None:
         self.name = name
         """Its name: the path to it."""
         self.value = value
         """What the pickle says; a node, if that is large."""
-        self.tensors = tensors
-        """The tensors of PyTorch that it stands for, with what is added to its name; None: it is none."""
-        self.array = array
-        """The numpy array that it stands for."""
+        self.tensors = [("", value)] if isinstance(value, Odd) else tensors
+        """The tensors and arrays that it stands for, or why it is none, with what is added to its name."""
         self.dtype = dtype
-        """The type that this array is to have, if that may be another."""
+        """The type that its array is to have, if that may be another."""
 
 
 class Walk:
@@ -299,11 +297,9 @@ class Walk:
             array = large_array(node)
         except DataError:
             array = None
-        if isinstance(array, Odd):
-            return Found(name, array)
-        if array is None:
-            return self._parts_of_node(name, node)
-        return Found(name, node, array=array) if isinstance(array, Array) else _parts_of_masked(name, array)
+        if isinstance(array, MaskedArray):
+            return _parts_of_masked(name, array)
+        return self._parts_of_node(name, node) if array is None else Found(name, node, [("", array)])
 
     def _inside(self, value: Any) -> Any:
         """Return an array of objects that joblib keeps in a pickle of its own; other values as they are."""
@@ -383,7 +379,7 @@ def _leaf(name: str, value: Any) -> Found | None:
     if isinstance(value, Odd):
         return Found(name, value)
     if isinstance(value, Array):
-        return Found(name, value, array=value) if value.objects is None else None
+        return Found(name, value, [("", value)]) if value.objects is None else None
     if isinstance(value, Call | Persistent | StorageId):
         return _leaf_of_object(name, value)
     has_parts = bool(value) if isinstance(value, dict | list | tuple) else False
@@ -403,14 +399,15 @@ def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Found | 
         return Found(name, value)
     inside = numpy_inside(value)
     if inside is not None and isinstance(inside[0], Call):
-        return Found(name, value, array=array_of(inside[0]), dtype=inside[1])
+        array = array_of(inside[0])
+        return Found(name, value, () if array is None else [("", array)], inside[1])
     beside = file_beside(value)
     if beside is not None:
         reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
         return Found(name, Beside(reason))
     array = array_of(value)
     if array is not None:
-        return Found(name, value, array=array) if array.objects is None else None
+        return Found(name, value, [("", array)]) if array.objects is None else None
     if (why := why_refused(value)) is not None:
         return Found(name, Refused(why))
     return Found(name, value) if value.name in SCALARS or not _has_parts(value) else None

@@ -16,7 +16,6 @@ from pparse.parsers.pytorch.storages import Stored
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.pickle.viewer import MOST_FACTS, PickleViewer
-from pparse.viewers.pickle.walk import Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from pparse.budget import Charge
     from pparse.document.extraction import Extraction
-    from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pytorch.distcp import DistcpParser
     from pparse.parsers.pytorch.storages import Place, StorageReader
     from pparse.parsers.pytorch.zip import StorageRecord
@@ -155,12 +153,9 @@ class PyTorchViewer(PickleViewer):
         """Yield everything that was saved, name by name, and the constants of code, as the code calls them."""
         yield from super().leaves()
         root = self.parser.constants()
-        if root is None:
-            return
-        parser: PickleParser = root.result.parser  # type: ignore[assignment]
-        for leaf in Walk(parser, self.open_bytes).leaves(root, _CONSTANTS):
+        for leaf in self.walk(root, _CONSTANTS) if root is not None else ():
             leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
-            for _, tensor in leaf.tensors or ():
+            for _, tensor in leaf.tensors:
                 if isinstance(tensor, StoredTensor) and tensor.storage is not None and tensor.storage.held is None:
                     # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
                     tensor.storage.held = self.parser.constant(tensor.storage.key) or _LostConstant(tensor.storage.key)
