@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Visit
 
     Part = tuple[int, int]
+    Known = Mapping[int, Any]
 
 # -- Which globals that a pickle names are odd in a file of data -------------------------------------------------------
 
@@ -130,17 +131,8 @@ _KINDS: Final = {
 }
 KIND_OF: Final = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
 SHAPES: Final = {
-    "pickles": LIST,
-    "tuple": LIST,
-    "list": LIST,
-    "dict": MAP,
-    "set": LIST,
-    "frozenset": LIST,
-    "call": MAP,
-    "items": LIST,
-    "pairs": MAP,
-    "persistent": MAP,
-    "unfinished": LIST,
+    **dict.fromkeys(("pickles", "tuple", "list", "set", "frozenset", "items", "unfinished"), LIST),
+    **dict.fromkeys(("dict", "call", "pairs", "persistent"), MAP),
 }
 # Kinds whose children follow each other, so that offsets are kept instead of entries.
 SEQUENCES: Final = frozenset(("tuple", "list", "dict", "set", "frozenset", "items", "pairs"))
@@ -165,7 +157,7 @@ _AT_ONCE: Final = 1 << 10
 _TOGETHER: Final = 16 << 10
 # And of others that it names so many.
 _MOST_NAMED: Final = 64 << 10
-_NOTHING: Final[Mapping[int, Any]] = {}
+_NOTHING: Final[Known] = {}
 _NO_PART: Final = 0xFF
 # What makes a value without parts, of its own bytes or by a number.
 _PLAIN_OPCODES: Final = frozenset(
@@ -215,7 +207,7 @@ class PickleParser(Parser, Listing):
         state = Scan()
         state.watched = WATCHED
         # Protocol 0 is text: it must end in this block, or be long and full of marks.
-        i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
+        i, why = scan(head + bytes(SLACK), 0, len(head), 0, state)
         if not head:
             return Confidence.NO
         if why == NAMED:
@@ -239,12 +231,8 @@ class PickleParser(Parser, Listing):
         if len(self._programs) == 1 and (only := self._programs.get(start)) is not None and not only.arrays:
             return only
         extraction = self.result.extraction
-        found = latest(
-            self._programs,
-            start,
-            _PROGRAMS_KEPT,
-            lambda: Program(extraction.session, extraction.data, start, extraction.find_end(), extraction.start),
-        )
+        place = extraction.session, extraction.data, start, extraction.find_end(), extraction.start
+        found = latest(self._programs, start, _PROGRAMS_KEPT, lambda: Program(*place))
         if self._is_longer and start == self.starts[-1]:
             found.arrays.doubt_last()
         return found.program_at(pos)
@@ -361,7 +349,7 @@ class PickleParser(Parser, Listing):
             below = sum(slot & 0xFF != MARK for slot in slots) - 1
             reason = f"{count_words(below, 'value')} below the one that STOP takes {are(below)} never used"
             self.note("unused", reason, program.end - 1, severity=Severity.WARNING)
-        return self._entry(program, key, slots[-1], program.end - 1)
+        return self._entry(program, key, (slots[-1], program.end - 1))
 
     def _note_trouble(self, program: Program) -> Finding:
         return self.note(code_of(program.status), program.trouble, program.end)
@@ -401,11 +389,10 @@ class PickleParser(Parser, Listing):
             for entry in self._parts_of_call(program, node, found) if made else ():
                 index.add_entry(entry)
         elif node.note == "small":
-            for slot, stop in state.parts:
-                index.add_entry(self._entry(program, None, slot, stop))
+            for part in state.parts:
+                index.add_entry(self._entry(program, None, part))
         elif node.kind == "dict" and state.states and node.note == "ordered":
-            slot, last = state.states[-1]
-            index.add_last(self._entry(program, "__dict__", slot, last))
+            index.add_last(self._entry(program, "__dict__", state.states[-1]))
         if found.wrong is not None:
             at, reason = found.wrong
             finding = self.finding_at("malformed", reason, node.path, at)
@@ -426,14 +413,14 @@ class PickleParser(Parser, Listing):
         names: tuple[str, ...] = ("id",) if node.kind == "persistent" else _PARTS_OF_CALL
         parts = found.state.parts
         names += ("more",) * (len(parts) - len(names))
-        for name, (slot, end) in zip(names, parts, strict=False):
-            yield self._entry(program, name, slot, end)
+        for name, part in zip(names, parts, strict=False):
+            yield self._entry(program, name, part)
         states = found.state.states
         if len(states) > MOST_STATES:
             reason = "an object is given a state again and again"
             raise LimitError(reason, option="", wanted=len(states), got=MOST_STATES)
-        for slot, end in states:
-            yield self._entry(program, "state", slot, end)
+        for part in states:
+            yield self._entry(program, "state", part)
         number = program.arrays.number_of(node.start, node.end or program.end)
         if number is not None:
             yield self._array_entry(program, program.arrays.array(number))
@@ -470,7 +457,7 @@ class PickleParser(Parser, Listing):
         """Return entries of the ``wanted`` children of a sequence, from the parts that it has."""
         if node.shape != "map":
             known = self._plain_values(program, parts[wanted])
-            entries = [self._entry(program, None, *part, known=known) for part in parts[wanted]]
+            entries = [self._entry(program, None, part, known=known) for part in parts[wanted]]
             for part, entry in zip(parts[wanted], entries, strict=True) if node.kind in ("set", "frozenset") else ():
                 self._judge(program, entry, part)
             return entries
@@ -478,7 +465,7 @@ class PickleParser(Parser, Listing):
         known = self._plain_values(program, [part for pair in pairs for part in pair])
         entries = []
         for key, value in pairs:
-            entry = self._entry(program, self._key(program, key, known), *value, at=key[0] >> 8, known=known)
+            entry = self._entry(program, self._key(program, key, known), value, key[0] >> 8, known)
             if entry.key is None:
                 self._judge(program, entry, key, "a key of the pickle is wrong: ")
             entries.append(entry)
@@ -516,7 +503,7 @@ class PickleParser(Parser, Listing):
                 entry.status = Status.DAMAGED
                 entry.finding = self.finding_at("malformed", what + error.reason, "", start)
 
-    def _key(self, program: Program, part: Part, known: Mapping[int, Any] = _NOTHING) -> Key:
+    def _key(self, program: Program, part: Part, known: Known = _NOTHING) -> Key:
         """Return a key as the tree has keys: None for what is no text, bytes or number."""
         slot, end = part
         most = self.result.extraction.session.limits.name_bytes
@@ -530,17 +517,10 @@ class PickleParser(Parser, Listing):
                 return None
         return key if isinstance(key, str | bytes | int) else None
 
-    def _entry(
-        self,
-        program: Program,
-        key: Key,
-        slot: int,
-        end: int,
-        at: int | None = None,
-        known: Mapping[int, Any] = _NOTHING,
-    ) -> Entry:
+    def _entry(self, program: Program, key: Key, part: Part, at: int | None = None, known: Known = _NOTHING) -> Entry:
         """Describe one value; of what is ``known``, by its offset, the value need not be decoded."""
-        start, kind, value = slot >> 8, "", UNLOADED_VALUE
+        (slot, end), kind, value = part, "", UNLOADED_VALUE
+        start = slot >> 8
         try:
             kind, note = self._kind(program, slot)
             if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
@@ -553,9 +533,8 @@ class PickleParser(Parser, Listing):
                 raise
         meant = program.definition(slot) if kind == "alias" and program.late else None
         if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant)):
-            reason = (
-                f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown"
-            )
+            where = f"opcodes behind it, at offset {program.late[0]} for one"
+            reason = f"{where}, may change it: what they put in is not shown"
             finding = self.finding_at("late", reason, "", start, severity=Severity.WARNING)
             return Entry(key, kind, start, end, status=Status.UNSUPPORTED, finding=finding, at=at, note=note)
         return Entry(key, kind, start, end, value, at=at, note=note)
@@ -570,19 +549,15 @@ class PickleParser(Parser, Listing):
                 inner = self._kind(program, found)[0]
                 return ("alias" if inner in SHAPES else inner), None
         if kind == "call":
-            plain = PLAIN_KINDS.get(self._callable_name(program, slot))
+            name = None
+            with suppress(DataError):
+                name = program.decoder.global_at(slot >> 8, program.find_end)
+            plain = PLAIN_KINDS.get(str(name))
             if plain == "dict" and not self._is_called_with_nothing(program, slot):
                 plain = None  # Python 2 gives it lists of keys and values
             if plain is not None:
                 return plain, "ordered" if plain == "dict" else None
         return kind, "small" if opcode in _SMALL_TUPLES else None
-
-    def _callable_name(self, program: Program, slot: int) -> str:
-        """Return the name of what an object is made with; "" if it is not simply a global."""
-        try:
-            return str(program.decoder.global_at(slot >> 8, program.find_end) or "")
-        except DataError:
-            return ""
 
     def _is_called_with_nothing(self, program: Program, slot: int) -> bool:
         """Tell whether an object is made by a global without arguments."""
@@ -611,10 +586,10 @@ class PickleParser(Parser, Listing):
         done = ends_of(slots[: first_open + 1], program.end)
         if paired:
             for key, value in zip(done[:first_open:2], done[1:first_open:2], strict=False):
-                yield self._last_entry(program, self._key(program, key), *value, at=key[0] >> 8)
+                yield self._last_entry(program, self._key(program, key), value, key[0] >> 8)
         else:
-            for slot, end in done[:first_open]:
-                yield self._last_entry(program, next(names, None), slot, end)
+            for part in done[:first_open]:
+                yield self._last_entry(program, next(names, None), part)
         if first_open < len(slots):
             key_part = done[first_open - 1] if paired and first_open % 2 else None
             key_ = self._key(program, key_part) if key_part is not None else next(names, None)
@@ -622,11 +597,11 @@ class PickleParser(Parser, Listing):
             at = key_part[0] >> 8 if key_part is not None else None
             yield self._open_entry(program, key_, slots[first_open:], at, filled=filled)
 
-    def _last_entry(self, program: Program, key: Key, slot: int, end: int, at: int | None = None) -> Entry:
+    def _last_entry(self, program: Program, key: Key, part: Part, at: int | None = None) -> Entry:
         """Describe a value that is whole unless the pickle ends inside of it."""
-        if end >= program.end and program.cuts(slot):
-            return self._open_entry(program, key, [slot], at)
-        return self._entry(program, key, slot, end, at)
+        if part[1] >= program.end and program.cuts(part[0]):
+            return self._open_entry(program, key, [part[0]], at)
+        return self._entry(program, key, part, at)
 
     def _open_entry(
         self, program: Program, key: Key, slots: list[int], at: int | None = None, *, filled: bool = False

@@ -391,11 +391,8 @@ class Decoder:
         """
         (made,) = self.decode_several(start, end, most, alone=True)
         if self.program.late and end < self.program.late[-1] and isinstance(made, _CONTAINERS):
-            raise UnsupportedError(
-                f"the pickle changes values where it names them again, first at offset {self.program.late[0]}: what"
-                " they hold is known of the whole pickle only",
-                offset=start,
-            )
+            what = f"the pickle changes values where it names them again, first at offset {self.program.late[0]}"
+            raise UnsupportedError(f"{what}: what they hold is known of the whole pickle only", offset=start)
         return made
 
     def decode_several(self, start: int, end: int, most: int | None = None, *, alone: bool = False) -> list[Any]:

@@ -232,15 +232,10 @@ def tensors_of(value: Any) -> Parts | None:
 
 _WRAPPERS: Final = frozenset(
     (
-        _UTILS + "_rebuild_parameter",
-        _UTILS + "_rebuild_parameter_with_state",
-        "torch.nn.parameter.Parameter",
-        "torch.nn.parameter.Buffer",
-        "torch.nn.Parameter",
-        "torch.autograd.variable.Variable",
-        "torch.autograd.Variable",
+        *("torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer", "torch.nn.Parameter"),
+        *("torch.autograd.variable.Variable", "torch.autograd.Variable", _UTILS + "_rebuild_parameter"),
+        *(_UTILS + "_rebuild_parameter_with_state", _UTILS + "_rebuild_xla_tensor"),
         _UTILS + "_rebuild_device_tensor_from_cpu_tensor",
-        _UTILS + "_rebuild_xla_tensor",
     )
 )
 

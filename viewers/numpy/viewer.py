@@ -103,20 +103,15 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
     elif header.places:  # what follows the header is all that is known of it
         end = inner.find_end()
         spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
-    return with_spans(header, name, spans, owner, status, finding)
-
-
-def with_spans(
-    header: ArrayHeader,
-    name: str,
-    spans: tuple[Span, ...],
-    owner: Any,
-    status: Status = Status.COMPLETE,
-    finding: Finding | None = None,
-) -> Tensor:
-    """Return the array that ``header`` describes, with its bytes at ``spans``."""
     # A shape that is damaged is not to be believed, and no strides go with it.
-    known = status is not Status.DAMAGED and "shape" in header.places
-    shape, strides = (header.shape, header.strides()) if known else (UNKNOWN_SHAPE, None)
-    more: Any = {"stored_dtype": header.descr, "byteorder": header.byteorder, "status": status, "finding": finding}
-    return Tensor(name, header.dtype, shape, spans, strides=strides, owner=owner, **more)
+    is_known = status is not Status.DAMAGED and "shape" in header.places
+    made = with_spans(header, name, spans, owner, is_known=is_known)
+    made.status, made.finding = status, finding
+    return made
+
+
+def with_spans(header: ArrayHeader, name: str, spans: tuple[Span, ...], owner: Any, *, is_known: bool = True) -> Tensor:
+    """Return the array that ``header`` describes, with its bytes at ``spans``; ``is_known``: it has its shape."""
+    shape, strides = (header.shape, header.strides()) if is_known else (UNKNOWN_SHAPE, None)
+    descr, order = header.descr, header.byteorder
+    return Tensor(name, header.dtype, shape, spans, stored_dtype=descr, strides=strides, byteorder=order, owner=owner)

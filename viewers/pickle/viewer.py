@@ -361,6 +361,7 @@ class PickleViewer(Viewer):
             if first.dtype != stored.storage.dtype and stored.dtype == stored.storage.dtype:
                 reason = f"its storage is one of {first.torch_dtype}, and one of {stored.torch_dtype} here"
                 return self._unreadable(name, "bad-tensor", reason, stored.shape, None, stored.torch_dtype)
+        more: dict[str, Any]
         dtype, word, storage = DTYPES.get(stored.dtype), stored.torch_dtype, stored.storage
         if storage is None:
             reason = "a meta tensor: it has a shape and a type, but no values"
@@ -376,24 +377,17 @@ class PickleViewer(Viewer):
             last = self.extraction.parsed.find_end()  # in order, it comes behind all that is there
             span = Span(None, last, end - begin, self.extraction.path)
             status = Status.MISSING if end > begin else Status.COMPLETE
-            more: Any = {"stored_dtype": word, "status": status, "finding": finding, "owner": self}
-            return Tensor(name, dtype, stored.shape, (span,), **more)
+            more = {"stored_dtype": word, "status": status, "finding": finding}
+            return Tensor(name, dtype, stored.shape, (span,), owner=self, **more)
         status, why, stop = self._status_in(name, storage, held, meant, (begin, end))
-        contiguous = _is_contiguous(stored.shape, stored.stride)
+        strides = None
+        if not _is_contiguous(stored.shape, stored.stride):
+            strides = tuple(step * dtype.itemsize for step in stored.stride)
         stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
         swapped = self.storages.byteorder == "big" and stored_as.itemsize > 1
-        made = Tensor(
-            name,
-            dtype,
-            stored.shape,
-            (),
-            stored_dtype=word,
-            strides=None if contiguous else tuple(step * dtype.itemsize for step in stored.stride),
-            byteorder="big" if swapped else "little",
-            status=status,
-            finding=why if status is not Status.COMPLETE else None,
-            owner=self,
-        )
+        order, found = "big" if swapped else "little", why if status is not Status.COMPLETE else None
+        more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
+        made = Tensor(name, dtype, stored.shape, (), owner=self, **more)
         made._spans = partial(self._places_of, held, begin, end, stop)
         if (stored.conj or stored.neg) and status is Status.COMPLETE:
             span = made.spans[0]
@@ -457,15 +451,9 @@ class PickleViewer(Viewer):
         content = array.content or b""
         data, begin, end = array.place or (BytesData(content, self.extraction.name), 0, len(content))
         span = Span(data, begin, end - begin, self.extraction.path)
+        order, said = "big" if what.big_endian and dtype.itemsize > 1 else "little", what.what
         made = Tensor(
-            name,
-            dtype,
-            array.shape,
-            (span,),
-            stored_dtype=what.what,
-            strides=strides,
-            byteorder="big" if what.big_endian and dtype.itemsize > 1 else "little",
-            owner=self,
+            name, dtype, array.shape, (span,), stored_dtype=said, strides=strides, byteorder=order, owner=self
         )
         meant = made.size * dtype.itemsize
         if array.doubt:
