@@ -144,9 +144,9 @@ class SavedModelFolderParser(CpbParser, Container):
     limitations = ("assets are counted, and looked for by check; their content is not shown",)
 
     def __init__(self, result: Result) -> None:
-        folder: FolderExtraction = result.extraction  # type: ignore[assignment]
-        name = next(name for name in MEMBERS if name in folder.members)
-        self.file: Extraction = folder.sibling(name)
+        self._folder: FolderExtraction = result.extraction  # type: ignore[assignment]
+        name = next(name for name in MEMBERS if name in self._folder.members)
+        self.file: Extraction = self._folder.sibling(name)
         """The file with the message …"""
         is_text = TensorflowTextParser.match(excerpt_of(self.file)) is not Confidence.NO
         self.member: Extraction = self.file.parsed if is_text else self.file
@@ -174,11 +174,10 @@ class SavedModelFolderParser(CpbParser, Container):
 
     def enter(self, name: str) -> Extraction | None:
         """Return a file of the folder, or of those below that belong to the model; None if there is none."""
-        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
-        if name not in folder.members and not name.startswith((f"{VARIABLES}/", f"{ASSETS}/")):
+        if name not in self._folder.members and not name.startswith((f"{VARIABLES}/", f"{ASSETS}/")):
             return None
         try:
-            found = folder.sibling(name)
+            found = self._folder.sibling(name)
             found.find_end()  # a file is opened when it is asked
         except SourceError:
             return None
@@ -219,18 +218,15 @@ class SavedModelFolderParser(CpbParser, Container):
 
     def sizes(self, below: str) -> list[int]:
         """Return the sizes of the files in a folder below, ``variables`` or ``assets``."""
-        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
-        return list(folder.folder.sizes(below))
+        return list(self._folder.folder.sizes(below))
 
     def _note_others(self) -> None:
         """Say that there are other files with the message, which are not read."""
-        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
         name = self.file.name.rpartition("/")[2]
-        others = [other for other in MEMBERS if other in folder.members and other != name]
+        others = [other for other in MEMBERS if other in self._folder.members and other != name]
         if others:
             reason = f"{' and '.join(others)} beside {name} is not read: TensorFlow takes {name}, too"
-            source = self.result.extraction.name
-            self.result.findings.add(Finding("other-model", reason, severity=Severity.WARNING, source=source))
+            self.note("other-model", reason, None, severity=Severity.WARNING)
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Check the message; the variables are a document of their own."""
@@ -304,8 +300,7 @@ class TensorflowTextParser(Parser, Container):
         if self._inner is None:
             extraction = extraction_of(self.result)
             size = extraction.find_end() - extraction.start
-            budget = extraction.session.budget
-            self._charge = budget.charge(_FACTOR * size, "the text of the model")
+            self._charge = extraction.session.budget.charge(_FACTOR * size, "the text of the model")
             raw = extraction.data.read_exact(extraction.start, size)
             self._charge.resize(max(self._charge.amount, size + _MESSAGE_BYTES * raw.count(b"{")))
             known = kind_of(raw[:_PROBED])
@@ -387,13 +382,9 @@ def _offset_of(text: bytes, error: Exception) -> int:
     """Return where the line that is wrong begins."""
     if isinstance(error, UnicodeDecodeError):
         return text.rfind(b"\n", 0, error.start) + 1
-    line = error.GetLine() or 1  # type: ignore[attr-defined]
     at = 0
-    for _ in range(line - 1):
-        following = text.find(b"\n", at)
-        if following < 0:
-            break
-        at = following + 1
+    for _ in range((error.GetLine() or 1) - 1):  # type: ignore[attr-defined]
+        at = text.find(b"\n", at) + 1 or at
     return at
 
 
@@ -428,9 +419,7 @@ def closed(text: bytes) -> bytes:
     end = 0
     for blocks, end in _blocks(text):  # noqa: B007 -- the last ones count
         pass
-    kept = 0
-    while kept < len(blocks) and blocks[kept][0] in _KEPT_OPEN:
-        kept += 1
+    kept = next((nth for nth, (name, _) in enumerate(blocks) if name not in _KEPT_OPEN), len(blocks))
     # What follows the last block or text may be half a field, which is the last line.
     stop = blocks[kept][1] if kept < len(blocks) else max(end, text.rfind(b"\n") + 1)
     return text[:stop] + b"\n" + b"}" * kept

@@ -9,6 +9,8 @@ A legacy file is five pickles in a row and then the storages (torch/serializatio
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.data.base import Access
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError
@@ -105,7 +107,6 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._stored: dict[str, _Place] | None = None
         self.blank: int | None = None
         """Where the zeros begin that stand for storages, to the end of the file; None: there are none."""
 
@@ -124,10 +125,8 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
         last = self.read_pickles()
         if not last.trouble and len(self.starts) == len(_NAMES):
             return Entry(None, self.name, extraction.start, extraction.end, status=None)
-        status = last.status if last.trouble else Status.TRUNCATED
-        reason = (
-            f"{last.trouble or 'the checkpoint ends'}: in the part called {_NAMES[len(self.starts) - 1]}, or behind it"
-        )
+        status, name = last.status if last.trouble else Status.TRUNCATED, _NAMES[len(self.starts) - 1]
+        reason = f"{last.trouble or 'the checkpoint ends'}: in the part called {name}, or behind it"
         finding = self.note(code_of(status), reason, last.end)
         return Entry(None, self.name, extraction.start, extraction.end, status=status, finding=finding)
 
@@ -138,7 +137,7 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
             return True
         if node.kind == "storages":
             index.entries = []
-            for key, place in self._places().items():
+            for key, place in self._places.items():
                 begin, stop = place.begin, place.begin + place.meant
                 entry = Entry(key, "storage", begin, stop, status=place.status, finding=place.finding, at=begin - 8)
                 index.add_entry(entry)
@@ -153,7 +152,7 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
         last_pickle = self.program(self.starts[-1])
         if len(self.starts) < len(_NAMES) or last_pickle.trouble:
             return
-        places, end = self._places(), self.result.extraction.find_end()
+        places, end = self._places, self.result.extraction.find_end()
         cut = any(place.size < place.meant for place in places.values())
         last = max((place.begin + place.meant for place in places.values()), default=last_pickle.end)
         finding = next((place.finding for place in places.values() if place.finding is not None), None)
@@ -190,13 +189,12 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
             return []
         return [str(key) for key in known if isinstance(key, str) or (isinstance(key, int) and key.bit_length() < 64)]
 
+    @cached_property
     def _places(self) -> dict[str, _Place]:
-        """Return where the storages are, in the order of the file."""
-        if self._stored is None:
-            found = self._find_places()
-            self._judge_counts(list(found.values()))
-            self._stored = found
-        return self._stored
+        """Where the storages are, in the order of the file."""
+        found = self._find_places()
+        self._judge_counts(list(found.values()))
+        return found
 
     def _find_places(self) -> dict[str, _Place]:
         found: dict[str, _Place] = {}
@@ -248,8 +246,8 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
-        return self._places().get(key)
+        return self._places.get(key)
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages in the file."""
-        return iter(self._places())
+        return iter(self._places)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 class Stored:
     """A storage as the file has it."""
 
+    __slots__ = ()
     size: int
     """Bytes that the file has of it."""
     status: Status

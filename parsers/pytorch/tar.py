@@ -11,13 +11,14 @@ The formats of the members (torch/serialization.py, ``legacy_load``):
 
 from __future__ import annotations
 
+from functools import cached_property
 from struct import Struct
 
 from pparse.data.base import Access
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError
-from pparse.findings import Finding, Status
+from pparse.findings import Status
 from pparse.parsers.pytorch.storages import StorageReader, StoredAt, first_value
 from pparse.parsers.tar.parser import TarParser
 from pparse.tree.parser import Confidence
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from pparse.tree.listing import GlobalUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
-    from pparse.tree.result import Result
 
     Found = TypeVar("Found")
 
@@ -100,11 +100,6 @@ class PyTorchTarParser(TarParser, StorageReader):
     references = ("torch/serialization.py",)
     limitations = ("objects of unknown classes are shown by their attributes, and never made",)
 
-    def __init__(self, result: Result) -> None:
-        super().__init__(result)
-        self._found: dict[str, tuple[StorageId, StoredAt]] | None = None
-        self._tensors: dict[str, StoredTensor] | None = None
-
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
         """As sure as that it is a tar archive, if its first member is called as one of a checkpoint."""
@@ -166,13 +161,12 @@ class PyTorchTarParser(TarParser, StorageReader):
             return False
         return True
 
+    @cached_property
     def _storages(self) -> dict[str, tuple[StorageId, StoredAt]]:
-        if self._found is None:
-            found: dict[str, tuple[StorageId, StoredAt]] = {}
-            if not self._read_part("storages", self._read_storages, found):
-                self._doubt_last(found)
-            self._found = found
-        return self._found
+        found: dict[str, tuple[StorageId, StoredAt]] = {}
+        if not self._read_part("storages", self._read_storages, found):
+            self._doubt_last(found)
+        return found
 
     def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         from pparse.parsers.pytorch.rebuild import StorageId, storage_type
@@ -180,13 +174,9 @@ class PyTorchTarParser(TarParser, StorageReader):
 
         count = reader.value()
         for _ in range(count if type(count) is int else 0):
-            begin = reader.pos
-            if not reader.is_at_pickle:
-                self._doubt_last(found)
-                self._take_back(reader, begin, found)
-                return
-            about = reader.value()
-            size = reader.numbers(1)
+            begin, is_there = reader.pos, reader.is_at_pickle
+            about: Any = reader.value() if is_there else None
+            size = reader.numbers(1) if is_there else None
             known = storage_type(about[2]) if isinstance(about, tuple) and len(about) == 3 else None
             dtype = DTYPES.get(known[0]) if known is not None else None
             if known is None or dtype is None or size is None or size[0] < 0:
@@ -219,8 +209,8 @@ class PyTorchTarParser(TarParser, StorageReader):
         """Put the last storage in doubt: nothing but its own length tells where it ends, and no pickle is there."""
         stored = found[next(reversed(found))][1] if found else None
         if stored is not None and stored.status is Status.COMPLETE:
-            where: Any = {"source": self.extraction.name, "offset": stored.place[1], "length": stored.size}
-            stored.status, stored.finding = Status.DAMAGED, Finding("shifted", LAST_BEFORE_BREAK, **where)
+            stored.status = Status.DAMAGED
+            stored.finding = self.finding_at("shifted", LAST_BEFORE_BREAK, "", stored.place[1], length=stored.size)
 
     @staticmethod
     def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
@@ -239,25 +229,27 @@ class PyTorchTarParser(TarParser, StorageReader):
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
-        found = self._storages().get(key)
+        found = self._storages.get(key)
         return None if found is None else found[1]
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages."""
-        return iter(self._storages())
+        return iter(self._storages)
 
     # -- tensors -----------------------------------------------------------------------------------------------------
 
     def named(self, value: Persistent) -> StoredTensor | None:
         """Return the tensor, or the storage, that a persistent id means; None if there is none."""
         key = str(value.id[0] if isinstance(value.id, tuple) and value.id else value.id)
-        if self._tensors is None:
-            tensors: dict[str, StoredTensor] = {}
-            self._read_part("tensors", self._read_tensors, tensors)
-            self._tensors = tensors
         found = self._tensors.get(key)
-        if found is None and key in self._storages():
-            found = self._storages()[key][0].as_tensor()
+        if found is None and key in self._storages:
+            found = self._storages[key][0].as_tensor()
+        return found
+
+    @cached_property
+    def _tensors(self) -> dict[str, StoredTensor]:
+        found: dict[str, StoredTensor] = {}
+        self._read_part("tensors", self._read_tensors, found)
         return found
 
     def _read_tensors(self, reader: _Reader, found: dict[str, StoredTensor]) -> None:
@@ -271,7 +263,7 @@ class PyTorchTarParser(TarParser, StorageReader):
             first = reader.numbers(1)
             if not isinstance(about, tuple) or len(about) < 2 or shape is None or stride is None or first is None:
                 return
-            storage = self._storages().get(str(about[1]))
+            storage = self._storages.get(str(about[1]))
             if min((*shape, *stride, *first), default=0) < 0:
                 continue
             known = storage[0] if storage is not None else _lost(about)

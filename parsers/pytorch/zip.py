@@ -203,9 +203,7 @@ class LastDirectory:
     places = None
 
     def __init__(self, begin: int, end: int, shift: int) -> None:
-        self.begin = begin
-        self.end = end
-        self.shift = shift
+        self.begin, self.end, self.shift = begin, end, shift
 
 
 def last_directory(parser: ZipParser) -> LastDirectory | None:
@@ -233,13 +231,12 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
     strange: set[bytes] = set()
     for where, entry in entries(data, begin, place.end):
         header = local_at(data, start + entry.offset, end)
-        if header is None or header.method != entry.method:
+        is_cut = entry.method == STORED and entry.size != entry.compressed_size
+        if is_cut or header is None or header.method != entry.method:
             return None
         if header.raw_name != entry.raw_name:
             strange.add(header.raw_name)
         named.add(entry.raw_name)
-        if entry.method == STORED and entry.size != entry.compressed_size:
-            return None
         count, begin = count + 1, where + entry.length
     if strange & named:  # an entry leads to a member that is another one's
         return None
@@ -442,10 +439,8 @@ class PyTorchZipParser(ZipParser, StorageReader):
         sound = directory is not None and not (directory.has_overlaps or directory.torn or self.spoilt or data.flawed)
         last = last_directory(self)
         if last is not None and (directory is None or directory.begin != last.begin):
-            reason = (
-                "the directory at the end is not that of the archive around it; torch believes it, and so it is shown"
-            )
-            self.note("directory", reason, last.begin)
+            what = "the directory at the end is not that of the archive around it"
+            self.note("directory", f"{what}; torch believes it, and so it is shown", last.begin)
             return records_listed(self, last)
         if sound and directory is not None:
             self._note_archive(directory)
