@@ -1,30 +1,48 @@
-"""TensorFlow's own protos as files: SavedModel (``saved_model.pb``), GraphDef (frozen), MetaGraphDef (``.meta``).
+"""TensorFlow's own protos as files: SavedModel (``saved_model.pb``), GraphDef (frozen), MetaGraphDef (``.meta``); and
+as text: ``saved_model.pbtxt``, ``graph.pbtxt`` and MetaGraphDefs (protobuf's text format).
 
 None has a magic number. They are recognised by their fields: all must be fields of the type, down to three levels. The
 states are those of a message (`pparse.parsers.protobuf.parser`).
+
+The library protobuf reads the text, all of it at once; what it holds is written as a message in memory, which is read
+as a file of its own. Fields that pparse does not know are left out.
+
+A text that ends early, or in which something is no text of the message, is read up to there: the blocks that are open
+there are left out, but for those that hold whole graphs, since a list of values that is cut would be taken for a short
+one. States of the root of a text::
+
+    state          needs  reads                                             goes to
+    expect_text    0      nothing: the message is a document of its own     DONE
 """
 
 from __future__ import annotations
 
+from pparse.data.base import BytesData
+from pparse.document.appearance import is_text as looks_like_text
+from pparse.document.extraction import extraction_of
 from pparse.document.registry import excerpt_of
-from pparse.errors import MalformedError, SourceError
+from pparse.errors import EndOfDataError, MalformedError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.check import is_text
 from pparse.parsers.protobuf.parser import HEAD, MessageParser, ProtobufParser
-from pparse.parsers.tensorflow_text import TensorflowTextParser
-from pparse.tree.parser import Confidence, Container, signatures
+from pparse.tree.context import DONE
+from pparse.tree.entry import MAP
+from pparse.tree.parser import Confidence, Container, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import ClassVar
+    from typing import Any, ClassVar, Final
 
+    from pparse.budget import Charge
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.parsers.protobuf.index import Piece
+    from pparse.tree.context import NodeContext, Step
     from pparse.tree.entry import Entry
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
@@ -125,9 +143,9 @@ class SavedModelFolderParser(CpbParser, Container):
     limitations = ("assets are counted, and looked for by check; their content is not shown",)
 
     def __init__(self, result: Result) -> None:
-        folder: FolderExtraction = result.extraction  # type: ignore[assignment]
-        name = next(name for name in MEMBERS if name in folder.members)
-        self.file: Extraction = folder.sibling(name)
+        self._folder: FolderExtraction = result.extraction  # type: ignore[assignment]
+        name = next(name for name in MEMBERS if name in self._folder.members)
+        self.file: Extraction = self._folder.sibling(name)
         """The file with the message …"""
         is_text = TensorflowTextParser.match(excerpt_of(self.file)) is not Confidence.NO
         self.member: Extraction = self.file.parsed if is_text else self.file
@@ -155,11 +173,10 @@ class SavedModelFolderParser(CpbParser, Container):
 
     def enter(self, name: str) -> Extraction | None:
         """Return a file of the folder, or of those below that belong to the model; None if there is none."""
-        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
-        if name not in folder.members and not name.startswith((f"{VARIABLES}/", f"{ASSETS}/")):
+        if name not in self._folder.members and not name.startswith((f"{VARIABLES}/", f"{ASSETS}/")):
             return None
         try:
-            found = folder.sibling(name)
+            found = self._folder.sibling(name)
             found.find_end()  # a file is opened when it is asked
         except SourceError:
             return None
@@ -200,18 +217,15 @@ class SavedModelFolderParser(CpbParser, Container):
 
     def sizes(self, below: str) -> list[int]:
         """Return the sizes of the files in a folder below, ``variables`` or ``assets``."""
-        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
-        return list(folder.folder.sizes(below))
+        return list(self._folder.folder.sizes(below))
 
     def _note_others(self) -> None:
         """Say that there are other files with the message, which are not read."""
-        folder: FolderExtraction = self.result.extraction  # type: ignore[assignment]
         name = self.file.name.rpartition("/")[2]
-        others = [other for other in MEMBERS if other in folder.members and other != name]
+        others = [other for other in MEMBERS if other in self._folder.members and other != name]
         if others:
             reason = f"{' and '.join(others)} beside {name} is not read: TensorFlow takes {name}, too"
-            source = self.result.extraction.name
-            self.result.findings.add(Finding("other-model", reason, severity=Severity.WARNING, source=source))
+            self.note("other-model", reason, None, severity=Severity.WARNING)
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Check the message; the variables are a document of their own."""
@@ -221,3 +235,190 @@ class SavedModelFolderParser(CpbParser, Container):
     def root_pieces(self) -> Sequence[Piece]:
         """Return what the message is made of."""
         return (self.source(),) if self.plain else super().root_pieces()
+
+
+# -- The same as text --------------------------------------------------------------------------------------------------
+
+# How a text of each begins, the first field that tells it, and the format of the message.
+_BEGINS: Final = (
+    (("saved_model_schema_version", "meta_graphs"), "saved-model", "tensorflow.SavedModel"),
+    (("meta_info_def", "graph_def", "saver_def"), "meta-graph", "tensorflow.MetaGraphDef"),
+    (("node", "library", "versions", "version"), "graph-def", "tensorflow.GraphDef"),
+)
+_FIELD: Final = lazy_pattern(rb"\s*(?:#[^\n]*\n\s*)*([a-z_]+)\s*[:{]")
+_TOKEN: Final = lazy_pattern(rb"""(\w+)|([{<])|[}>]|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\#[^\n]*""")
+# Blocks that may be left open: what they hold is whole, or left out.
+_KEPT_OPEN: Final = (b"meta_graphs", b"graph_def", b"library")
+# Memory that a text takes as a message, per byte.
+_FACTOR: Final = 8
+# Memory of a message without content, which takes three letters.
+_MESSAGE_BYTES: Final = 160
+_PROBED: Final = 4 << 10
+_TRIES: Final = 4
+# Blocks in blocks, where the library's recursion ends. Those of real models are some ten deep.
+_DEEPEST: Final = 100
+
+
+class _TooDeepError(MalformedError):
+    """Blocks are nested deeper than the library can read."""
+
+
+class TensorflowTextParser(Parser, Container):
+    """The text form of a SavedModel, GraphDef or MetaGraphDef."""
+
+    name = "tensorflow-text"
+    description = "TensorFlow SavedModel, GraphDef or MetaGraphDef as text"
+    extensions: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt", ".pb")
+    usual_names: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt")
+    named_is_enough = False
+    root_shape = MAP
+    media_type = "text/plain"
+    references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/reference/protobuf/textformat-spec/",)
+    limitations: ClassVar[tuple[str, ...]] = ("the whole text is read into memory, as no index of it is made",)
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self._inner: Extraction | None = None
+        self._charge: Charge | None = None
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY by the name and the first field; called as a message in binary form, by all that is seen."""
+        head = excerpt.head(_PROBED)
+        is_named = excerpt.ends_with(cls.usual_names) or (excerpt.ends_with(cls.extensions) and looks_like_text(head))
+        return Confidence.LIKELY if is_named and kind_of(head) is not None else Confidence.NO
+
+    @staticmethod
+    def kind(excerpt: Excerpt) -> str | None:
+        """Return the format of the message that a text says; None if it says none of these."""
+        found = kind_of(excerpt.head(_PROBED))
+        return None if found is None else found[0]
+
+    def unwrapped(self) -> Extraction | None:
+        """Return the message. Raises `LimitError` if the text is too long for the budget."""
+        if self._inner is None:
+            extraction = extraction_of(self.result)
+            size = extraction.find_end() - extraction.start
+            self._charge = extraction.session.budget.charge(_FACTOR * size, "the text of the model")
+            raw = extraction.data.read_exact(extraction.start, size)
+            self._charge.resize(max(self._charge.amount, size + _MESSAGE_BYTES * raw.count(b"{")))
+            known = kind_of(raw[:_PROBED])
+            if known is None:
+                return None
+            content, error = message_of(raw, known[1])
+            self._charge.resize(len(content))
+            data = BytesData(content, f"{extraction.name} (as a message)")
+            extraction.session.adopt(data)
+            inner = extraction.child(self.content_name(), data, 0, len(content), format=known[0])
+            inner.go_deeper()
+            inner.implicit = True
+            self._inner = inner
+            if error is not None:
+                status = Status.TRUNCATED if _is_at_end(raw, error) else Status.DAMAGED
+                code = "truncated" if status is Status.TRUNCATED else "malformed"
+                reason = f"{error.reason}; what is before it is shown, but for the block that it is in"
+                if status is Status.TRUNCATED:
+                    data.error = EndOfDataError(error.reason, offset=len(content))  # the text, not what was made of it
+                finding = Finding(code, reason, source=extraction.name, offset=error.offset)
+                for result in (self.result, inner.parse()):
+                    result.close_node(result.root, status, finding)
+        return self._inner
+
+    def content_name(self) -> str:
+        """Return the name of the message: that of the file, with ``.pb``."""
+        name = extraction_of(self.result).name.replace("\\", "/").rpartition("/")[2]
+        return f"{name.removesuffix('.pbtxt').removesuffix('.pb')}.pb"
+
+    def enter(self, name: str) -> Extraction | None:
+        """Return the message, by its name."""
+        return self.unwrapped() if name in (self.content_name(), "content") else None
+
+    def begin(self, ctx: NodeContext) -> Step:
+        """Begin the root."""
+        return ctx.node.start, self.expect_text, 0
+
+    def expect_text(self, ctx: NodeContext, block: bytes, base: int) -> Step:
+        """Look into the text; its content is another document."""
+        self.unwrapped()
+        return ctx.node.end or ctx.node.start, DONE, 0
+
+
+def kind_of(head: bytes) -> tuple[str, str] | None:
+    """Return the format and the message of a text that begins with ``head``; None if it is none of these."""
+    found = _FIELD.match(head.removeprefix(b"\xef\xbb\xbf"))
+    if found is None:
+        return None
+    word = found[1].decode()
+    return next(((name, message) for words, name, message in _BEGINS if word in words), None)
+
+
+def message_of(raw: bytes, name: str) -> tuple[bytes, MalformedError | None]:
+    """Return the message in a text, and why it is not all of it. Raises `MalformedError` if nothing can be read."""
+    from google.protobuf import text_format
+
+    from pparse.protos import message_class
+
+    made: Any = message_class(name)
+    first: MalformedError | None = None
+    text = raw
+    for _ in range(_TRIES):
+        try:
+            message = text_format.Parse(text, made(), allow_unknown_field=True)
+            return message.SerializeToString(), first
+        except (text_format.ParseError, UnicodeDecodeError) as error:
+            at = _offset_of(text, error)
+            if first is None:
+                line = text.count(b"\n", 0, at) + 1
+                first = MalformedError(f"line {line:,} is not a text of the message {name}", offset=at)
+        except RecursionError:
+            at = _too_deep(text)
+            first = first or _TooDeepError(f"blocks are nested more than {_DEEPEST} deep", offset=at)
+        text = closed(text[:at])
+    raise first or MalformedError("the text is not that of a message", offset=0)
+
+
+def _offset_of(text: bytes, error: Exception) -> int:
+    """Return where the line that is wrong begins."""
+    if isinstance(error, UnicodeDecodeError):
+        return text.rfind(b"\n", 0, error.start) + 1
+    at = 0
+    for _ in range((error.GetLine() or 1) - 1):  # type: ignore[attr-defined]
+        at = text.find(b"\n", at) + 1 or at
+    return at
+
+
+def _is_at_end(raw: bytes, error: MalformedError) -> bool:
+    """Return whether the text ends where it is wrong."""
+    return not isinstance(error, _TooDeepError) and b"\n" not in raw[error.offset or 0 :].rstrip()
+
+
+def _blocks(text: bytes) -> Iterator[tuple[list[tuple[bytes, int]], int]]:
+    """Yield the blocks that are open, as their names and where these begin, at the end of each token but words."""
+    blocks: list[tuple[bytes, int]] = []
+    word = b"", 0
+    for token in _TOKEN.finditer(text):
+        if token[1] is not None:
+            word = token[1], token.start()
+            continue
+        if token[2] is not None:
+            blocks.append(word)
+        elif token[0] in (b"}", b">") and blocks:
+            blocks.pop()
+        yield blocks, token.end()
+
+
+def _too_deep(text: bytes) -> int:
+    """Return where a block begins in which others are nested too deep."""
+    return next((blocks[-1][1] for blocks, _ in _blocks(text) if len(blocks) > _DEEPEST), 0)
+
+
+def closed(text: bytes) -> bytes:
+    """Return a text that ends anywhere without its last open blocks, and with those ended that hold graphs."""
+    blocks: list[tuple[bytes, int]] = []
+    end = 0
+    for blocks, end in _blocks(text):  # noqa: B007 -- the last ones count
+        pass
+    kept = next((nth for nth, (name, _) in enumerate(blocks) if name not in _KEPT_OPEN), len(blocks))
+    # What follows the last block or text may be half a field, which is the last line.
+    stop = blocks[kept][1] if kept < len(blocks) else max(end, text.rfind(b"\n") + 1)
+    return text[:stop] + b"\n" + b"}" * kept

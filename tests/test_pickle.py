@@ -264,6 +264,20 @@ def test_a_tuple_that_begins_with_a_value_that_is_filled(protocol: int) -> None:
                     assert frozen(found) == frozen(value)
 
 
+def test_a_protocol_or_frame_that_python_refuses_is_told() -> None:
+    whole = pickle.dumps(["abc", 1], 4)
+    length = int.from_bytes(whole[3:11], "little")
+    for code, content in (
+        ("protocol", b"\x80\x0a" + whole[2:]),
+        ("frame", whole[:3] + (length + 1).to_bytes(8, "little") + whole[11:]),
+    ):
+        with pytest.raises((ValueError, pickle.UnpicklingError)):
+            pickle.loads(content)
+        with pparse.open(content, format="pickle") as document:
+            assert document.root.to_python() == ["abc", 1]
+            assert [finding.code for finding in document.check()] == [code]
+
+
 def test_the_uppermost_value_is_the_one_that_counts() -> None:
     for content in (b"I1\nI2\n.", b"\x80\x04]q\x00K\x01a(K\x02."):
         with pparse.open(content, format="pickle") as document:

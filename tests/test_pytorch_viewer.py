@@ -14,7 +14,7 @@ import pparse
 from pparse import Status
 from pparse.data.base import BytesData
 from pparse.data.spliced import FlippedData
-from pparse.viewers.pickle.tree import SavedObject
+from pparse.viewers.pickle.walk import SavedObject
 from tests.pytorch_zoo import FOLDER, REFUSED, REFUSED_AND_WHOLE, SAMPLES, check, expected
 
 #: Names that a reader may add: attributes of modules that are None, and of subclasses of tensors.

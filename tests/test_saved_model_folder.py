@@ -17,7 +17,7 @@ from google.protobuf import text_format
 
 import pparse
 from pparse import Status
-from pparse.parsers.tensorflow_text import closed, kind_of
+from pparse.parsers.tensorflow import closed, kind_of
 from pparse.proto_splitter.fingerprint import write_fingerprint
 from pparse.protos import message_class
 from pparse.recovery.model_files import ModelFiles

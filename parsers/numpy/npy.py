@@ -17,14 +17,16 @@ is also a document of its own, called ``pickle``.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 from math import prod
+from operator import mul
 
 from pparse.data.base import Access
 from pparse.data.trailing_bytes import has_odd_tail, trailing_severity
 from pparse.display.text import shape_words, shorten
 from pparse.document.extraction import extraction_of
 from pparse.errors import MalformedError, OptionError, spoken
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import Severity, Status
 from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
@@ -69,25 +71,6 @@ _PLAIN: Final = lazy_pattern(
 
 class ArrayHeader:
     """What the header of an array says, or what is wrong with it."""
-
-    __slots__ = (
-        "at",
-        "byteorder",
-        "code",
-        "descr",
-        "dtype",
-        "end",
-        "fortran",
-        "is_nameless",
-        "length",
-        "places",
-        "reason",
-        "shape",
-        "start",
-        "status",
-        "text_at",
-        "version",
-    )
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -140,27 +123,20 @@ class ArrayHeader:
         """Return the distances between neighbours, in bytes, if the first dimension runs fastest; else None."""
         if not self.fortran or len(self.shape) < 2 or self.dtype is None:
             return None
-        distance, strides = self.dtype.itemsize, []
-        for length in self.shape:
-            strides.append(distance)
-            distance *= length
-        return tuple(strides)
+        return tuple(accumulate(self.shape[:-1], mul, initial=self.dtype.itemsize))
 
     def blame(self, status: Status, code: str, reason: str, at: int) -> None:
         """Note what is wrong, if nothing was before."""
-        if self.status is not Status.COMPLETE:
-            return
-        self.status, self.code, self.reason, self.at = status, code, reason, at
+        if self.status is Status.COMPLETE:
+            self.status, self.code, self.reason, self.at = status, code, reason, at
 
 
 def named_type(session: Session) -> DType | None:
     """Return the type that the option ``dtype`` names; None if it is not given. Raises `OptionError` for no type."""
     name = session.options.get("dtype")
-    if name is None:
-        return None
-    if name not in DTYPES:
+    if name is not None and name not in DTYPES:
         raise OptionError(f"option dtype must be one of {', '.join(DTYPES)}, not {shorten(str(name))!r}")
-    return in_bytes(str(name))
+    return None if name is None else in_bytes(str(name))
 
 
 def read_header(data: Data, start: int, end: int | None, session: Session) -> ArrayHeader:
@@ -174,7 +150,7 @@ def read_header(data: Data, start: int, end: int | None, session: Session) -> Ar
     if known[:6] != MAGIC[: len(known)]:
         header.blame(Status.DAMAGED, "magic", "it does not begin as an .npy array", start)
     elif len(known) < 8:
-        _cut(header, start + len(known), bool(lost))
+        _cut(header, start + len(known), lost)
     elif (known[6], known[7]) not in ((1, 0), (2, 0), (3, 0)):
         version = f"{known[6]}.{known[7]}"
         header.blame(Status.UNSUPPORTED, "version", f"version {version} of the .npy format is not known", start + 6)
@@ -183,7 +159,7 @@ def read_header(data: Data, start: int, end: int | None, session: Session) -> Ar
         width = _WIDTHS[known[6]]
         header.end = header.text_at = start + 8 + width
         if len(known) < 8 + width:
-            _cut(header, start + len(known), bool(lost))
+            _cut(header, start + len(known), lost)
         else:
             header.length = int.from_bytes(known[8 : 8 + width], "little")
             header.end = header.text_at + header.length
@@ -215,7 +191,7 @@ def _look_for_lost_returns(header: ArrayHeader, data: Data, end: int | None) -> 
         header.blame(Status.DAMAGED, "text-mode", reason, header.end)
 
 
-def _cut(header: ArrayHeader, at: int, lost: bool) -> None:
+def _cut(header: ArrayHeader, at: int, lost: list[tuple[int, int]]) -> None:
     if lost:
         header.blame(Status.DAMAGED, "gap", "bytes of its header are missing", at)
     else:
@@ -254,7 +230,7 @@ def _read_text(header: ArrayHeader, data: Data, end: int | None, session: Sessio
         reason = "its line feeds were made carriage return and line feed: fetch it again, not in text mode"
         header.blame(Status.DAMAGED, "text-mode", reason, at + length - 1)
     if len(known) < length:
-        _cut(header, at + len(known), bool(lost))
+        _cut(header, at + len(known), lost)
     if wrong is not None:
         place = _in_bytes(header, text, wrong[1], wrong[1])[0]
         header.blame(Status.DAMAGED, "malformed", f"its header is not as numpy writes it: {wrong[0]}", place)
@@ -424,13 +400,13 @@ class NpyParser(Parser, Container, Listing):
                 ctx.emit(Entry(key, kind, begin, end, value, None if kind == "shape" else Status.COMPLETE))
         if header.length > NUMPY_MOST and header.status is not Status.TRUNCATED:
             reason = f"its header has more than {NUMPY_MOST:,} bytes: numpy.load needs max_header_size={header.length}"
-            self._note("long-header", reason, header.text_at, Severity.WARNING)
+            self.note("long-header", reason, header.text_at, severity=Severity.WARNING)
         if header.is_nameless:
-            self._note("unnamed-type", nameless(), header.places["descr"][0], Severity.NOTE)
+            self.note("unnamed-type", nameless(), header.places["descr"][0], severity=Severity.NOTE)
         if header.is_of_objects:
-            self._note(header.code, header.reason, header.at, Severity.NOTE)
+            self.note(header.code, header.reason, header.at, severity=Severity.NOTE)
         elif header.status is not Status.COMPLETE:
-            finding = self._finding(header.code, header.reason, header.at)
+            finding = self.finding_at(header.code, header.reason, "", header.at)
             self.result.close_node(ctx.node, header.status, finding)
         return max(ctx.pos, min(header.end, self.result.extraction.find_end())), self.expect_elements, 0
 
@@ -452,13 +428,11 @@ class NpyParser(Parser, Container, Listing):
     def _emit_pickle(self, ctx: NodeContext, end: int) -> None:
         """Emit the pickle; the array is as whole as that."""
         pickled = self.pickled()
-        root = pickled.root if pickled is not None else None
-        status = root.status if root is not None else Status.DAMAGED
-        finding = None
+        assert pickled is not None  # noqa: S101 -- they are objects
+        status, said, finding = pickled.root.status, pickled.root.finding, None
         if status is not Status.COMPLETE:
-            said = root.finding if root is not None else None
             reason = said.reason if said is not None else "the pickle of its elements is not whole"
-            finding = self._finding(str(status), reason, ctx.pos)
+            finding = self.finding_at(str(status), reason, "", ctx.pos)
         ctx.emit(Entry("data", PICKLE, ctx.pos, end, status=status, finding=finding))
         if finding is not None:
             self.result.close_node(ctx.node, status, finding)
@@ -476,16 +450,7 @@ class NpyParser(Parser, Container, Listing):
         again = another_follows(data, at, end)
         reason = "another array follows, which numpy.load leaves out" if again else "other bytes follow the array"
         odd = is_longer(data, self.result.extraction.start, at, end)
-        self._note("trailing", reason, at, trailing_severity("document" if odd else "archive"), end - at)
-
-    def _finding(
-        self, code: str, reason: str, at: int, severity: Severity = Severity.ERROR, length: int | None = None
-    ) -> Finding:
-        source = self.result.extraction.name
-        return Finding(code, reason, severity=severity, source=source, offset=at, length=length)
-
-    def _note(self, code: str, reason: str, at: int, severity: Severity, length: int | None = None) -> None:
-        self.result.findings.add(self._finding(code, reason, at, severity, length))
+        self.note("trailing", reason, at, end - at, severity=trailing_severity("document" if odd else "archive"))
 
     # -- what commands show ------------------------------------------------------------------------------------------
 
@@ -493,9 +458,10 @@ class NpyParser(Parser, Container, Listing):
         """Yield the type of the elements, with the words of the file, the shape, and the order of the elements."""
         header = self.header
         if "descr" in header.places:
-            known = "Python objects" if header.is_of_objects else header.dtype.name if header.dtype is not None else "?"
-            swapped = ", big-endian" if header.dtype is not None and header.byteorder == "big" else ""
-            yield "dtype", f"{known}{swapped} ({shorten(header.descr, _WORDS)})"
+            known = "Python objects" if header.is_of_objects else "?"
+            if header.dtype is not None:
+                known = header.dtype.name + (", big-endian" if header.byteorder == "big" else "")
+            yield "dtype", f"{known} ({shorten(header.descr, _WORDS)})"
         if "shape" in header.places:
             yield "shape", shape_words(header.shape)
         if "fortran_order" in header.places:

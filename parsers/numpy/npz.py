@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 EXTENSION: Final = ".npy"
+_ENDING: Final = EXTENSION.encode()
 # An entry of a directory, up to its name (APPNOTE.TXT 4.3.12).
 _LISTED: Final = lazy_pattern(rb"(?s)PK\x01\x02.{24}(.)(.).{16}")
 # The most other members that are named.
@@ -79,15 +80,15 @@ class NpzParser(ZipParser):
         head = excerpt.head(512)
         first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
         if excerpt.ends_with(cls.extensions):  # a checkpoint under this name is no archive of arrays
-            others = head.startswith(b"PK\3\4") and first and not first.endswith(EXTENSION.encode())
-            return not others or EXTENSION.encode() in excerpt.tail(1 << 16)
-        if not first.endswith(EXTENSION.encode()):
+            others = head.startswith(b"PK\3\4") and first and not first.endswith(_ENDING)
+            return not others or _ENDING in excerpt.tail(1 << 16)
+        if not first.endswith(_ENDING):
             return False
         tail = excerpt.tail(1 << 16)
         names = [tail[at.end() : at.end() + at[1][0] + 256 * at[2][0]] for at in _LISTED.finditer(tail)]
         if not names:  # it is cut, or a stream: the first name counts, unless the file is called another archive
             return not excerpt.ends_with(ZipParser.extensions)
-        return all(name.endswith(EXTENSION.encode()) for name in names)
+        return all(name.endswith(_ENDING) for name in names)
 
     def note(self, code: str, reason: str, offset: int | None, length: int | None = None, **more: Any) -> Finding:
         """Add a finding; bytes before the archive are an error, though other readers of zip archives pass over them."""
@@ -173,7 +174,7 @@ class NpzParser(ZipParser):
         return verdict
 
     def _note_proof(self, member: ArchiveMember, verdict: Verdict) -> None:
-        if verdict.verified is not True or verdict.status is not Status.COMPLETE or member.checksum is None:
+        if not _agrees(verdict) or member.checksum is None:
             return
         revision = self.extraction.data.revision
         if revision != self._revision:
@@ -193,7 +194,7 @@ class NpzParser(ZipParser):
             return None
         verdict = self.examine(member, None, None)
         self._note_proof(member, verdict)
-        if verdict.verified is True and verdict.status is Status.COMPLETE:
+        if _agrees(verdict):
             return None
         opened = self.opened(member)
         finding = self.verify_opened(opened)
@@ -205,11 +206,9 @@ class NpzParser(ZipParser):
     def resolve_stored(self, member: ArchiveMember) -> None:
         """Compare the checksum of an array that is stored as it is, if that costs little and was not done."""
         spoilt = (member.at, member.start) in self.spoilt
-        if not spoilt and is_little(member) and member.at not in self._opened:
-            verdict = self.verify(member)
-            if verdict.verified is True and verdict.status is Status.COMPLETE:
-                return
-        self.resolve_opened(self.opened(member))
+        is_new = not spoilt and is_little(member) and member.at not in self._opened
+        if not is_new or not _agrees(self.verify(member)):
+            self.resolve_opened(self.opened(member))
 
     def verify_arrays(self) -> None:
         """Compare the checksums of all arrays: from then on, their statuses are final."""
@@ -243,6 +242,11 @@ class NpzParser(ZipParser):
             are = "is no array" if len(others) == 1 else "are no arrays"
             yield "others", f"{count_words(len(others), 'member')} {are}: {', '.join(others[:_NAMED])}{more}"
         yield from global_lines(self.globals())
+
+
+def _agrees(verdict: Verdict) -> bool:
+    """Say whether a member is whole, and its checksum agrees."""
+    return verdict.verified is True and verdict.status is Status.COMPLETE
 
 
 def is_little(member: ArchiveMember) -> bool:

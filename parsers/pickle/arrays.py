@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.pickle.reading import RawArray
+    from pparse.parsers.pickle.joblib import RawArray
 
 # -- numpy's element types, as pickles describe them (numpy/core/src/multiarray/descriptor.c, ``arraydescr_reduce``)
 

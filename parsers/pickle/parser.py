@@ -7,7 +7,7 @@ used it. So there are no states that read children in turn; instead
 - `fill` reads a node's opcodes once more (those of the pickle's own value were just read) and keeps where its children
   begin and what they are; large children are jumped over;
 - `entries` reads the opcodes of a group of children again if there were too many to keep, and
-  `pparse.parsers.pickle.decoder` makes values: small ones that follow each other all at once, for `check` and viewers.
+  `pparse.parsers.pickle.values` makes values: small ones that follow each other all at once, for `check` and viewers.
 
 The root is the value of the pickle; of several pickles in a row, a list of theirs. What the opcodes say becomes nodes:
 
@@ -34,12 +34,21 @@ from pparse.errors import DataError, LimitError, MalformedError, PparseError, Un
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
-from pparse.parsers.pickle.contents import FILLED, NAMES, Contents, contents, fault_in, group, open_from
-from pparse.parsers.pickle.decoder import Decoder
 from pparse.parsers.pickle.joblib import WATCHED
-from pparse.parsers.pickle.program import MOST_STATES, Program, latest
+from pparse.parsers.pickle.program import (
+    FILLED,
+    MOST_STATES,
+    NAMES,
+    Contents,
+    Program,
+    contents,
+    fault_in,
+    group,
+    latest,
+    open_from,
+)
 from pparse.parsers.pickle.reading import Parts
-from pparse.parsers.pickle.values import check_key
+from pparse.parsers.pickle.values import Decoder, check_key
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, GlobalUse, Listing, Parser, global_lines, signatures
@@ -49,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, ClassVar, Final
 
-    from pparse.parsers.pickle.reading import RawArray
+    from pparse.parsers.pickle.joblib import RawArray
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
@@ -58,6 +67,7 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Visit
 
     Part = tuple[int, int]
+    Known = Mapping[int, Any]
 
 # -- Which globals that a pickle names are odd in a file of data -------------------------------------------------------
 
@@ -120,17 +130,8 @@ _KINDS: Final = {
 }
 KIND_OF: Final = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
 SHAPES: Final = {
-    "pickles": LIST,
-    "tuple": LIST,
-    "list": LIST,
-    "dict": MAP,
-    "set": LIST,
-    "frozenset": LIST,
-    "call": MAP,
-    "items": LIST,
-    "pairs": MAP,
-    "persistent": MAP,
-    "unfinished": LIST,
+    **dict.fromkeys(("pickles", "tuple", "list", "set", "frozenset", "items", "unfinished"), LIST),
+    **dict.fromkeys(("dict", "call", "pairs", "persistent"), MAP),
 }
 # Kinds whose children follow each other, so that offsets are kept instead of entries.
 SEQUENCES: Final = frozenset(("tuple", "list", "dict", "set", "frozenset", "items", "pairs"))
@@ -155,7 +156,7 @@ _AT_ONCE: Final = 1 << 10
 _TOGETHER: Final = 16 << 10
 # And of others that it names so many.
 _MOST_NAMED: Final = 64 << 10
-_NOTHING: Final[Mapping[int, Any]] = {}
+_NOTHING: Final[Known] = {}
 _NO_PART: Final = 0xFF
 # What makes a value without parts, of its own bytes or by a number.
 _PLAIN_OPCODES: Final = frozenset(
@@ -205,7 +206,7 @@ class PickleParser(Parser, Listing):
         state = Scan()
         state.watched = WATCHED
         # Protocol 0 is text: it must end in this block, or be long and full of marks.
-        i, why = scan(head + bytes(SLACK), 0, max(0, len(head)), 0, state)
+        i, why = scan(head + bytes(SLACK), 0, len(head), 0, state)
         if not head:
             return Confidence.NO
         if why == NAMED:
@@ -226,17 +227,13 @@ class PickleParser(Parser, Listing):
     def program(self, pos: int) -> Program:
         """Return the pickle that begins at ``pos``, or around it; that of an array of objects if it is in one."""
         start = self.starts[max(0, bisect_right(self.starts, pos) - 1)] if self.starts else pos
-        if len(self._programs) == 1 and (only := self._programs.get(start)) is not None and only.arrays is None:
+        if len(self._programs) == 1 and (only := self._programs.get(start)) is not None and not only.arrays:
             return only
         extraction = self.result.extraction
-        found = latest(
-            self._programs,
-            start,
-            _PROGRAMS_KEPT,
-            lambda: Program(extraction.session, extraction.data, start, extraction.find_end(), extraction.start),
-        )
+        place = extraction.session, extraction.data, start, extraction.find_end(), extraction.start
+        found = latest(self._programs, start, _PROGRAMS_KEPT, lambda: Program(*place))
         if self._is_longer and start == self.starts[-1]:
-            found.doubt_last_array()
+            found.arrays.doubt_last()
         return found.program_at(pos)
 
     def root_entry(self) -> Entry:
@@ -244,7 +241,7 @@ class PickleParser(Parser, Listing):
         extraction = self.result.extraction
         end = extraction.find_end()
         if end <= extraction.start:
-            finding = self._note("truncated", "the pickle is empty", end)
+            finding = self.note("truncated", "the pickle is empty", end)
             return Entry(None, "unknown", end, end, status=Status.TRUNCATED, finding=finding)
         last = self.read_pickles()
         pos = last.end
@@ -252,10 +249,10 @@ class PickleParser(Parser, Listing):
             self.note_trailing(pos, end)
         if len(self.starts) == 1:
             return self.value_entry(last, None)
+        root = Entry(None, "pickles", extraction.start, pos, status=None)
         if last.trouble:
-            finding = self._note_trouble(last)
-            return Entry(None, "pickles", extraction.start, pos, status=last.status, finding=finding)
-        return Entry(None, "pickles", extraction.start, pos, status=None)
+            root.status, root.finding = last.status, self._note_trouble(last)
+        return root
 
     def global_names(self) -> Iterator[tuple[int, str]]:
         """Yield offset and name of each global that the pickles name; one that cannot be read as ``?``."""
@@ -264,7 +261,7 @@ class PickleParser(Parser, Listing):
         for start in self.starts:
             program = self.program(start)
             yield from self._globals_of(program)
-            for begin in program.arrays.pickles() if program.arrays is not None else ():
+            for begin in program.arrays.pickles():
                 yield from self._globals_of(program.inner(begin))
 
     def _globals_of(self, program: Program) -> Iterator[tuple[int, str]]:
@@ -330,7 +327,7 @@ class PickleParser(Parser, Listing):
         if not zeros and self.starts:
             self._is_longer = True
         reason = "zeros follow the pickle" if zeros else "other bytes follow the pickle"
-        self._note("trailing", reason, pos, trailing_severity("stream"), end - pos)
+        self.note("trailing", reason, pos, end - pos, severity=trailing_severity("stream"))
 
     def value_entry(self, program: Program, key: Key) -> Entry:
         """Describe the value of a pickle, as a child ``key``."""
@@ -345,36 +342,19 @@ class PickleParser(Parser, Listing):
                 with suppress(PparseError):
                     kind = self._kind(program, slots[0])[0]
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
+        for code, reason in program.refusals():
+            self.note(code, f"{reason}; Python refuses the pickle", program.start)
         if len(slots) > 1:
             below = sum(slot & 0xFF != MARK for slot in slots) - 1
             reason = f"{count_words(below, 'value')} below the one that STOP takes {are(below)} never used"
-            self._note("unused", reason, program.end - 1, Severity.WARNING)
-        return self._entry(program, key, slots[-1], program.end - 1)
-
-    def finding(
-        self,
-        code: str,
-        reason: str,
-        offset: int,
-        severity: Severity = Severity.ERROR,
-        length: int | None = None,
-        path: str = "",
-    ) -> Finding:
-        """Return a finding on what stands at ``offset``."""
-        source = self.result.extraction.name
-        return Finding(code, reason, severity=severity, path=path, source=source, offset=offset, length=length)
-
-    def _note(self, *what: Any) -> Finding:
-        """Add a `finding`, and return it."""
-        made = self.finding(*what)
-        self.result.findings.add(made)
-        return made
+            self.note("unused", reason, program.end - 1, severity=Severity.WARNING)
+        return self._entry(program, key, (slots[-1], program.end - 1))
 
     def _note_trouble(self, program: Program) -> Finding:
-        return self._note(code_of(program.status), program.trouble, program.end)
+        return self.note(code_of(program.status), program.trouble, program.end)
 
     def _malformed(self, error: MalformedError, start: int) -> Finding:
-        return self.finding("malformed", error.reason, start if error.offset is None else error.offset)
+        return self.finding_at("malformed", error.reason, "", start if error.offset is None else error.offset)
 
     # -- children ----------------------------------------------------------------------------------------------------
 
@@ -408,21 +388,18 @@ class PickleParser(Parser, Listing):
             for entry in self._parts_of_call(program, node, found) if made else ():
                 index.add_entry(entry)
         elif node.note == "small":
-            for slot, stop in state.parts:
-                index.add_entry(self._entry(program, None, slot, stop))
+            for part in state.parts:
+                index.add_entry(self._entry(program, None, part))
         elif node.kind == "dict" and state.states and node.note == "ordered":
-            slot, last = state.states[-1]
-            index.add_last(self._entry(program, "__dict__", slot, last))
+            index.add_last(self._entry(program, "__dict__", state.states[-1]))
         if found.wrong is not None:
             at, reason = found.wrong
-            finding = self.finding("malformed", reason, at, path=node.path)
+            finding = self.finding_at("malformed", reason, node.path, at)
             self.result.close_node(node, Status.DAMAGED, finding)
         elif node.known_status in _BROKEN or (program.trouble and node.known_status is Status.UNSUPPORTED):
+            add = index.add_last if in_order and index.entries is None else index.add_entry
             for entry in self._unfinished(program, node, found.state.slots):
-                if index.entries is not None or not in_order:
-                    index.add_entry(entry)
-                else:
-                    index.add_last(entry)
+                add(entry)
         if not in_order and index.entries is None:
             index.entries = []
         if in_order and 0 < index.count <= GROUP and found.wrong is None and not index.tail:  # they are known
@@ -435,16 +412,16 @@ class PickleParser(Parser, Listing):
         names: tuple[str, ...] = ("id",) if node.kind == "persistent" else _PARTS_OF_CALL
         parts = found.state.parts
         names += ("more",) * (len(parts) - len(names))
-        for name, (slot, end) in zip(names, parts, strict=False):
-            yield self._entry(program, name, slot, end)
+        for name, part in zip(names, parts, strict=False):
+            yield self._entry(program, name, part)
         states = found.state.states
         if len(states) > MOST_STATES:
             reason = "an object is given a state again and again"
             raise LimitError(reason, option="", wanted=len(states), got=MOST_STATES)
-        for slot, end in states:
-            yield self._entry(program, "state", slot, end)
-        number = None if program.arrays is None else program.arrays.number_of(node.start, node.end or program.end)
-        if number is not None and program.arrays is not None:
+        for part in states:
+            yield self._entry(program, "state", part)
+        number = program.arrays.number_of(node.start, node.end or program.end)
+        if number is not None:
             yield self._array_entry(program, program.arrays.array(number))
         for name, span in (("items", found.items), ("pairs", found.pairs)):
             if span is not None:
@@ -458,10 +435,9 @@ class PickleParser(Parser, Listing):
         status, finding = Status.COMPLETE, None
         if place.end > max(last, place.begin):
             status = cut_status(place.begin < last)
-            finding = self.finding("truncated", "the bytes of an array end early", last)
+            finding = self.finding_at("truncated", "the bytes of an array end early", "", last)
         elif place.doubt:
-            status = Status.DAMAGED
-            finding = self.finding(*place.doubt, place.begin)
+            status, finding = Status.DAMAGED, self.finding_at(*place.doubt, "", place.begin)
         return Entry("array", "raw", min(place.begin, last), min(place.end, last), status=status, finding=finding)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -478,20 +454,20 @@ class PickleParser(Parser, Listing):
 
     def _entries_of(self, program: Program, node: Node, parts: list[Part], wanted: slice) -> list[Entry]:
         """Return entries of the ``wanted`` children of a sequence, from the parts that it has."""
-        paired = node.shape == "map"
-        entries = []
-        if paired:
-            pairs = list(zip(parts[::2], parts[1::2], strict=False))[wanted]
-            known = self._plain_values(program, [part for pair in pairs for part in pair])
-            for key, value in pairs:
-                entry = self._entry(program, self._key(program, key, known), *value, at=key[0] >> 8, known=known)
-                entries.append(self._judged(program, entry, key, in_set=False) if entry.key is None else entry)
-        else:
-            in_set = node.kind in ("set", "frozenset")
+        if node.shape != "map":
             known = self._plain_values(program, parts[wanted])
-            for part in parts[wanted]:
-                entry = self._entry(program, None, *part, known=known)
-                entries.append(self._judged(program, entry, part, in_set=True) if in_set else entry)
+            entries = [self._entry(program, None, part, known=known) for part in parts[wanted]]
+            for part, entry in zip(parts[wanted], entries, strict=True) if node.kind in ("set", "frozenset") else ():
+                self._judge(program, entry, part)
+            return entries
+        pairs = list(zip(parts[::2], parts[1::2], strict=False))[wanted]
+        known = self._plain_values(program, [part for pair in pairs for part in pair])
+        entries = []
+        for key, value in pairs:
+            entry = self._entry(program, self._key(program, key, known), value, key[0] >> 8, known)
+            if entry.key is None:
+                self._judge(program, entry, key, "a key of the pickle is wrong: ")
+            entries.append(entry)
         return entries
 
     def _plain_values(self, program: Program, parts: list[Part]) -> dict[int, Any]:
@@ -500,7 +476,7 @@ class PickleParser(Parser, Listing):
         found: dict[int, Any] = {}
         run: list[int] = []
         until = 0
-        for slot, end in (*parts, (_NO_PART, 0)) if not program.late and program.arrays is None else ():
+        for slot, end in (*parts, (_NO_PART, 0)) if program.is_plain else ():
             start = slot >> 8
             fits = slot & 0xFF in _PLAIN_OPCODES and end - start <= _SMALL
             if run and (not fits or start != until):
@@ -514,22 +490,19 @@ class PickleParser(Parser, Listing):
                 until = end
         return found
 
-    def _judged(self, program: Program, entry: Entry, part: Part, *, in_set: bool) -> Entry:
-        """Return an entry, DAMAGED if its key, or what is in a set, cannot be there."""
-        slot, end = part
+    def _judge(self, program: Program, entry: Entry, part: Part, what: str = "") -> None:
+        """Mark an entry DAMAGED if its key, or what is in a set, cannot be there; not if that is too large to tell."""
+        start, end = part[0] >> 8, part[1]
         most = self.result.extraction.session.limits.name_bytes
-        if end - (slot >> 8) > most or entry.status is not Status.COMPLETE:
-            return entry
-        try:
-            check_key(program.decoder.decode(slot >> 8, end, most))
-        except MalformedError as error:
-            reason = error.reason if in_set else f"a key of the pickle is wrong: {error.reason}"
-            entry.status, entry.finding = Status.DAMAGED, self.finding("malformed", reason, slot >> 8)
-        except (LimitError, UnsupportedError):
-            pass  # too large to tell
-        return entry
+        with suppress(LimitError, UnsupportedError):
+            try:
+                if end - start <= most and entry.status is Status.COMPLETE:
+                    check_key(program.decoder.decode(start, end, most))
+            except MalformedError as error:
+                entry.status = Status.DAMAGED
+                entry.finding = self.finding_at("malformed", what + error.reason, "", start)
 
-    def _key(self, program: Program, part: Part, known: Mapping[int, Any] = _NOTHING) -> Key:
+    def _key(self, program: Program, part: Part, known: Known = _NOTHING) -> Key:
         """Return a key as the tree has keys: None for what is no text, bytes or number."""
         slot, end = part
         most = self.result.extraction.session.limits.name_bytes
@@ -543,37 +516,25 @@ class PickleParser(Parser, Listing):
                 return None
         return key if isinstance(key, str | bytes | int) else None
 
-    def _entry(
-        self,
-        program: Program,
-        key: Key,
-        slot: int,
-        end: int,
-        at: int | None = None,
-        known: Mapping[int, Any] = _NOTHING,
-    ) -> Entry:
+    def _entry(self, program: Program, key: Key, part: Part, at: int | None = None, known: Known = _NOTHING) -> Entry:
         """Describe one value; of what is ``known``, by its offset, the value need not be decoded."""
+        (slot, end), kind, value = part, "", UNLOADED_VALUE
         start = slot >> 8
         try:
             kind, note = self._kind(program, slot)
+            if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
+                value = known[start] if start in known else program.decoder.decode(start, end, _MOST_NAMED)
         except MalformedError as error:
             finding = self._malformed(error, start)
-            return Entry(key, "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
-        value: Any = UNLOADED_VALUE
-        if kind not in SHAPES and kind != "alias" and end - start <= _SMALL:
-            try:
-                value = known[start] if start in known else program.decoder.decode(start, end, _MOST_NAMED)
-            except (LimitError, UnsupportedError):
-                pass
-            except MalformedError as error:
-                finding = self._malformed(error, start)
-                return Entry(key, kind, start, end, status=Status.DAMAGED, finding=finding, at=at)
+            return Entry(key, kind or "invalid", start, end, status=Status.DAMAGED, finding=finding, at=at)
+        except (LimitError, UnsupportedError):
+            if not kind:
+                raise
         meant = program.definition(slot) if kind == "alias" and program.late else None
-        if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant[0])):
-            reason = (
-                f"opcodes behind it, at offset {program.late[0]} for one, may change it: what they put in is not shown"
-            )
-            finding = self.finding("late", reason, start, Severity.WARNING)
+        if (slot & 0xFF in FILLED and program.is_late(slot)) or (meant is not None and program.is_late(meant)):
+            where = f"opcodes behind it, at offset {program.late[0]} for one"
+            reason = f"{where}, may change it: what they put in is not shown"
+            finding = self.finding_at("late", reason, "", start, severity=Severity.WARNING)
             return Entry(key, kind, start, end, status=Status.UNSUPPORTED, finding=finding, at=at, note=note)
         return Entry(key, kind, start, end, value, at=at, note=note)
 
@@ -583,23 +544,19 @@ class PickleParser(Parser, Listing):
         kind = KIND_OF.get(opcode, "invalid")
         if kind == "alias" and opcode != 0x32:
             found = program.definition(slot)
-            if found is not None and found[0] & 0xFF not in GETS:
-                inner = self._kind(program, found[0])[0]
+            if found is not None and found & 0xFF not in GETS:
+                inner = self._kind(program, found)[0]
                 return ("alias" if inner in SHAPES else inner), None
         if kind == "call":
-            plain = PLAIN_KINDS.get(self._callable_name(program, slot))
+            name = None
+            with suppress(DataError):
+                name = program.decoder.global_at(slot >> 8, program.find_end)
+            plain = PLAIN_KINDS.get(str(name))
             if plain == "dict" and not self._is_called_with_nothing(program, slot):
                 plain = None  # Python 2 gives it lists of keys and values
             if plain is not None:
                 return plain, "ordered" if plain == "dict" else None
         return kind, "small" if opcode in _SMALL_TUPLES else None
-
-    def _callable_name(self, program: Program, slot: int) -> str:
-        """Return the name of what an object is made with; "" if it is not simply a global."""
-        try:
-            return str(program.decoder.global_at(slot >> 8, program.find_end) or "")
-        except DataError:
-            return ""
 
     def _is_called_with_nothing(self, program: Program, slot: int) -> bool:
         """Tell whether an object is made by a global without arguments."""
@@ -628,10 +585,10 @@ class PickleParser(Parser, Listing):
         done = ends_of(slots[: first_open + 1], program.end)
         if paired:
             for key, value in zip(done[:first_open:2], done[1:first_open:2], strict=False):
-                yield self._last_entry(program, self._key(program, key), *value, at=key[0] >> 8)
+                yield self._last_entry(program, self._key(program, key), value, key[0] >> 8)
         else:
-            for slot, end in done[:first_open]:
-                yield self._last_entry(program, next(names, None), slot, end)
+            for part in done[:first_open]:
+                yield self._last_entry(program, next(names, None), part)
         if first_open < len(slots):
             key_part = done[first_open - 1] if paired and first_open % 2 else None
             key_ = self._key(program, key_part) if key_part is not None else next(names, None)
@@ -639,20 +596,14 @@ class PickleParser(Parser, Listing):
             at = key_part[0] >> 8 if key_part is not None else None
             yield self._open_entry(program, key_, slots[first_open:], at, filled=filled)
 
-    def _last_entry(self, program: Program, key: Key, slot: int, end: int, at: int | None = None) -> Entry:
+    def _last_entry(self, program: Program, key: Key, part: Part, at: int | None = None) -> Entry:
         """Describe a value that is whole unless the pickle ends inside of it."""
-        if end >= program.end and program.cuts(slot):
-            return self._open_entry(program, key, [slot], at)
-        return self._entry(program, key, slot, end, at)
+        if part[1] >= program.end and program.cuts(part[0]):
+            return self._open_entry(program, key, [part[0]], at)
+        return self._entry(program, key, part, at)
 
     def _open_entry(
-        self,
-        program: Program,
-        key: Key,
-        slots: list[int],
-        at: int | None = None,
-        *,
-        filled: bool = False,
+        self, program: Program, key: Key, slots: list[int], at: int | None = None, *, filled: bool = False
     ) -> Entry:
         start, opcode = slots[0] >> 8, slots[0] & 0xFF
         kind = "unfinished"
@@ -665,7 +616,7 @@ class PickleParser(Parser, Listing):
         elif opcode in b"c\x93" and len(slots) > 1:
             kind = "call"
         reason = f"the value is not finished where the pickle ends: {program.trouble}"
-        finding = self.finding(code_of(program.status), reason, program.end)
+        finding = self.finding_at(code_of(program.status), reason, "", program.end)
         return Entry(key, kind, start, program.end, status=program.status, finding=finding, at=at)
 
     def _values_of(self, program: Program, parts: list[Part], most: int | None = None) -> list[Any]:
@@ -685,7 +636,7 @@ class PickleParser(Parser, Listing):
         program, done = self.program(node.start), 0
         index = node.index_to(None)
         in_order = node.kind in _SEQUENCES_OF_VALUES and node.known_status is Status.COMPLETE
-        if in_order and isinstance(index.note, Parts) and not program.late and program.arrays is None:
+        if in_order and isinstance(index.note, Parts) and program.is_plain:
             paired = node.shape == "map"
             for parts in index.note.stretches(_TOGETHER, paired=paired):
                 first, done = done, done + (len(parts) // 2 if paired else len(parts))
@@ -721,7 +672,7 @@ class PickleParser(Parser, Listing):
         except LimitError:
             return None
         parts = index.note
-        if node.known_status is not Status.COMPLETE or index.tail or program.late or program.arrays is not None:
+        if node.known_status is not Status.COMPLETE or index.tail or not program.is_plain:
             return None
         if not isinstance(parts, Parts) or not parts.are_within(self._most_at_once(node.depth + 1)):
             return None
@@ -746,7 +697,7 @@ class PickleParser(Parser, Listing):
         if end - node.start > self._most_at_once(node.depth):
             return self._is_sound_in_stretches(node) if node.kind in SEQUENCES else None
         start, program = node.start, self.program(node.start)
-        if node.known_status is not Status.COMPLETE or program.late or program.arrays is not None:
+        if node.known_status is not Status.COMPLETE or not program.is_plain:
             return None
         try:
             if _has_many_states(program, start, end):
@@ -775,11 +726,11 @@ class PickleParser(Parser, Listing):
 
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a scalar; of an alias, that of the value it names."""
-        size = (node.end or node.start) - node.start
-        self.result.extraction.session.limits.check("scalar_bytes", size, "the value", offset=node.start)
+        start, end = node.start, node.end or node.start
+        self.result.extraction.session.limits.check("scalar_bytes", end - start, "the value", offset=start)
         if node.kind == "raw":
-            return self.result.extraction.data.read_exact(node.start, size)
-        return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
+            return self.result.extraction.data.read_exact(start, end - start)
+        return Decoder(self.program(start)).decode(start, end)
 
     def value_inside(self, place: RawArray) -> Any:
         """Return the array of objects that joblib keeps in a pickle of its own. Raises what `Decoder.decode` does."""

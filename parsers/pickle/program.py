@@ -1,31 +1,33 @@
-"""One pickle: read once from its first opcode to STOP, for where it ends, what it memoizes, and its large values."""
+"""One pickle: read once from its first opcode to STOP, for where it ends, what it memoizes, and its large values; and
+what lies inside of one value of it."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from functools import cached_property
 from operator import attrgetter
 
 from pparse.budget import evictor
-from pparse.errors import LimitError, MalformedError
+from pparse.data.base import find_not_utf8
+from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Status
-from pparse.kernels.pickle_scan import GETS, MARK, SLACK, Scan, scan
-from pparse.parsers.pickle.decoder import Decoder
-from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder
+from pparse.kernels.pickle_scan import DUP, GETS, MARK, SLACK, Scan, ends_of, scan
+from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder, Arrays
 from pparse.parsers.pickle.reading import CHARGE_FROM, Jumps, Parts, Reading, Stop, get_number
+from pparse.parsers.pickle.values import Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final, TypeVar
 
     from pparse.budget import Charge
     from pparse.data.base import Data
-    from pparse.parsers.pickle.reading import Arrays
     from pparse.tree.host import Session
+    from pparse.tree.index import ChildIndex
 
     Made = TypeVar("Made")
+    Part = tuple[int, int]
 
 # What is memoized is noted per page of the pickle; pages are read again when they are needed.
 PAGE: Final = 1 << 20
@@ -39,6 +41,7 @@ _STACKS: Final = 2 << 20
 # How many pages may be read again while the pickle is read for the first time, besides a quarter of those it has.
 _MOST_AGAIN: Final = 16
 _INSIDE_KEPT: Final = 4
+_NEWEST: Final = 5
 # How often an object may be given a state, as far as its parts are kept.
 MOST_STATES: Final = 100
 _TROUBLES: Final = {Stop.CUT: "the pickle ends before its STOP", Stop.GAP: "the pickle runs into a gap"}
@@ -50,26 +53,22 @@ class Page:
     __slots__ = ("count", "filled", "fills", "marks", "memo", "order", "pos", "puts", "slots")
 
     def __init__(self, pos: int, state: Scan) -> None:
-        self.pos = pos
-        self.count = state.count
-        self.slots = array("q", state.slots)
-        self.marks = array("q", state.marks)
-        self.order: array[int] | None = None
+        self.pos, self.count = pos, state.count
+        self.slots, self.marks = array("q", state.slots), array("q", state.marks)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop it."""
         self.memo: array[int] | None = None
-        self.puts: array[int] | None = None
+        self.puts: array[int] = array("q")
         self.fills: array[int] = array("q")
         self.filled: array[int] = array("q")
+        self.order: array[int] | None = None
 
     def take(self, state: Scan) -> None:
         """Take what was memoized in the page, and where values were filled in it."""
         self.memo, self.puts, self.fills, self.filled = state.memo, state.puts, state.fills, state.filled
         state.memo, state.puts, state.fills, state.filled = array("q"), array("q"), array("q"), array("q")
-
-    def forget(self) -> None:
-        """Drop it."""
-        self.memo = self.puts = None
-        self.fills, self.filled = array("q"), array("q")
-        self.order = None
 
     def last_filled(self, start: int) -> int:
         """Return the offset behind the last opcode of the page that put something into the value at ``start``; or 0."""
@@ -77,7 +76,8 @@ class Page:
         if self.order is None:
             self.order = array("I", sorted(range(len(fills)), key=fills.__getitem__))
         place = bisect_right(self.order, start, key=fills.__getitem__) - 1
-        return self.filled[self.order[place]] if place >= 0 and fills[self.order[place]] == start else 0
+        last = self.order[place] if place >= 0 else -1
+        return self.filled[last] if last >= 0 and fills[last] == start else 0
 
 
 class Program:
@@ -87,6 +87,8 @@ class Program:
         """``origin``: where the file begins, if it may have arrays of joblib."""
         self.session = session
         self.data = data
+        self.decoder = Decoder(self)
+        """Makes its values."""
         self.start = start
         """Where its first opcode stands."""
         self.find_end = find_end
@@ -95,14 +97,15 @@ class Program:
         """Behind STOP, or where reading had to end."""
         self.state = Scan(memo=True)
         """The stack at the end: one value, if it is whole."""
-        self.state.globals = []
-        self.stop = Stop.END
-        """Why it ended."""
+        self.globals: list[Part] = []
+        """Slots and ends of the globals that are named, in order: the first 200,000."""
+        self.state.globals = self.globals
+        self.status = Status.COMPLETE
+        """COMPLETE; TRUNCATED if the data end before STOP; DAMAGED."""
         self.trouble = ""
         """What is wrong with it, in words; empty if it is whole."""
-        self.arrays: Arrays | None = None
-        """Arrays that stand between its opcodes; None: there are none."""
-        self._finder = None if origin is None else ArrayFinder(self, origin)
+        self.arrays = Arrays(session, data, find_end)
+        """Arrays that stand between its opcodes."""
         self._inside: dict[int, Program] = {}
         self._steps_left = _MOST_AGAIN * PAGE
         self._pages: list[Page] = []
@@ -120,21 +123,14 @@ class Program:
         self._parts: Parts | None = Parts(session.budget)  # of its value, until they are asked for
         self._charge: Charge | None = None
         self._made = 0
-        self._run()
+        self._run(None if origin is None else ArrayFinder(self, origin))
 
-    @property
-    def status(self) -> Status:
-        """COMPLETE; TRUNCATED if the data end before STOP; DAMAGED."""
-        if not self.trouble:
-            return Status.COMPLETE
-        if self.stop is Stop.NO_ARRAY and self._finder is not None:
-            return self._finder.status
-        return Status.TRUNCATED if self.stop is Stop.CUT else Status.DAMAGED
-
-    @cached_property
-    def decoder(self) -> Decoder:
-        """Makes its values."""
-        return Decoder(self)
+    def refusals(self) -> Iterator[tuple[str, str]]:
+        """Yield code and words of what Python refuses in a pickle that is whole (CPython, Modules/_pickle.c)."""
+        if self.state.protocol > _NEWEST:
+            yield "protocol", f"protocol {self.state.protocol} is not known: Python reads 0 to {_NEWEST}"
+        if self.state.frame_end > self.find_end:
+            yield "frame", f"a frame ends at offset {self.state.frame_end:,} by its length, behind the data"
 
     def value(self) -> Any:
         """Return the value of the pickle, which is whole. Raises what `Decoder.decode` does."""
@@ -152,9 +148,9 @@ class Program:
 
     def reading(self, pos: int, state: Scan) -> Reading:
         """Return a reading from ``pos`` on, which knows where the arrays are."""
-        made = Reading(self.session, self.data, pos, state)
-        made.arrays, made.at_hand = self.arrays, self.decoder.at_hand
-        state.asks = self.arrays is not None
+        made = Reading(self.session, self.data, pos, self.find_end, state, self.arrays)
+        made.at_hand = self.decoder.at_hand
+        state.asks = bool(self.arrays)
         return made
 
     def inner(self, begin: int) -> Program:
@@ -163,23 +159,21 @@ class Program:
 
     def program_at(self, pos: int) -> Program:
         """Return the pickle whose opcode stands at ``pos``: this one, or that of an array of objects in it."""
-        begin = None if self.arrays is None else self.arrays.pickle_around(pos)
+        begin = self.arrays.pickle_around(pos)
         return self if begin is None else self.inner(begin)
 
     def size_of(self, start: int, end: int) -> int:
         """Return how many bytes ``[start, end)`` has without those of arrays between opcodes."""
-        return end - start - (0 if self.arrays is None else self.arrays.bytes_in(start, end))
+        return end - start - self.arrays.bytes_in(start, end)
 
-    def next_array(self, pos: int) -> int:
-        """Return where the opcodes from ``pos`` on end before an array, or the pickle does."""
-        found = None if self.arrays is None else self.arrays.next_from(pos)
-        return self.end if found is None else found
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no arrays between its opcodes, and changes no value where it names it again."""
+        return not self.late and not self.arrays
 
     def closed(self, slots: list[int]) -> list[int]:
         """Return slots, those of arrays of joblib, and of values that are filled, as ones that nothing is put into."""
-        arrays = self.arrays
-        owned = (lambda _: False) if arrays is None else arrays.owns
-        return [slot | 0xFF if owned(slot >> 8) or self._is_filled(slot) else slot for slot in slots]
+        return [slot | 0xFF if self.arrays.owns(slot >> 8) or self._is_filled(slot) else slot for slot in slots]
 
     def _is_filled(self, slot: int) -> bool:
         """Whether a value that lies on the stack at the end holds all that picklers put into it.
@@ -188,7 +182,7 @@ class Program:
         objects are given their state last (pickle.py of CPython, `_batch_setitems`).
         """
         opcode = slot & 0xFF
-        if opcode not in _MUTABLE:
+        if opcode not in FILLED:
             return False
         start = slot >> 8
         last = self._end_of_filled(slot, start)
@@ -201,35 +195,36 @@ class Program:
 
     def _last_batch(self, start: int, last: int) -> int:
         """Return how many items or pairs the opcode that ends at ``last`` put into the value at ``start``."""
-        found = [0]
+        found = 0
 
         def count(reading: Reading) -> None:
-            before = (0, 0)
-            for items, pairs, _ in reading.state.cuts:
-                found[0] = items - before[0] or (pairs - before[1]) // 2
-                before = items, pairs
+            nonlocal found
+            for slots, as_pairs, _ in reading.state.takes():
+                found = len(slots) // (2 if as_pairs else 1)
             forget_children(reading)
 
-        self.reading(start, Scan()).run(last, self.find_end, self.jumps(start, last), after=count)
-        return found[0]
+        self.reading(start, Scan()).run(last, self.jumps(start, last), after=count)
+        return found
 
-    def _run(self) -> None:
+    def _run(self, finder: ArrayFinder | None) -> None:
         state = self.state
-        if self._finder is not None:
-            state.watched = WATCHED
-        reading = Reading(self.session, self.data, self.start, state)
+        state.watched = None if finder is None else WATCHED
+        reading = Reading(self.session, self.data, self.start, self.find_end, state, finder)
         reading.notes_big = True
-        reading.arrays = self._finder
         self._pages.append(Page(self.start, state))
-        self.stop = reading.run(None, self.find_end, after=self._after_block)
+        stop = reading.run(None, after=self._after_block)
         self._keep(self._pages[-1], state)
         self.end = min(reading.pos, self.find_end)
-        cut_array = self.arrays is not None and self.arrays.last_end > self.find_end
-        if reading.pos > self.find_end and state.slots and (cut_array or self._is_cut(state.slots[-1], reading)):
-            self._cut_slot = state.slots[-1]
-        self.trouble = self._judge(reading.pos)
+        if reading.pos > self.find_end and state.slots:
+            last = state.slots[-1]
+            self._cut_slot = last if self.arrays.last_end > self.find_end or self._is_cut(last, reading) else -1
+        self.trouble = self._judge(stop, reading.pos)
+        if finder is not None and finder.trouble:
+            self.trouble, self.status = finder.trouble, finder.status
+        elif self.trouble:
+            self.status = Status.TRUNCATED if stop is Stop.CUT else Status.DAMAGED
         if self.status is Status.DAMAGED:
-            self.doubt_last_array()
+            self.arrays.doubt_last()
         state.memo = None
         if self._parts is not None and self._parts.memory >= CHARGE_FROM:
             held, evict = self._parts.memory, evictor(self, Program._forget_parts)
@@ -237,11 +232,6 @@ class Program:
         self._big_starts = sorted(state.big)
         self.catch_up()
         self._far_ends.clear()
-
-    def doubt_last_array(self) -> None:
-        """Note that the last array may not end where it seems to: what follows it cannot be read, or is too much."""
-        if self.arrays is not None:
-            self.arrays.is_last_sure = False
 
     @property
     def _is_running(self) -> bool:
@@ -252,7 +242,7 @@ class Program:
         """Take over what the reading has found since of numbers out of order, and of values changed late."""
         state = self.state
         numbers, late = self._caught_up
-        for nth, number in state.numbers[numbers:] if len(state.numbers) > numbers else ():
+        for nth, number in state.numbers[numbers:]:
             self.numbers.setdefault(number, []).append(nth)
             self._others.add(nth)
         if len(state.late) != late or (late and state.late[-1][1] != self.late[-1]):
@@ -263,18 +253,15 @@ class Program:
     def _note_late(self, late: list[tuple[int, int]]) -> None:
         """Note where the values begin that are changed late; all of them may, if there are too many."""
         starts = self._late_starts
-        if len(self.late) > _MOST_LATE or starts is None:
-            self._late_starts = None
-            return
-        for slot, _ in late:
+        for slot, _ in late if starts is not None else ():
             try:
                 found = self.definition(slot)
             except MalformedError:
                 found = None
-            if found is None or found[0] & 0xFF in GETS:  # nobody knows which
-                self._late_starts = None
+            if starts is None or found is None or found & 0xFF in GETS or len(self.late) > _MOST_LATE:
+                self._late_starts = None  # nobody knows which
                 return
-            starts.add(found[0] >> 8)
+            starts.add(found >> 8)
 
     def _after_block(self, reading: Reading) -> None:
         """Begin a page from time to time; check how much is kept."""
@@ -282,14 +269,10 @@ class Program:
         self._note_parts(state)
         forget_children(reading, states=self._parts is None)
         del state.late[_MOST_LATE:-1]
-        if state.globals is not None and len(state.globals) > _MOST_NOTED:
-            del state.globals[_MOST_NOTED:]
+        del self.globals[_MOST_NOTED:]
         if len(state.numbers) > _MOST_NOTED or sum(map(len, state.big.values())) > _MOST_NOTED:
-            raise LimitError(
-                "too many values of the pickle are large, or memoized by numbers out of order",
-                option="",
-                offset=reading.pos,
-            )
+            reason = "too many values of the pickle are large, or memoized by numbers out of order"
+            raise LimitError(reason, option="", offset=reading.pos)
         last = self._pages[-1]
         if reading.pos - last.pos < PAGE:
             return
@@ -339,36 +322,21 @@ class Program:
         if len(self._kept) > _PAGES_KEPT:
             self._kept.pop(0).forget()
 
-    def _numbers_mixed(self) -> bool:
-        """Tell whether MEMOIZE counts on from numbers that PUT chose."""
-        state = self.state
-        return 0 < state.numbered < state.count and (bool(state.numbers) or state.first != 0)
-
-    def _judge(self, pos: int) -> str:
+    def _judge(self, stop: Stop, pos: int) -> str:
         """Say what is wrong with how the pickle ends; "" if nothing is."""
-        slots = self.state.slots
-        if self.stop is Stop.STOP:
-            if self._numbers_mixed():
+        state, slots = self.state, self.state.slots
+        if stop is Stop.STOP:
+            if 0 < state.numbered < state.count and (state.numbers or state.first):  # MEMOIZE counts on from PUT's
                 return "its memo is numbered in two ways, which no pickler does: what is named is not known"
             if slots and slots[-1] & 0xFF != MARK:  # Unpickler.load takes the uppermost value, whatever lies below
                 return ""
-            self.stop = Stop.UNDERFLOW
             return "STOP finds no value on the stack"
-        if self.stop in _TROUBLES:
-            return _TROUBLES[self.stop]
-        if self.stop is Stop.NO_ARRAY and self._finder is not None:
-            return self._finder.trouble
-        if self.stop is Stop.UNKNOWN:
+        if stop is Stop.UNKNOWN:
             code = self.data.pread(pos, 1)
             return f"there is no opcode {code[0]:#04x}" if code else "an opcode is missing"
-        return "an opcode finds too few values on the stack"
+        return _TROUBLES.get(stop, "an opcode finds too few values on the stack")
 
     # -- what is memoized --------------------------------------------------------------------------------------------
-
-    @property
-    def globals(self) -> list[tuple[int, int]]:
-        """Slots and ends of the globals that are named, in order: the first 200,000."""
-        return self.state.globals or []
 
     def is_late(self, slot: int) -> bool:
         """Whether a value may be changed behind its end: by an opcode that finds it named again."""
@@ -376,7 +344,7 @@ class Program:
 
     def number_at(self, pos: int) -> int:
         """Return how many values were memoized before ``pos``."""
-        page = self._page_before(pos)
+        page = self._pages[self._page_before(pos)]
         return page.count + bisect_left(self._content(page)[1], pos)
 
     def nth(self, number: int, at: int) -> int:
@@ -397,14 +365,14 @@ class Program:
         memo, puts = self._content(page)
         return memo[nth - page.count], puts[nth - page.count]
 
-    def _page_before(self, pos: int) -> Page:
-        return self._pages[max(0, bisect_right(self._pages, pos, key=attrgetter("pos")) - 1)]
+    def _page_before(self, pos: int) -> int:
+        return max(0, bisect_right(self._pages, pos, key=attrgetter("pos")) - 1)
 
     def _content(self, page: Page) -> tuple[array[int], array[int]]:
         """Return what is memoized in a page, reading it again if it was not kept."""
         if self._is_running and page is self._pages[-1]:
             return self.state.memo or array("q"), self.state.puts
-        if page.memo is not None and page.puts is not None:
+        if page.memo is not None:
             if self._kept[-1] is not page:
                 self._kept.remove(page)
                 self._kept.append(page)
@@ -412,31 +380,27 @@ class Program:
         number = self._pages.index(page)
         end = self._pages[number + 1].pos if number + 1 < len(self._pages) else self.end
         state = Scan(memo=True)
-        state.slots.extend(page.slots)
-        state.marks.extend(page.marks)
+        state.slots[:], state.marks[:] = page.slots, page.marks
         state.count, state.first = page.count, self.state.first
         self._spend(end - page.pos)
-        self.reading(page.pos, state).run(end, self.find_end, after=forget_children)
+        self.reading(page.pos, state).run(end, after=forget_children)
         self._keep(page, state)
-        assert page.memo is not None and page.puts is not None  # noqa: S101, PT018 -- taken just now
-        return page.memo, page.puts
+        return page.memo or array("q"), page.puts
 
-    def definition(self, slot: int) -> tuple[int, int, int] | None:
-        """Follow a slot that only names a memoized value: return its slot, its end, and its number in order.
+    def definition(self, slot: int) -> int | None:
+        """Return the slot of the memoized value that a slot only names; None if it is a value itself.
 
-        None if the slot is a value itself. Raises `MalformedError` if it names nothing.
+        Raises `MalformedError` if it names nothing.
         """
-        if slot & 0xFF not in GETS or slot & 0xFF == 0x32:
+        if slot & 0xFF not in GETS or slot & 0xFF == DUP:
             return None
         at = slot >> 8
         head = self.decoder.read(at, min(at + 24, self.end))
-        nth = self.nth(get_number(head, 0, at), at)
-        found, put = self.memoized(nth)
-        return found, self.end_of(found, put, nth), nth
+        return self.memoized(self.nth(get_number(head, 0, at), at))[0]
 
     def end_of(self, slot: int, put: int, nth: int) -> int:
         """Return where a memoized value ends: where it was memoized, or where something was last put into it."""
-        if slot & 0xFF not in _MUTABLE:
+        if slot & 0xFF not in FILLED:
             return put
         known = self._far_ends.get(nth)
         if known is None:
@@ -447,21 +411,19 @@ class Program:
         return known
 
     def _end_of_filled(self, slot: int, put: int) -> int:
-        start = slot >> 8
-        number = self._pages.index(self._page_before(put))
-        end = put
+        start, number = slot >> 8, self._page_before(put)
+        ends = [put, *(last for large, last in self.state.big.get(start, ()) if large == slot)]
         for page in self._pages[number : number + 2]:  # who is filled longer is noted as large
             self._content(page)
-            end = max(end, self._last_filled(page, start))
-        return max([end, *(last for large, last in self.state.big.get(start, ()) if large == slot)])
+            ends.append(self._last_filled(page, start))
+        return max(ends)
 
     def _last_filled(self, page: Page, start: int) -> int:
         """Return `Page.last_filled`; while the pickle is being read, without sorting: pages are soon forgotten."""
         if not self._is_running:
             return page.last_filled(start)
-        fills, filled = page.fills, page.filled
-        if page is self._pages[-1]:
-            fills, filled = self.state.fills, self.state.filled
+        holder = self.state if page is self._pages[-1] else page
+        fills, filled = holder.fills, holder.filled
         number = next((nth for nth in range(len(fills) - 1, -1, -1) if fills[nth] == start), -1)
         self._spend(len(fills) - max(0, number))
         return filled[number] if number >= 0 else 0
@@ -484,8 +446,7 @@ class Program:
         return Jumps(self.state.big, self._big_starts, start, end)
 
 
-# Lists, dicts, sets and objects: what is put into them comes behind the place where they are memoized.
-_MUTABLE: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
+# What picklers fill in several steps, of so many items or pairs.
 _BATCHED: Final = frozenset(b"]}\x8f")
 _BATCH: Final = 1_000
 
@@ -508,3 +469,206 @@ def forget_children(reading: Reading, *, states: bool = True) -> None:
         found.clear()
     if states:
         state.states.clear()
+
+
+# -- What lies inside of one value: where its parts begin and end ------------------------------------------------------
+
+# The opcodes that take all above a mark which lies before the bytes that are read again.
+_TAKERS: Final = (b"e", b"u", b"\x90", b"t", b"l", b"d", b"\x91")
+_PAIRS: Final = (b"u", b"d")
+_OF_PAIRS: Final = ("dict", "pairs")
+_WITHOUT_PAIRS: Final = frozenset(("list", "tuple", "set", "frozenset"))
+
+
+class Contents:
+    """The parts of the value that begins at ``start``, read to ``end``."""
+
+    def __init__(self, program: Program, start: int, end: int, index: ChildIndex | None, kind: str = "") -> None:
+        """``index`` receives the offsets of the items, or the pairs, of a sequence of the ``kind``."""
+        self.state = Scan()
+        """The stack at the end."""
+        self.wrong: tuple[int, str] | None = None
+        """Offset of the first opcode that put something into it that does not belong there, and what."""
+        self.items: Part | None = None
+        """From where to where items were put into it."""
+        self.pairs: Part | None = None
+        """The same of pairs."""
+        self._index, self._kind, self._made = index, kind, 0
+        if index is not None:
+            index.note = Parts(program.session.budget)
+        known = program.take_parts(start, end)
+        if known is not None:
+            self.state = program.state
+            self._note(known.takes())
+            return
+        reading = program.reading(start, self.state)
+        reading.run(end, program.jumps(start, end), after=self._take)
+        self._take(reading)
+
+    def _take(self, reading: Reading) -> None:
+        """Note what was put into the value, and forget the slots."""
+        state = reading.state
+        if state.made != self._made:
+            self._made = state.made
+            self.items = self.pairs = self.wrong = None  # all that was the first part of what it is now
+            if self._index is not None:
+                self._index.restart()
+                self._index.note.forget()
+        if state.cuts:
+            self._note(state.takes())
+            forget_children(reading, states=False)
+
+    def _note(self, takes: Iterable[tuple[list[int], bool, int]]) -> None:
+        """Note slots that opcodes put into the value, up to the first that do not belong there."""
+        index, kind, found = self._index, self._kind, array("q")
+        for slots, as_pairs, at in takes if self.wrong is None else ():
+            if as_pairs and len(slots) % 2:
+                self.wrong = at, "a key has no value"
+            elif slots and ((kind == "dict" and not as_pairs) or (kind in _WITHOUT_PAIRS and as_pairs)):
+                self.wrong = at, f"{'pairs' if as_pairs else 'items'} are put into a {kind}"
+            if self.wrong is not None:
+                break
+            if as_pairs and slots:
+                self.pairs = (self.pairs[0] if self.pairs else slots[0] >> 8), at + 1
+            elif slots:
+                self.items = (self.items[0] if self.items else slots[0] >> 8), at + 1
+            if index is not None and as_pairs is (kind in _OF_PAIRS):
+                index.note.add(slots, at, as_pairs=as_pairs)
+                found.extend([slot >> 8 for slot in (slots[::2] if as_pairs else slots)])
+        if index is not None and found:
+            index.add_many(found)
+
+
+def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]:
+    """Return the slots and ends of the values ``[start, end)`` of one sequence: items, or keys and values by turns.
+
+    They may have been put into it by several opcodes, some of which belong to marks before ``start``.
+    """
+    state = Scan()
+    state.slots.append(start << 8 | MARK)  # stands for the sequence
+    reading = program.reading(start, state)
+    jumps = program.jumps(start, end)
+    found: list[Part] = []
+    while True:
+        stop = reading.run(end, jumps)
+        for slots, as_pairs, offset in state.takes():
+            if as_pairs is paired:
+                found += ends_of(slots, offset)
+        forget_children(reading, states=False)
+        left = state.slots[1:]
+        taker = program.data.pread(reading.pos, 1) if stop is Stop.UNDERFLOW and not state.marks else b""
+        if taker in _TAKERS:
+            if paired == (taker in _PAIRS):
+                found += ends_of(left, reading.pos)
+            del state.slots[1:]
+            reading.pos += 1
+            continue
+        if state.marks and state.marks[0] == 1:
+            left = left[1:]  # a mark whose opcode comes later
+        return found + ends_of(left, min(end, reading.pos))
+
+
+# -- What becomes of the stack of a pickle that is cut: which values on it were about to be put into which -------------
+
+# Above the value itself lie values and marks, in the order of the pickle. Of those that are next to each other, the
+# opcodes behind the cut would have told whether the second goes into the first. What picklers write is assumed: a
+# value that can be filled, and is not yet (`Program.closed`), is filled with one value at once, or with those above a
+# mark.
+
+# What can be filled, by the opcode that made it: lists and sets, dicts, objects. What is put into them comes behind the
+# place where they are memoized.
+FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
+# What cannot be a key: lists, sets, dicts, also those that are filled (`Program.closed`).
+_NO_KEYS: Final = frozenset(b"]l}d\x8f\xff")
+_DICTS: Final = frozenset(b"}d")
+_BEGIN_CALLS: Final = frozenset(b"c\x93")
+_CALLABLE: Final = frozenset(b"c\x93hjg")
+# Texts may be parts of the name of a global; what is named again may be one, or its name.
+NAMES: Final = frozenset(b"XV\x8c\x8dhjg")
+# Of what later opcodes may make something else: fill it, call it, or take it for a name.
+_BECOMING: Final = FILLED | _BEGIN_CALLS | NAMES | {MARK}
+
+
+def contents(slots: list[int]) -> list[int]:
+    """Return what lies on the stack above the value itself, if the value can be filled; else all."""
+    if not slots or slots[0] & 0xFF not in FILLED:
+        return slots
+    above = slots[1:]
+    return above[1:] if above and above[0] & 0xFF == MARK else above
+
+
+def open_from(slots: Sequence[int], *, paired: bool) -> int:
+    """Return the number of the slot that begins the one value that is not finished; how many slots there are, if all
+    are. ``paired``: keys and values by turns; a key is finished."""
+    if paired:  # what cannot be a key is a further part of the value before it: of a tuple
+        odd = next((nth for nth in range(2, len(slots), 2) if slots[nth] & 0xFF in _NO_KEYS), None)
+        if odd is not None:
+            return min(odd - 1, open_from(slots[:odd], paired=True))
+    last = len(slots) - 1
+    number = next((nth for nth, slot in enumerate(slots) if slot & 0xFF == MARK), last)
+    found = len(slots)
+    if number < last or (number == last and last >= 0 and slots[last] & 0xFF in _BECOMING):
+        found = number
+    # A call has its callable first, and of its arguments at most three are not yet in a tuple.
+    for early in range(max(0, last - 3), number):
+        if slots[early] & 0xFF in _CALLABLE:
+            number = early
+            found = number if _is_place(number, paired=paired) else found
+            break
+    # What stands before it may be what it is put into, and so on; or the first part of a name or call.
+    while number > 0 and (step := _step_back(slots, number)):
+        number -= step
+        if _is_place(number, paired=paired):
+            found = number
+    return found
+
+
+def _step_back(slots: Sequence[int], number: int) -> int:
+    """Return how many slots before slot ``number`` the value begins that this one may be put into; 0: none."""
+    before, this = slots[number - 1] & 0xFF, slots[number] & 0xFF
+    if before in _BEGIN_CALLS or before in FILLED - _DICTS or (before in _CALLABLE and this == MARK):
+        return 1
+    if number > 1 and slots[number - 2] & 0xFF in _DICTS:
+        return 2
+    return int(before in _DICTS or (before in NAMES and this in NAMES))
+
+
+def _is_place(number: int, *, paired: bool) -> bool:
+    """Tell whether a value may stand there: keys are finished."""
+    return not paired or number % 2 == 1
+
+
+# -- Where the bytes of a counted value lie, behind its opcode and length ----------------------------------------------
+
+# Texts up to this many bytes are decoded, with all that was loaded and dropped behind them.
+_DECODED: Final = 1 << 20
+# A text of Python 2, which may have any bytes.
+_OLD_TEXT: Final = b"T"
+# Width of the length, by opcode (pickletools.py).
+_WIDTHS: Final = {**dict.fromkeys(b"\x8cCU", 1), **dict.fromkeys(b"XBT", 4), **dict.fromkeys(b"\x8d\x8e\x96", 8)}
+
+
+def payload(data: Data, start: int, end: int) -> tuple[int, int] | None:
+    """Return begin and end of the bytes of the text or bytes whose opcode is at ``start``; None for other values."""
+    head = data.pread(start, min(9, end - start))
+    width = _WIDTHS.get(head[0]) if head else None
+    if width is None or len(head) <= width:
+        return None
+    size = int.from_bytes(head[1 : 1 + width], "little")
+    begin = start + 1 + width
+    return (begin, begin + size) if size <= end - begin else None
+
+
+def fault_in(program: Program, start: int, end: int) -> MalformedError | None:
+    """Return what is wrong with the text or global ``[start, end)``; of longer ones, where a text stops being UTF-8."""
+    try:
+        if end - start <= _DECODED:
+            program.decoder.decode(start, end)
+            return None
+        place = None if program.data.pread(start, 1) == _OLD_TEXT else payload(program.data, start, end)
+        at = None if place is None else find_not_utf8(program.data, *place, "surrogatepass")
+    except MalformedError as error:
+        return error
+    except (LimitError, UnsupportedError, EndOfDataError, GapError):
+        return None  # what is lost is told of what lies around it
+    return None if at is None else MalformedError("the text is not UTF-8", offset=at)

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from functools import cached_property
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
-from pparse.findings import Finding, Status
+from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.parsers.zip.records import END, END_SIZE, LOCAL, read_end_at
@@ -44,7 +45,7 @@ class DistcpParser(ArchiveParser):
     description = "shard of a PyTorch distributed checkpoint (.distcp)"
     extensions: ClassVar[tuple[str, ...]] = (".distcp",)
     signatures = signatures(LOCAL)
-    viewer = "pparse.viewers.pytorch.distcp:DistcpViewer"
+    viewer = "pparse.viewers.pytorch.viewer:DistcpViewer"
     named_is_enough = False
     refines: ClassVar[tuple[str, ...]] = ("zip", "pytorch")
     member_word = "item"
@@ -56,7 +57,6 @@ class DistcpParser(ArchiveParser):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._items: array[int] | None = None
         self._damaged: set[int] = set()
 
     @classmethod
@@ -64,25 +64,23 @@ class DistcpParser(ArchiveParser):
         """As sure as that it begins as a checkpoint, if its name ends in .distcp."""
         return PyTorchZipParser.match(excerpt) if excerpt.ends_with(cls.extensions) else Confidence.NO
 
-    @property
+    @cached_property
     def items(self) -> array[int]:
         """Where each item begins, and behind them the end of the last one."""
-        if self._items is None:
-            extraction = self.extraction
-            data, start, end = extraction.data, extraction.start, extraction.find_end()
-            found, at = array("q", (end,)), end
-            while at > start:
-                begin = _begin_of(data, start, at - END_SIZE, at)
-                if begin is None:  # what is behind the last whole archive before it is not one
-                    begin = max(start, self._whole_before(data, start, at))
-                    self._damaged.add(begin)
-                found.append(begin)
-                at = begin
-                extraction.session.limits.check("entries", len(found), "the number of items")
-            found.reverse()
-            self._charge = extraction.session.budget.charge(8 * len(found), "the items of a checkpoint")
-            self._items = found
-        return self._items
+        extraction = self.extraction
+        data, start, end = extraction.data, extraction.start, extraction.find_end()
+        found, at = array("q", (end,)), end
+        while at > start:
+            begin = _begin_of(data, start, at - END_SIZE, at)
+            if begin is None:  # what is behind the last whole archive before it is not one
+                begin = self._whole_before(data, start, at)
+                self._damaged.add(begin)
+            found.append(begin)
+            at = begin
+            extraction.session.limits.check("entries", len(found), "the number of items")
+        found.reverse()
+        self._charge = extraction.session.budget.charge(8 * len(found), "the items of a checkpoint")
+        return found
 
     def _whole_before(self, data: Data, start: int, at: int) -> int:
         """Return where the last whole archive before ``at`` ends; ``start`` if there is none."""
@@ -108,9 +106,8 @@ class DistcpParser(ArchiveParser):
         items = self.items
         number = bisect_right(items, ctx.pos) - 1
         if number >= len(items) - 1:
-            finding = self.item(number - 1).finding if number else None
-            if not number:
-                finding = Finding("truncated", "it is empty", source=self.extraction.name, offset=items[0])
+            empty = self.finding_at("truncated", "it is empty", "", items[0])
+            finding = self.item(number - 1).finding if number else empty
             if finding is not None:
                 self.result.close_node(ctx.node, Status.TRUNCATED, finding)
             return ctx.pos, DONE, 0
@@ -119,17 +116,14 @@ class DistcpParser(ArchiveParser):
 
     def item(self, number: int) -> ArchiveMember:
         """Return an item by its number."""
-        begin, end = self.items[number], self.items[number + 1]
-        status, finding = Status.COMPLETE, None
+        begin, end, name = self.items[number], self.items[number + 1], str(number)
+        found = ArchiveMember(name, name.encode(), "file", begin, begin, end, end - begin)
         if begin in self._damaged:
             is_last = end == self.items[-1]
-            status = Status.TRUNCATED if is_last else Status.DAMAGED
+            found.status = Status.TRUNCATED if is_last else Status.DAMAGED
             reason = "the file ends inside the archive" if is_last else "the end of its archive is lost"
-            finding = Finding(str(status), reason, path=str(number), source=self.extraction.name, offset=end)
-        name = str(number)
-        return ArchiveMember(
-            name, name.encode(), "file", begin, begin, end, end - begin, status=status, finding=finding
-        )
+            found.finding = self.finding_at(str(found.status), reason, name, end)
+        return found
 
     def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
         """Return data, start and end of an item."""

@@ -1,4 +1,5 @@
-"""A folder that holds one PyTorch model: an index with its shards, shards without an index, or one checkpoint.
+"""PyTorch models in several files: an index with its shards (``pytorch_model.bin.index.json``), and a folder that holds
+one model: such an index, shards without one, or one checkpoint.
 
 As of safetensors (`pparse.parsers.shards`, which has the states), with other names. Since many files are
 called ``.bin``, those that no index names count only if they are checkpoints.
@@ -7,9 +8,8 @@ called ``.bin``, those that no index names count only if they are checkpoints.
 from __future__ import annotations
 
 from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError
-from pparse.parsers.pytorch.index import PyTorchIndexParser
 from pparse.parsers.safetensors.index import SafetensorsIndexParser
-from pparse.parsers.shards import NUMBERED, ShardFolderParser, grouped
+from pparse.parsers.shards import NUMBERED, ShardFolderParser, ShardIndexParser, grouped
 from pparse.tree.entry import MAP
 
 TYPE_CHECKING = False
@@ -18,11 +18,25 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import FolderExtraction
 
-_CHECKPOINTS: Final = ("pytorch", "pytorch-legacy", "pytorch-tar")
-_ENDINGS: Final = (*PyTorchIndexParser.endings, ".ckpt", ".tar")
 # How many groups of files are looked into, and files of a group.
 _MOST_GROUPS: Final = 64
 _MOST_FILES: Final = 3
+
+
+class PyTorchIndexParser(ShardIndexParser):
+    """An index and the checkpoints that it names."""
+
+    name = "pytorch-index"
+    description = "sharded PyTorch model (index and shards)"
+    extensions = (".bin.index.json",)
+    viewer = "pparse.viewers.pytorch.sharded:PyTorchSetViewer"
+    suffix = ".bin.index.json"
+    endings = (".bin", ".pt", ".pth")
+    shapes = {**ShardIndexParser.shapes, "pytorch-index": MAP}
+
+
+_CHECKPOINTS: Final = ("pytorch", "pytorch-legacy", "pytorch-tar")
+_ENDINGS: Final = (*PyTorchIndexParser.endings, ".ckpt", ".tar")
 
 
 class PyTorchFolderParser(ShardFolderParser):

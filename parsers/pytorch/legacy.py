@@ -9,18 +9,18 @@ A legacy file is five pickles in a row and then the storages (torch/serializatio
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from pparse.data.base import Access
-from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError
-from pparse.findings import Finding, Status
+from pparse.findings import Status
 from pparse.kernels.pickle_scan import Scan
 from pparse.parsers.pickle.parser import SHAPES, PickleParser, code_of
 from pparse.parsers.pickle.program import Program, forget_children
-from pparse.parsers.pickle.reading import Reading
 from pparse.parsers.pickle.values import Persistent
 from pparse.parsers.pytorch.rebuild import storage_id
-from pparse.parsers.pytorch.storages import StorageReader, Stored
+from pparse.parsers.pytorch.storages import StorageReader, StoredAt
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.parser import Confidence, signatures
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.data.base import Data
+    from pparse.parsers.pickle.reading import Reading
     from pparse.parsers.pytorch.rebuild import StorageId
+    from pparse.parsers.pytorch.storages import Stored
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -59,7 +62,7 @@ def storages_named(program: Program) -> dict[str, StorageId]:
             state.ids.clear()
         forget_children(reading)
 
-    Reading(program.session, program.data, program.start, state).run(program.end, program.find_end, after=note)
+    program.reading(program.start, state).run(program.end, after=note)
     return found
 
 
@@ -74,25 +77,17 @@ _MAGICS: Final = (
 _NAMES: Final = ("magic", "version", "system", "object", "keys")
 
 
-class _Place:
-    """Where a storage is: ``begin``, its ``size`` and how much of that is ``there``, in bytes; ``count`` of elements
-    before it in the file, and how many are ``meant`` by the pickle."""
+class _Place(StoredAt):
+    """A storage that should have ``meant`` bytes; ``count`` of elements before it in the file, and how many the pickle
+    says there are."""
 
-    __slots__ = ("begin", "count", "finding", "meant", "size", "there")
+    def __init__(self, data: Data, begin: int, meant: int, end: int, count: int, told: int) -> None:
+        super().__init__(data, begin, meant, end)
+        self.begin, self.meant, self.count, self.told = begin, meant, count, told
 
-    def __init__(self, begin: int, size: int, there: int, count: int, meant: int) -> None:
-        self.begin = begin
-        self.size = size
-        self.there = there
-        self.count = count
-        self.meant = meant
-        self.finding: Finding | None = None
-
-    @property
-    def status(self) -> Status:
-        if self.finding is not None:
-            return Status.DAMAGED
-        return Status.COMPLETE if self.there >= self.size else cut_status(self.there > 0)
+    def cut_at(self, end: int) -> None:
+        """Let it have only the bytes before ``end``."""
+        super().__init__(self.place[0], self.begin, self.meant, min(end, self.begin + self.size))
 
 
 class PyTorchLegacyParser(PickleParser, StorageReader):
@@ -112,7 +107,6 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._stored: dict[str, _Place] | None = None
         self.blank: int | None = None
         """Where the zeros begin that stand for storages, to the end of the file; None: there are none."""
 
@@ -131,12 +125,9 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
         last = self.read_pickles()
         if not last.trouble and len(self.starts) == len(_NAMES):
             return Entry(None, self.name, extraction.start, extraction.end, status=None)
-        status = last.status if last.trouble else Status.TRUNCATED
-        reason = (
-            f"{last.trouble or 'the checkpoint ends'}: in the part called {_NAMES[len(self.starts) - 1]}, or behind it"
-        )
-        finding = self.finding(code_of(status), reason, last.end)
-        self.result.findings.add(finding)
+        status, name = last.status if last.trouble else Status.TRUNCATED, _NAMES[len(self.starts) - 1]
+        reason = f"{last.trouble or 'the checkpoint ends'}: in the part called {name}, or behind it"
+        finding = self.note(code_of(status), reason, last.end)
         return Entry(None, self.name, extraction.start, extraction.end, status=status, finding=finding)
 
     def fill(self, node: Node, index: ChildIndex) -> bool:
@@ -146,8 +137,8 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
             return True
         if node.kind == "storages":
             index.entries = []
-            for key, place in self._places().items():
-                begin, stop = place.begin, place.begin + place.size
+            for key, place in self._places.items():
+                begin, stop = place.begin, place.begin + place.meant
                 entry = Entry(key, "storage", begin, stop, status=place.status, finding=place.finding, at=begin - 8)
                 index.add_entry(entry)
             self.result.close_node(node, node.known_status or Status.COMPLETE, None)
@@ -161,16 +152,16 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
         last_pickle = self.program(self.starts[-1])
         if len(self.starts) < len(_NAMES) or last_pickle.trouble:
             return
-        places, end = self._places(), self.result.extraction.find_end()
-        cut = any(place.there < place.size for place in places.values())
-        last = max((place.begin + place.size for place in places.values()), default=last_pickle.end)
+        places, end = self._places, self.result.extraction.find_end()
+        cut = any(place.size < place.meant for place in places.values())
+        last = max((place.begin + place.meant for place in places.values()), default=last_pickle.end)
         finding = next((place.finding for place in places.values() if place.finding is not None), None)
         status = Status.COMPLETE if finding is None else Status.DAMAGED
         if finding is None and (cut or len(places) < len(self._keys())):
             short = cut or self.blank is not None or last + 8 > end
             status = Status.TRUNCATED if short else Status.DAMAGED
             reason = "the storages end early" if short else "a storage is not as the pickle says"
-            finding = self.finding(code_of(status), reason, min(end, last))
+            finding = self.finding_at(code_of(status), reason, "", min(end, last))
         begin = last_pickle.end
         index.add_entry(Entry("storages", "storages", begin, max(begin, min(last, end)), status=status))
         if node.known_status is None:
@@ -198,13 +189,12 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
             return []
         return [str(key) for key in known if isinstance(key, str) or (isinstance(key, int) and key.bit_length() < 64)]
 
+    @cached_property
     def _places(self) -> dict[str, _Place]:
-        """Return where the storages are, in the order of the file."""
-        if self._stored is None:
-            found = self._find_places()
-            self._judge_counts(list(found.values()))
-            self._stored = found
-        return self._stored
+        """Where the storages are, in the order of the file."""
+        found = self._find_places()
+        self._judge_counts(list(found.values()))
+        return found
 
     def _find_places(self) -> dict[str, _Place]:
         found: dict[str, _Place] = {}
@@ -228,39 +218,36 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
                 self.blank = zeros_at_end(data, self.program(self.starts[4]).end, end, program.session.check_cancelled)
                 if self.blank <= pos:  # the file has a length, and was not written to its end
                     for place in found.values():
-                        place.there = max(0, min(place.there, self.blank - place.begin))
+                        place.cut_at(self.blank)
                     break
                 self.blank = None
             size = meant * dtype.itemsize
-            found[key] = _Place(pos + 8, size, max(0, min(size, end - pos - 8)), count, meant)
+            found[key] = _Place(data, pos + 8, size, end, count, meant)
             pos += 8 + size
         return found
 
     def _judge_counts(self, places: list[_Place]) -> None:
         """Compare the number of elements before each storage with the pickle: if several differ, bytes have moved."""
-        wrong = [place.count != place.meant for place in places]
+        wrong = [place.count != place.told for place in places]
         end = self.result.extraction.find_end()
         for number, place in enumerate(places):
-            if not wrong[number] or (self.blank is not None and place.begin + place.size > self.blank):
+            if not wrong[number] or (self.blank is not None and place.begin + place.meant > self.blank):
                 continue
             is_last = number + 1 == len(places)
-            if wrong[number + 1] if not is_last else place.begin + place.size != end:
+            if wrong[number + 1] if not is_last else place.begin + place.meant != end:
                 for moved in places[max(0, number - 1) :]:
                     self._mark(moved, "bytes were lost or came in here: the storages are not where they should be")
                 return
-            self._mark(place, f"the file gives it {place.count:,} elements, the pickle {place.meant:,}")
+            self._mark(place, f"the file gives it {place.count:,} elements, the pickle {place.told:,}")
 
     def _mark(self, place: _Place, reason: str) -> None:
-        place.finding = self.finding("bad-storage", reason, place.begin - 8, length=8)
+        place.finding = self.finding_at("bad-storage", reason, "", place.begin - 8, length=8)
+        place.status = Status.DAMAGED
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
-        place = self._places().get(key)
-        if place is None:
-            return None
-        data = self.result.extraction.data
-        return Stored(place.there, lambda: (data, place.begin, place.begin + place.there), place.status, place.finding)
+        return self._places.get(key)
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages in the file."""
-        return iter(self._places())
+        return iter(self._places)

@@ -12,12 +12,8 @@ from pparse.parsers.pickle.values import Call, Global, Persistent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
-
-    from pparse.data.base import Data
-
-    Place = tuple[Data, int, int]
 
 # -- Element types of PyTorch, by the names that checkpoints have for them ---------------------------------------------
 
@@ -89,6 +85,7 @@ def layout_name(value: Any) -> str:
 
 
 _UTILS: Final = "torch._utils."
+_FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
 # Wrappers in wrappers, at most: a parameter of a subclass of a tensor …
 _MOST_WRAPPED: Final = 16
 # Names of the index tensors of the compressed sparse layouts (torch/_utils.py, _rebuild_sparse_tensor).
@@ -137,13 +134,7 @@ class StoredTensor:
     __slots__ = ("conj", "dtype", "neg", "offset", "shape", "storage", "stride", "torch_dtype")
 
     def __init__(
-        self,
-        storage: StorageId | None,
-        dtype: str,
-        torch_dtype: str,
-        offset: int,
-        shape: tuple[int, ...],
-        stride: tuple[int, ...],
+        self, storage: StorageId | None, dtype: str, torch_dtype: str, offset: int, shape: Numbers, stride: Numbers
     ) -> None:
         self.storage = storage
         """Where its elements are; None for meta tensors, which have none."""
@@ -183,6 +174,7 @@ class Beside(Odd):
 
 
 FROM_BYTES: Final = "torch.storage._load_from_bytes"
+Numbers = tuple[int, ...]
 Parts = list[tuple[str, "StoredTensor | Array"]]
 
 
@@ -218,17 +210,19 @@ def tensors_of(value: Any) -> Parts | None:
             return None if found is None else [("", found.as_tensor())]
         if not isinstance(value, Call):
             return None
-        name = value.name
-        if name in _WRAPPERS and isinstance(value.args, tuple) and value.args:
-            value = value.args[0]
-        elif name == "torch._tensor._rebuild_from_type_v2":
-            if len(_args(value)) < 3 or not isinstance(value.args[0], Global):
+        name, args = value.name, value.args
+        if name in _WRAPPERS and isinstance(args, tuple) and args:
+            value = args[0]
+        elif not isinstance(args, tuple) and (name == _FROM_TYPE or (name in _REBUILDERS and value.state is None)):
+            raise Odd(f"{name} has no arguments")
+        elif name == _FROM_TYPE:
+            if len(args) < 3 or not isinstance(args[0], Global):
                 raise Odd(f"{name} is not given a function and arguments")
-            value = Call(value.args[0], value.args[2], start=value.start)
+            value = Call(args[0], args[2], start=value.start)
         elif name in _REBUILDERS:
             if value.state is not None:
                 raise Odd("it is changed by a state of its own")
-            return _REBUILDERS[name](_args(value))
+            return _REBUILDERS[name](args)
         elif name.startswith("torch.") and name.endswith("Tensor") and value.state is not None:
             raise Odd(f"it is made as {name} and a state, which is not read")
         else:
@@ -238,15 +232,10 @@ def tensors_of(value: Any) -> Parts | None:
 
 _WRAPPERS: Final = frozenset(
     (
-        _UTILS + "_rebuild_parameter",
-        _UTILS + "_rebuild_parameter_with_state",
-        "torch.nn.parameter.Parameter",
-        "torch.nn.parameter.Buffer",
-        "torch.nn.Parameter",
-        "torch.autograd.variable.Variable",
-        "torch.autograd.Variable",
+        *("torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer", "torch.nn.Parameter"),
+        *("torch.autograd.variable.Variable", "torch.autograd.Variable", _UTILS + "_rebuild_parameter"),
+        *(_UTILS + "_rebuild_parameter_with_state", _UTILS + "_rebuild_xla_tensor"),
         _UTILS + "_rebuild_device_tensor_from_cpu_tensor",
-        _UTILS + "_rebuild_xla_tensor",
     )
 )
 
@@ -284,38 +273,33 @@ def _with_own_storage(value: Any, open_bytes: Callable[[bytes], StorageId | None
 
 def numpy_inside(value: Any) -> tuple[Any, str] | None:
     """Return the numpy array that a tensor was saved as, and the type that it is to have; None if it was not."""
-    for _ in range(_MOST_WRAPPED):
-        if not isinstance(value, Call) or not isinstance(value.args, tuple) or not value.args:
-            return None
-        if value.name == _UTILS + "_rebuild_device_tensor_from_numpy" and len(value.args) > 1:
-            known = torch_type(value.args[1])
-            return None if known is None else (value.args[0], known[0])
-        if value.name not in _WRAPPERS:
-            return None
-        value = value.args[0]
+    for call in _wrapped(value):
+        if call.name == _UTILS + "_rebuild_device_tensor_from_numpy" and len(call.args) > 1:
+            known = torch_type(call.args[1])
+            return None if known is None else (call.args[0], known[0])
     return None
 
 
 def wrapped_state(value: Any) -> Any:
     """Return the attributes that a tensor was saved with, if it has any of its own; else None."""
-    for _ in range(_MOST_WRAPPED):
-        if not isinstance(value, Call) or not isinstance(value.args, tuple) or not value.args:
-            return None
-        if value.name in ("torch._tensor._rebuild_from_type_v2", _UTILS + "_rebuild_parameter_with_state"):
-            return value.args[3] if len(value.args) > 3 else None
-        if value.name not in _WRAPPERS:
-            return None
-        value = value.args[0]
+    for call in _wrapped(value):
+        if call.name in (_FROM_TYPE, _UTILS + "_rebuild_parameter_with_state"):
+            return call.args[3] if len(call.args) > 3 else None
     return None
 
 
-def _args(call: Call) -> tuple[Any, ...]:
-    if not isinstance(call.args, tuple):
-        raise Odd(f"{call.name} has no arguments")
-    return call.args
+def _wrapped(value: Any) -> Iterator[Call]:
+    """Yield the calls with arguments that wrap each other, from the outermost one to the first that is no wrapper."""
+    for _ in range(_MOST_WRAPPED):
+        if not isinstance(value, Call) or not isinstance(value.args, tuple) or not value.args:
+            return
+        yield value
+        if value.name not in _WRAPPERS:
+            return
+        value = value.args[0]
 
 
-def numbers(value: Any) -> tuple[int, ...]:
+def numbers(value: Any) -> Numbers:
     """Return a size or a stride: a tuple or list of numbers, or a ``torch.Size`` of one. Raises `Odd`."""
     if isinstance(value, Call) and value.name == "torch.Size" and isinstance(value.args, tuple) and value.args:
         value = value.args[0]
@@ -324,9 +308,7 @@ def numbers(value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _strided(
-    storage: Any, offset: Any, size: Any, stride: Any
-) -> tuple[StorageId, int, tuple[int, ...], tuple[int, ...]]:
+def _strided(storage: Any, offset: Any, size: Any, stride: Any) -> tuple[StorageId, int, Numbers, Numbers]:
     found = storage_id(storage)
     if found is None:
         raise Odd("its storage is not a known one")
@@ -342,8 +324,7 @@ def _tensor(args: tuple[Any, ...]) -> Parts:
         raise Odd("a tensor has too few arguments")
     storage, offset, shape, stride = _strided(*args[:4])
     made = StoredTensor(storage, storage.dtype, storage.torch_dtype, offset, shape, stride)
-    _take_bits(made, args[6] if len(args) > 6 else None)
-    return [("", made)]
+    return _with_bits(made, args[6:7])
 
 
 def _tensor_v3(args: tuple[Any, ...]) -> Parts:
@@ -359,16 +340,16 @@ def _tensor_v3(args: tuple[Any, ...]) -> Parts:
             raise Odd("its elements, of four bits, do not follow each other")
         shape, offset = (*shape[:-1], 2 * shape[-1]), 2 * offset
         stride = (*(2 * step for step in stride[:-1]), 1)
-    made = StoredTensor(storage, *known, offset, shape, stride)
-    _take_bits(made, args[7] if len(args) > 7 else None)
-    return [("", made)]
+    return _with_bits(StoredTensor(storage, *known, offset, shape, stride), args[7:8])
 
 
-def _take_bits(made: StoredTensor, metadata: Any) -> None:
-    if isinstance(metadata, dict):
-        made.conj, made.neg = bool(metadata.get("conj")), bool(metadata.get("neg"))
+def _with_bits(made: StoredTensor, metadata: tuple[Any, ...]) -> Parts:
+    """Return a tensor that is the conjugate or the negative of what is stored if its metadata, if any, say so."""
+    if metadata and isinstance(metadata[0], dict):
+        made.conj, made.neg = bool(metadata[0].get("conj")), bool(metadata[0].get("neg"))
         if (made.neg and made.dtype.startswith(("int", "uint", "bool"))) or (made.conj and "complex" not in made.dtype):
             raise Odd(f"it is to be negated or conjugated, and of type {made.dtype}")
+    return [("", made)]
 
 
 def _quantized(args: tuple[Any, ...]) -> Parts:
@@ -387,11 +368,8 @@ def _quantized(args: tuple[Any, ...]) -> Parts:
     if scheme not in _BY_CHANNEL or len(told) != 4 or type(told[3]) is not int:
         raise Odd("its scale and zero point are not described as known")
     if isinstance(told[1], list):  # as torch before 1.7 wrote them
-        types = _BY_CHANNEL[scheme]
-        parts: Parts = [
-            (f".{name}", _held((len(numbers),), form, numbers))
-            for name, form, numbers in zip(_QUANTIZER, types, told[1:3], strict=True)
-        ]
+        named = zip(_QUANTIZER, _BY_CHANNEL[scheme], told[1:3], strict=True)
+        parts: Parts = [(f".{name}", _held((len(numbers),), form, numbers)) for name, form, numbers in named]
     else:
         parts = _parts(_QUANTIZER, told[1:3])
     if not 0 <= told[3] < len(made.shape) or any(part.shape != (made.shape[told[3]],) for _, part in parts):

@@ -5,14 +5,16 @@ Apart from what rebuilds tensors: every tar and zip is asked whether it is a che
 
 from __future__ import annotations
 
+from pparse.data.range_status import cut_status
 from pparse.errors import PathError
 from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
@@ -26,31 +28,52 @@ if TYPE_CHECKING:
 class Stored:
     """A storage as the file has it."""
 
-    __slots__ = ("_place", "data", "finding", "size", "status", "verify", "written", "zeros")
-
-    def __init__(
-        self, size: int, place: Callable[[], Place], status: Status = Status.COMPLETE, finding: Finding | None = None
-    ) -> None:
-        self.size = size
-        """Bytes that the file has of it."""
-        self.status = status
-        """COMPLETE, if all of its bytes are there as far as the container tells."""
-        self.finding = finding
-        """What is wrong with it, if anything."""
-        self._place = place
-        self.verify: Callable[[], object] | None = None
-        """Compares its checksum, unless that was done; None if it has none."""
-        self.written: Callable[[], int] | None = None
-        """Returns how many of the bytes there precede zeros that last to the end of the file; None: all count."""
-        self.zeros: Callable[[], bool] | None = None
-        """Returns whether its checksum is that of nothing but zeros; None if it has none."""
-        self.data: Data | None = None
-        """The data that it lies in, if that is known without reading."""
+    __slots__ = ()
+    size: int
+    """Bytes that the file has of it."""
+    status: Status
+    """COMPLETE, if all of its bytes are there as far as the container tells."""
+    finding: Finding | None
+    """What is wrong with it, if anything."""
+    data: Data | None = None
+    """The data that it lies in, if its place there is yet to be read."""
 
     @property
     def place(self) -> Place:
         """The data, and begin and end of the bytes there. Raises `MalformedError`, `UnsupportedError`."""
-        return self._place()
+        raise NotImplementedError
+
+    def verify(self) -> bool:
+        """Compare its checksum, if it has one, once; return whether nothing is wrong with it as far as known then."""
+        return self.status is Status.COMPLETE
+
+    def written(self) -> int | None:
+        """Return how many of the bytes there precede zeros that last to the end of the file; None: nobody knows."""
+        return None
+
+    def is_of_zeros(self) -> bool:
+        """Return whether its checksum is that of nothing but zeros, or its format has them and it has none."""
+        return False
+
+
+class StoredAt(Stored):
+    """A storage of ``size`` bytes that begins at ``begin``, where the file has those before ``end``."""
+
+    def __init__(self, data: Data, begin: int, size: int, end: int, finding: Finding | None = None) -> None:
+        self.size, self.finding = max(0, min(size, end - begin)), finding
+        self.status = Status.COMPLETE if self.size >= size else cut_status(self.size > 0)
+        self._place = data, begin, begin + self.size
+
+    @property
+    def place(self) -> Place:
+        """The data, and begin and end of the bytes there."""
+        return self._place
+
+
+def first_value(pickled: Extraction) -> Node:
+    """Return the value of the first pickle in a member: torch reads to the first STOP."""
+    root = pickled.parse("pickle").root
+    return root.child(0) if root.kind == "pickles" else root
 
 
 class StorageReader:

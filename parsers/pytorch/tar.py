@@ -11,15 +11,15 @@ The formats of the members (torch/serialization.py, ``legacy_load``):
 
 from __future__ import annotations
 
+from functools import cached_property
 from struct import Struct
 
 from pparse.data.base import Access
-from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError
-from pparse.findings import Finding, Status
-from pparse.parsers.pytorch.storages import StorageReader, Stored
+from pparse.findings import Status
+from pparse.parsers.pytorch.storages import StorageReader, StoredAt, first_value
 from pparse.parsers.tar.parser import TarParser
 from pparse.tree.parser import Confidence
 
@@ -29,19 +29,17 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     from pparse.containers.member import ArchiveMember
-    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
+    from pparse.parsers.pytorch.storages import Stored
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt, GlobalUse
-    from pparse.tree.result import Result
 
     Found = TypeVar("Found")
 
 _MEMBERS: Final = frozenset(("sys_info", "pickle", "storages", "tensors"))
-_RANK: Final = Struct("<i4x")
 _MOST_RANK: Final = 64
 
 
@@ -72,24 +70,20 @@ class _Reader:
         self.pos = program.end
         return program.value()
 
-    def _take(self, size: int) -> bytes | None:
-        raw = self.data.pread(self.pos, size) if self.pos + size <= self.end else b""
-        if len(raw) < size:
+    def numbers(self, count: int, form: str = "q") -> tuple[int, ...] | None:
+        """Return the next ``count`` numbers, by default of 64 bits; None if they are not there."""
+        layout = Struct(f"<{count}{form}")
+        raw = self.data.pread(self.pos, layout.size) if self.pos + layout.size <= self.end else b""
+        if len(raw) < layout.size:
+            self.is_cut = True
             return None
-        self.pos += size
-        return raw
-
-    def numbers(self, count: int) -> tuple[int, ...] | None:
-        """Return the next ``count`` numbers of 64 bits; None if they are not there."""
-        raw = self._take(8 * count)
-        self.is_cut = self.is_cut or raw is None
-        return None if raw is None else Struct(f"<{count}q").unpack(raw)
+        self.pos += layout.size
+        return layout.unpack(raw)
 
     def rank(self) -> int | None:
-        """Return the rank of a tensor; None if it is not there, or none."""
-        raw = self._take(_RANK.size)
-        rank: int = -1 if raw is None else _RANK.unpack(raw)[0]
-        return rank if 0 <= rank <= _MOST_RANK else None
+        """Return the rank of a tensor, a number of 32 bits with 4 of padding; None if it is not there, or none."""
+        found = self.numbers(1, "i4x")
+        return found[0] if found is not None and 0 <= found[0] <= _MOST_RANK else None
 
 
 class PyTorchTarParser(TarParser, StorageReader):
@@ -104,11 +98,6 @@ class PyTorchTarParser(TarParser, StorageReader):
     refines = ("tar",)
     references = ("torch/serialization.py",)
     limitations = ("objects of unknown classes are shown by their attributes, and never made",)
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(result)
-        self._found: dict[str, tuple[StorageId, Stored]] | None = None
-        self._tensors: dict[str, StoredTensor] | None = None
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -154,10 +143,9 @@ class PyTorchTarParser(TarParser, StorageReader):
         """Return what was saved."""
         document = self._document("pickle")
         try:
-            root = None if document is None else document.parse("pickle").root
+            return None if document is None else first_value(document)
         except DataError:
             return None
-        return root.child(0) if root is not None and root.kind == "pickles" else root
 
     # -- storages ----------------------------------------------------------------------------------------------------
 
@@ -168,32 +156,26 @@ class PyTorchTarParser(TarParser, StorageReader):
             if document is not None:
                 read(_Reader(document), found)
         except DataError as error:
-            reason, source = f"its part {name}: {error.reason}", self.extraction.name
-            self.result.findings.add(Finding("malformed", reason, source=source, offset=error.offset))
+            self.note("malformed", f"its part {name}: {error.reason}", error.offset)
             return False
         return True
 
-    def _storages(self) -> dict[str, tuple[StorageId, Stored]]:
-        if self._found is None:
-            found: dict[str, tuple[StorageId, Stored]] = {}
-            if not self._read_part("storages", self._read_storages, found):
-                self._doubt_last(found)
-            self._found = found
-        return self._found
+    @cached_property
+    def _storages(self) -> dict[str, tuple[StorageId, StoredAt]]:
+        found: dict[str, tuple[StorageId, StoredAt]] = {}
+        if not self._read_part("storages", self._read_storages, found):
+            self._doubt_last(found)
+        return found
 
-    def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, Stored]]) -> None:
+    def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         from pparse.parsers.pytorch.rebuild import StorageId, storage_type
         from pparse.tensors.dtype import DTYPES
 
         count = reader.value()
         for _ in range(count if type(count) is int else 0):
-            begin = reader.pos
-            if not reader.is_at_pickle:
-                self._doubt_last(found)
-                self._take_back(reader, begin, found)
-                return
-            about = reader.value()
-            size = reader.numbers(1)
+            begin, is_there = reader.pos, reader.is_at_pickle
+            about: Any = reader.value() if is_there else None
+            size = reader.numbers(1) if is_there else None
             known = storage_type(about[2]) if isinstance(about, tuple) and len(about) == 3 else None
             dtype = DTYPES.get(known[0]) if known is not None else None
             if known is None or dtype is None or size is None or size[0] < 0:
@@ -202,7 +184,7 @@ class PyTorchTarParser(TarParser, StorageReader):
                 self._take_back(reader, begin, found)
                 return
             storage = StorageId(str(about[0]), *known, size[0])
-            found[storage.key] = storage, _part(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
+            found[storage.key] = storage, StoredAt(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
             reader.pos += size[0] * dtype.itemsize
             if reader.pos > reader.end:
                 return
@@ -217,20 +199,20 @@ class PyTorchTarParser(TarParser, StorageReader):
             storage = StorageId(str(view[0]), whole[0].dtype, whole[0].torch_dtype, view[3])
             item = DTYPES[storage.dtype].itemsize
             data, begin, _ = whole[1].place
-            part = _part(data, begin + view[2] * item, view[3] * item, reader.end)
+            part = StoredAt(data, begin + view[2] * item, view[3] * item, reader.end)
             if whole[1].finding is not None and part.status is Status.COMPLETE:
                 part.status, part.finding = whole[1].status, whole[1].finding
             found[storage.key] = storage, part
 
-    def _doubt_last(self, found: dict[str, tuple[StorageId, Stored]]) -> None:
+    def _doubt_last(self, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         """Put the last storage in doubt: nothing but its own length tells where it ends, and no pickle is there."""
         stored = found[next(reversed(found))][1] if found else None
         if stored is not None and stored.status is Status.COMPLETE:
-            where: Any = {"source": self.extraction.name, "offset": stored.place[1], "length": stored.size}
-            stored.status, stored.finding = Status.DAMAGED, Finding("shifted", LAST_BEFORE_BREAK, **where)
+            stored.status = Status.DAMAGED
+            stored.finding = self.finding_at("shifted", LAST_BEFORE_BREAK, "", stored.place[1], length=stored.size)
 
     @staticmethod
-    def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, Stored]]) -> None:
+    def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         """Take back what lies in zeros that last from before ``at``, where a storage should begin, to the end.
 
         The file has a length, and was not written to its end.
@@ -242,29 +224,31 @@ class PyTorchTarParser(TarParser, StorageReader):
         for key, (storage, stored) in found.items() if blank <= at else ():
             data, begin, end = stored.place
             if end > blank:
-                found[key] = storage, _part(data, begin, end - begin, blank)
+                found[key] = storage, StoredAt(data, begin, end - begin, blank)
 
     def stored(self, key: str) -> Stored | None:
         """Return a storage by its key."""
-        found = self._storages().get(key)
+        found = self._storages.get(key)
         return None if found is None else found[1]
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages."""
-        return iter(self._storages())
+        return iter(self._storages)
 
     # -- tensors -----------------------------------------------------------------------------------------------------
 
     def named(self, value: Persistent) -> StoredTensor | None:
         """Return the tensor, or the storage, that a persistent id means; None if there is none."""
         key = str(value.id[0] if isinstance(value.id, tuple) and value.id else value.id)
-        if self._tensors is None:
-            tensors: dict[str, StoredTensor] = {}
-            self._read_part("tensors", self._read_tensors, tensors)
-            self._tensors = tensors
         found = self._tensors.get(key)
-        if found is None and key in self._storages():
-            found = self._storages()[key][0].as_tensor()
+        if found is None and key in self._storages:
+            found = self._storages[key][0].as_tensor()
+        return found
+
+    @cached_property
+    def _tensors(self) -> dict[str, StoredTensor]:
+        found: dict[str, StoredTensor] = {}
+        self._read_part("tensors", self._read_tensors, found)
         return found
 
     def _read_tensors(self, reader: _Reader, found: dict[str, StoredTensor]) -> None:
@@ -278,7 +262,7 @@ class PyTorchTarParser(TarParser, StorageReader):
             first = reader.numbers(1)
             if not isinstance(about, tuple) or len(about) < 2 or shape is None or stride is None or first is None:
                 return
-            storage = self._storages().get(str(about[1]))
+            storage = self._storages.get(str(about[1]))
             if min((*shape, *stride, *first), default=0) < 0:
                 continue
             known = storage[0] if storage is not None else _lost(about)
@@ -289,12 +273,6 @@ class PyTorchTarParser(TarParser, StorageReader):
 def _name_at(head: bytes, at: int) -> str:
     """Return the name of the member whose header is at ``head[at]``."""
     return head[at : at + 100].split(b"\0", 1)[0].decode("latin-1").removeprefix("./")
-
-
-def _part(data: Data, begin: int, size: int, end: int) -> Stored:
-    there = max(0, min(size, end - begin))
-    status = Status.COMPLETE if there >= size else cut_status(there > 0)
-    return Stored(there, lambda: (data, begin, begin + there), status)
 
 
 def _lost(about: tuple[Any, ...]) -> StorageId | None:

@@ -15,7 +15,7 @@ from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
-from pparse.parsers.pytorch.storages import StorageReader, Stored
+from pparse.parsers.pytorch.storages import StorageReader, Stored, first_value
 from pparse.parsers.zip.members import ZipNote
 from pparse.parsers.zip.parser import ZipParser
 from pparse.parsers.zip.records import BLOCK, CENTRAL_SIZE, FULL, STORED, end_records, entries, local_at, read_end_at
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.parsers.pytorch.storages import Place
     from pparse.parsers.zip.records import CentralEntry
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.entry import Entry
@@ -45,7 +46,7 @@ _ENTRY: Final = Struct("<8xHH8xIIHHH8xI").unpack_from
 _ENCRYPTED: Final = 1
 
 
-class StorageRecord:
+class StorageRecord(Stored):
     """A member: its size, and where it is."""
 
     __slots__ = ("_at", "_judged", "_member", "_parser", "_start", "raw_name", "size")
@@ -53,9 +54,7 @@ class StorageRecord:
     def __init__(
         self, parser: ZipParser, size: int, start: int, at: int, member: ArchiveMember | None = None, name: bytes = b""
     ) -> None:
-        self._parser = parser
-        self.size = size
-        """Size of the content in bytes."""
+        self._parser, self.size = parser, size
         self._start = start  # of the local header, if the member is stored as it is; else -1
         self._at = at  # of the entry in the directory
         self._member = member
@@ -103,21 +102,22 @@ class StorageRecord:
         return verdict.reason is None
 
     @property
-    def status(self) -> Status:
+    def status(self) -> Status:  # type: ignore[override]
         """COMPLETE, as far as the archive tells."""
         return Status.COMPLETE if self._member is None else self._member.status
 
     @property
-    def finding(self) -> Finding | None:
+    def finding(self) -> Finding | None:  # type: ignore[override]
         """What is wrong with it, if anything."""
         return None if self._member is None else self._member.finding
 
     @property
-    def data(self) -> Data | None:
+    def data(self) -> Data | None:  # type: ignore[override]
         """The data that it lies in as it is; None if only `place` tells."""
         return self._parser.result.extraction.data if self._start >= 0 and self._member is None else None
 
-    def place(self) -> tuple[Data, int, int]:
+    @property
+    def place(self) -> Place:
         """Return the data, and begin and end of the content there. Raises `MalformedError`, `UnsupportedError`."""
         parser = self._parser
         if self._start >= 0 and self._member is None:
@@ -139,10 +139,17 @@ class StorageRecord:
     def text(self, most: int) -> bytes:
         """Return the first bytes of the content; nothing if it cannot be read, which is told elsewhere."""
         try:
-            data, start, end = self.place()
+            data, start, end = self.place
             return data.pread(start, min(most, end - start))
         except DataError:
             return b""
+
+    def written(self) -> int | None:
+        """Return how many bytes of a member that reaches to the end of the data precede the zeros there."""
+        data, begin, end = self.place
+        if data.access is not Access.FREE:
+            return end - begin
+        return zeros_at_end(data, begin, end, self._parser.extraction.session.check_cancelled) - begin
 
     def is_of_zeros(self) -> bool:
         """Return whether its checksum is that of as many zeros as it has bytes, or it has none."""
@@ -174,17 +181,13 @@ def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> I
                 break
             raw = block[pos + CENTRAL_SIZE : pos + CENTRAL_SIZE + names]
             name = raw.decode("utf-8", "replace")
-            plain = (
-                method == STORED and not flags & _ENCRYPTED and packed == size and FULL not in (size, offset) and whole
-            )
-            if plain:
+            as_it_is = method == STORED and not flags & _ENCRYPTED and packed == size
+            if as_it_is and FULL not in (size, offset) and whole:
                 yield name, StorageRecord(parser, size, offset + directory.shift, at + pos, name=raw)
             else:
                 member = parser.listed_member(at + pos)
-                yield (
-                    name,
-                    StorageRecord(parser, size if member is None else member.size or 0, -1, at + pos, member, raw),
-                )
+                size = size if member is None else member.size or 0
+                yield name, StorageRecord(parser, size, -1, at + pos, member, raw)
             pos = following
         if not pos:
             return
@@ -198,9 +201,7 @@ class LastDirectory:
     places = None
 
     def __init__(self, begin: int, end: int, shift: int) -> None:
-        self.begin = begin
-        self.end = end
-        self.shift = shift
+        self.begin, self.end, self.shift = begin, end, shift
 
 
 def last_directory(parser: ZipParser) -> LastDirectory | None:
@@ -228,13 +229,12 @@ def last_directory(parser: ZipParser) -> LastDirectory | None:
     strange: set[bytes] = set()
     for where, entry in entries(data, begin, place.end):
         header = local_at(data, start + entry.offset, end)
-        if header is None or header.method != entry.method:
+        is_cut = entry.method == STORED and entry.size != entry.compressed_size
+        if is_cut or header is None or header.method != entry.method:
             return None
         if header.raw_name != entry.raw_name:
             strange.add(header.raw_name)
         named.add(entry.raw_name)
-        if entry.method == STORED and entry.size != entry.compressed_size:
-            return None
         count, begin = count + 1, where + entry.length
     if strange & named:  # an entry leads to a member that is another one's
         return None
@@ -311,9 +311,9 @@ class PyTorchZipParser(ZipParser, StorageReader):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self._records: dict[str, StorageRecord] | None = None
+        self._records: dict[str, StorageRecord] = {}
+        self._spoilt_then = -1  # how many members were known to be damaged when these were made
         self._said_zero = False
-        self._spoilt_then = 0  # how many members were known to be damaged when these were made
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -402,7 +402,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
     @property
     def records(self) -> dict[str, StorageRecord]:
         """All members by name; of two with one name the last whose header agrees, and a finding: torch takes any."""
-        if self._records is None or self._spoilt_then != len(self.spoilt):
+        if self._spoilt_then != len(self.spoilt):
             self._records = self._find_records()
             self._spoilt_then = len(self.spoilt)
         return self._records
@@ -437,10 +437,8 @@ class PyTorchZipParser(ZipParser, StorageReader):
         sound = directory is not None and not (directory.has_overlaps or directory.torn or self.spoilt or data.flawed)
         last = last_directory(self)
         if last is not None and (directory is None or directory.begin != last.begin):
-            reason = (
-                "the directory at the end is not that of the archive around it; torch believes it, and so it is shown"
-            )
-            self.note("directory", reason, last.begin)
+            what = "the directory at the end is not that of the archive around it"
+            self.note("directory", f"{what}; torch believes it, and so it is shown", last.begin)
             return records_listed(self, last)
         if sound and directory is not None:
             self._note_archive(directory)
@@ -459,9 +457,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
         if name not in self.records:
             return None
         try:
-            document = self._document(name)
-            root = document.parse("pickle").root
-            return root.child(0) if root.kind == "pickles" else root  # torch reads to the first STOP
+            return first_value(self._document(name))
         except LimitError:
             raise
         except UnsupportedError as error:  # it is encrypted, say; what is wrong with its bytes is told of the member
@@ -492,10 +488,10 @@ class PyTorchZipParser(ZipParser, StorageReader):
         for name, record in self.records.items():
             if name.startswith((self.prefix + "data", self.prefix + "constants")):
                 found = self._plain_checksum(record) if but else None
-                if found is not None and but is not None and but.get(found[0]) == found[1]:
+                if but and found is not None and but.get(found[0]) == found[1]:
                     left[found[0]] = found[2]
-                elif not record.verify():
-                    sound = False
+                else:
+                    sound &= record.verify()
         return left if sound else None
 
     def _plain_checksum(self, record: StorageRecord) -> tuple[int, int, int] | None:
@@ -503,10 +499,10 @@ class PyTorchZipParser(ZipParser, StorageReader):
         member = record.listed()
         if member is None or member.status is not Status.COMPLETE or member.finding is not None:
             return None
-        header = local_at(self.result.extraction.data, member.start, self.result.extraction.find_end())
-        if header is None or member.checksum is None or member.size is None or header.raw_name != member.raw_name:
+        if member.checksum is None or member.size is None or not isinstance(member.extra, ZipNote):
             return None
-        if not isinstance(member.extra, ZipNote) or not self._agrees(member, header):
+        header = local_at(self.result.extraction.data, member.start, self.result.extraction.find_end())
+        if header is None or header.raw_name != member.raw_name or not self._agrees(member, header):
             return None
         begin = member.start + header.length
         return begin, begin + member.size, member.checksum[1]
@@ -523,34 +519,19 @@ class PyTorchZipParser(ZipParser, StorageReader):
         return self.saved_globals()
 
     def _document(self, name: str) -> Extraction:
-        known = self.extraction.children.get(name)
-        member = self.records[name].member
-        if known is None and member is not None:
-            self._compare_pickle(member)
-            known = self.open_member(member, name)
-            known.entered = True
-        elif known is None:
-            known = self.extraction.child(name, *self.records[name].place())
-        self.extraction.children[name] = known
-        return known
+        children, record = self.extraction.children, self.records[name]
+        if name not in children:
+            if record.member is None:
+                children[name] = self.extraction.child(name, *record.place)
+            else:
+                self._compare_pickle(record.member)
+                children[name] = self.open_member(record.member, name)
+                children[name].entered = True
+        return children[name]
 
     def stored(self, key: str, folder: str = "data") -> Stored | None:
         """Return a storage: the member ``data/KEY``."""
-        record = self.record(f"{folder}/{key}")
-        if record is None:
-            return None
-        found = Stored(record.size, record.place, record.status, record.finding)
-        found.data, found.verify, found.zeros = record.data, record.verify, record.is_of_zeros
-        if record.status is Status.TRUNCATED:
-            found.written = lambda: self._written(record)
-        return found
-
-    def _written(self, record: StorageRecord) -> int:
-        """Return how many bytes of a member that reaches to the end of the data precede the zeros there."""
-        data, begin, end = record.place()
-        if data.access is not Access.FREE:
-            return end - begin
-        return zeros_at_end(data, begin, end, self.extraction.session.check_cancelled) - begin
+        return self.record(f"{folder}/{key}")
 
     def constants(self) -> Node | None:
         """Return the constants of TorchScript's code: ``constants.pkl``."""
@@ -563,11 +544,9 @@ class PyTorchZipParser(ZipParser, StorageReader):
     def keys(self) -> Iterator[str]:
         """Yield the keys of the storages, in the order of the archive."""
         prefix = f"{self.prefix}data/"
-        for name in self.records:
-            if name.startswith(prefix):
-                yield name[len(prefix) :]
+        return (name[len(prefix) :] for name in self.records if name.startswith(prefix))
 
-    @property
+    @cached_property
     def byteorder(self) -> str:
         """What the member ``byteorder`` says; little if there is none."""
         record = self.record("byteorder")

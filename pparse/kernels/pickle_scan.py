@@ -64,9 +64,9 @@ MARK: Final = 0x28
 DUP: Final = 0x32
 GETS: Final = frozenset(b"hjg2")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
-# line whose end is not in the block, because the lowest value would be replaced though `Scan.frozen`; behind a global
+# line whose end is not in the block; behind a global
 # whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
-MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, REPLACED, NAMED, BUILT = range(8)
+MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT = range(7)
 # Where a text begins behind its opcode.
 _TEXTS: Final = {0x8C: 2, 0x58: 5, 0x8D: 9, 0x55: 2, 0x54: 5, 0x56: 1, 0x53: 2}
 
@@ -113,8 +113,10 @@ class Scan:
         """States that were given to it (BUILD)."""
         self.made = 0
         """How often the lowest value was replaced by one made of it."""
-        self.frozen = False
-        """Whether to stop before that."""
+        self.protocol = 0
+        """The highest protocol that an opcode says."""
+        self.frame_end = 0
+        """Where the last of the frames ends, by their lengths."""
         self.floor = -1
         """Values that began before go into `big` when they end; as a slot."""
         self.big: dict[int, list[Part]] = {}
@@ -260,7 +262,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
                     raise _StopAtError(at, UNDERFLOW)
                 if action == 17:
                     if not below:
-                        _replace(state, [], at)  # by a tuple, list, dict or frozenset of what lies above the mark
+                        state.remake([])  # by a tuple, list, dict or frozenset of what lies above the mark
                         state.take(slots[1:], at, as_pairs=op == 0x64)
                     del slots[first:]
                     slots[below] = slots[below] ^ 0x28 | op
@@ -308,19 +310,13 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     return i, MORE
 
 
-def _replace(state: Scan, parts: list[Part], at: int) -> None:
-    if state.frozen:
-        raise _StopAtError(at, REPLACED)
-    state.remake(parts)
-
-
 def _combine(state: Scan, first: int, op: int, at: int) -> None:
     """Make one value of all from slot ``first`` on, which is a value or a mark."""
     slots = state.slots
     if first <= 0:
         if first < 0:
             raise _StopAtError(at, UNDERFLOW)
-        _replace(state, ends_of(slots[1:] if slots[0] & 0xFF == MARK else slots, at), at)
+        state.remake(ends_of(slots[1:] if slots[0] & 0xFF == MARK else slots, at))
     slots[first:] = (slots[first] >> 8 << 8 | op,)
 
 
@@ -348,8 +344,12 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
     if action == SIZE8:
         slots.append(at << 8 | op)
         return i + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"), 0
-    if action == SKIP:
-        return i + (2 if op == 0x80 else 9), 0
+    if action == SKIP:  # PROTO, FRAME
+        if op == 0x80:
+            state.protocol = max(state.protocol, buf[i + 1])
+            return i + 2, 0
+        state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
+        return i + 9, 0
     if action == END:
         return i + 1, STOPPED
     if action in (LINE, LINES, LINE_PUT):

@@ -41,8 +41,7 @@ from pparse.parsers.checkpoint.parser import (
     read_state,
     without_marks,
 )
-from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser
-from pparse.parsers.tensorflow_text import TensorflowTextParser
+from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser, TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, verify_document
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of

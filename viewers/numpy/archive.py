@@ -15,7 +15,7 @@ from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
-from pparse.viewers.numpy.viewer import tensor_of
+from pparse.viewers.numpy.viewer import tensor_of, with_spans
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,9 +73,8 @@ class MemberSpan(Span):
             return self._viewer.member_at(self._at)
         if isinstance(self._kept, ArchiveMember):
             return self._kept
-        origin = self._kept.origin
-        assert origin is not None  # noqa: S101 -- it was opened as a member
-        member: ArchiveMember = origin[1]
+        assert self._kept.origin is not None  # noqa: S101 -- it was opened as a member
+        member: ArchiveMember = self._kept.origin[1]
         return member
 
 
@@ -86,9 +85,7 @@ class StoredSpan(MemberSpan):
 
     def __init__(self, viewer: NpzViewer, at: int, kept: ArchiveMember | None, span: Span) -> None:
         super().__init__(span.data, span.offset, span.length, viewer.archive_path, span.end)
-        self._viewer = viewer
-        self._at = at
-        self._kept = kept
+        self._viewer, self._at, self._kept = viewer, at, kept
 
     def resolve(self) -> None:
         """Compare the checksum of the member, if that costs little."""
@@ -106,20 +103,11 @@ class ContentSpan(MemberSpan):
     __slots__ = ()
 
     def __init__(
-        self,
-        viewer: NpzViewer,
-        at: int,
-        kept: ArchiveMember | Extraction | None,
-        offset: int,
-        length: int,
-        end: int | None = None,
+        self, viewer: NpzViewer, at: int, kept: ArchiveMember | Extraction | None, where: tuple[int, int, int | None]
     ) -> None:
-        self.offset = offset
-        self.length = length
-        self.end = end
-        self._viewer = viewer
-        self._at = at
-        self._kept = kept
+        """``where``: offset in the content, length, and where the content ends."""
+        self.offset, self.length, self.end = where
+        self._viewer, self._at, self._kept = viewer, at, kept
 
     @property
     def _held(self) -> Extraction | None:
@@ -268,16 +256,12 @@ class NpzViewer(Viewer):
         extent = self.extent()  # before the findings on single arrays, which say nothing against the archive
         if extent.whole < extent.count:
             for name, member in self._named():
-                self._tell_flaw(member, self._made(name, member))
+                tensor = self._made(name, member)
+                found = tensor.finding
+                odd = member.status is Status.COMPLETE and tensor.claimed_status is not Status.COMPLETE
+                if odd and found is not None and found.code not in ("magic", "objects"):  # those are told in lists
+                    self.findings.add(found)
         yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
-
-    def _tell_flaw(self, member: ArchiveMember, tensor: Tensor) -> None:
-        """Add a finding on an array that is not whole, or cannot be read, though its member is whole."""
-        found, status = tensor.finding, tensor.claimed_status
-        if member.status is not Status.COMPLETE or status is Status.COMPLETE:
-            return
-        if found is not None and found.code not in ("magic", "objects"):  # told in lists; no flaw
-            self.findings.add(found)
 
     def _warn(self, code: str, reason: str, name: str) -> None:
         source = self.extraction.name
@@ -319,9 +303,8 @@ class NpzViewer(Viewer):
         if parts is None:
             return member
         base, number = parts
-        taken = sum(
-            1 for other in filter(None, map(_numbered, self._odd_names)) if other[0] == base and other[1] < number
-        )
+        others = filter(None, map(_numbered, self._odd_names))
+        taken = sum(other[0] == base and other[1] < number for other in others)
         return self.parser.array(base, number - taken)
 
     def _made(self, name: str, member: ArchiveMember) -> Tensor:
@@ -357,7 +340,7 @@ class NpzViewer(Viewer):
                 return StoredSpan(self, member.at, kept, span)
             if not is_little(member):
                 kept = opened
-        return ContentSpan(self, member.at, kept, span.offset, span.length, span.end)
+        return ContentSpan(self, member.at, kept, (span.offset, span.length, span.end))
 
     def _peeked(self, name: str, member: ArchiveMember) -> Tensor | None:
         """Return an array of which nothing is wrong so far, without opening it; None for any other."""
@@ -370,27 +353,14 @@ class NpzViewer(Viewer):
             header = read_header(BytesData(first), 0, len(first), self.extraction.session)
             if len(self._headers) < _RECENT and len(text) < len(first):
                 self._headers[text] = header
-        if (
-            header.nbytes is None
-            or header.is_nameless
-            or header.status is not Status.COMPLETE
-            or header.end + header.nbytes != member.size
-        ):
+        odd = header.is_nameless or header.status is not Status.COMPLETE
+        if odd or header.nbytes is None or header.end + header.nbytes != member.size:
             return None
-        span: MemberSpan = ContentSpan(self, member.at, None, header.end, header.nbytes)
+        span: MemberSpan = ContentSpan(self, member.at, None, (header.end, header.nbytes, None))
         if begin >= 0:
             place = Span(self.parser.extraction.data, begin + header.end, header.nbytes, "", begin + member.size)
             span = StoredSpan(self, member.at, None, place)
-        return Tensor(
-            name,
-            header.dtype,
-            header.shape,
-            (span,),
-            stored_dtype=header.descr,
-            strides=header.strides(),
-            byteorder=header.byteorder,
-            owner=self,
-        )
+        return with_spans(header, name, (span,), self)
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]

@@ -94,29 +94,24 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
     if nbytes is not None:
         spans = (Span(inner.data, begin, nbytes, inner.path, inner.end),)
         short = inner.end is not None and inner.end < begin + nbytes
+        stop = begin + nbytes
         if nbytes and (short or not inner.data.available(begin, nbytes)):
-            status = status_by_place(begin, begin + nbytes, inner.find_end())
-        elif (
-            nbytes
-            and status is Status.COMPLETE
-            and is_longer(inner.data, inner.start, begin + nbytes, inner.find_end())
-        ):
+            status = status_by_place(begin, stop, inner.find_end())
+        elif nbytes and status is Status.COMPLETE and is_longer(inner.data, inner.start, stop, inner.find_end()):
             status = Status.DAMAGED
             finding = Finding("shifted", SHIFTED, path=name, source=inner.name, offset=begin)
     elif header.places:  # what follows the header is all that is known of it
         end = inner.find_end()
         spans = (Span(inner.data, begin, max(0, end - begin), inner.path, end),)
     # A shape that is damaged is not to be believed, and no strides go with it.
-    known = status is not Status.DAMAGED and "shape" in header.places
-    return Tensor(
-        name,
-        header.dtype,
-        header.shape if known else UNKNOWN_SHAPE,
-        spans,
-        stored_dtype=header.descr,
-        strides=header.strides() if known else None,
-        byteorder=header.byteorder,
-        status=status,
-        finding=finding,
-        owner=owner,
-    )
+    is_known = status is not Status.DAMAGED and "shape" in header.places
+    made = with_spans(header, name, spans, owner, is_known=is_known)
+    made.status, made.finding = status, finding
+    return made
+
+
+def with_spans(header: ArrayHeader, name: str, spans: tuple[Span, ...], owner: Any, *, is_known: bool = True) -> Tensor:
+    """Return the array that ``header`` describes, with its bytes at ``spans``; ``is_known``: it has its shape."""
+    shape, strides = (header.shape, header.strides()) if is_known else (UNKNOWN_SHAPE, None)
+    descr, order = header.descr, header.byteorder
+    return Tensor(name, header.dtype, shape, spans, stored_dtype=descr, strides=strides, byteorder=order, owner=owner)

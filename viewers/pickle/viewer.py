@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
+from itertools import accumulate
+from operator import mul
 
 from pparse.containers.member import NameCounter
 from pparse.data.base import Access, BytesData, Distance
@@ -23,11 +25,11 @@ from pparse.tensors.status import status_by_place, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
-from pparse.viewers.pickle.walk import Walk
+from pparse.viewers.pickle.walk import Walk, tree_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -56,26 +58,22 @@ class HeldSpan(Span):
 
     def verify(self) -> None:
         """Compare the checksum of the storage."""
-        if self._held.verify is not None:
-            self._held.verify()
+        self._held.verify()
 
     def resolve(self) -> None:
         """Do what `prove` does, if the storage is small."""
         if self._held.size <= LITTLE and not self.is_proved:
             self.verify()
 
-    def agrees_with_holes(self, stretch: Callable[[int, int], int], most: int) -> bool:
-        """Return whether zeros in its place are right; ``stretch`` tells how many of some bytes were never written.
+    def agrees_with_holes(self, holes: list[tuple[int, int]], most: int) -> bool:
+        """Return whether zeros in its place are right; ``holes`` were never written.
 
         A storage that was not written at all is compared without reading it, another one is read if it has at most
         ``most`` bytes; larger ones are believed until somebody compares them.
         """
-        held = self._held
-        if held.zeros is None:
-            return False
-        data, begin, end = held.place
-        if stretch(begin, end) == end - begin:
-            return held.zeros()
+        data, begin, end = self._held.place
+        if unwritten_in(holes, begin, end)[1] == end - begin:
+            return self._held.is_of_zeros()
         if end - begin <= most and not data.is_proved(begin, end):
             self.verify()
             return data.is_proved(begin, end)
@@ -147,15 +145,6 @@ def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
     return first * dtype.itemsize, (first + count) * dtype.itemsize
 
 
-def _end_before_zeros(held: Stored, meant: int) -> int | None:
-    """Return how many of the ``meant`` bytes of a storage precede zeros that last to the end of the file.
-
-    The file has a length then, and its last part was not written. None: something else follows the storage.
-    """
-    written = None if held.written is None else held.written()
-    return None if written is None or written > meant + _DESCRIPTOR else min(meant, written)
-
-
 def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     distance = 1
     for length, step in zip(reversed(shape), reversed(stride), strict=True):
@@ -186,7 +175,7 @@ _READ: Final = 4 << 20
 
 # Modules whose objects are, or hold, arrays.
 _ARRAYS: Final = ("numpy.", "torch.", "joblib.")
-_MOST_FACTS: Final = 10_000
+MOST_FACTS: Final = 10_000
 _LONGEST: Final = 100_000
 # So many zeros at the end may be what was not written.
 _BLANK: Final = 512
@@ -197,7 +186,7 @@ _NOTED: Final = 800
 class PickleViewer(Viewer):
     """A mapping of names to arrays, by their paths in what was pickled."""
 
-    most_facts = _MOST_FACTS
+    most_facts = MOST_FACTS
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -231,16 +220,14 @@ class PickleViewer(Viewer):
         """What was pickled."""
         return self.pickled() or self.root
 
-    @cached_property
-    def _byteorder(self) -> str:
-        return self.storages.byteorder
-
     def leaves(self) -> Iterator[Found]:
         """Yield everything that was pickled, name by name."""
         root = self.pickled()
-        if root is not None:
-            parser: PickleParser = root.result.parser  # type: ignore[assignment]
-            yield from Walk(parser, self.open_bytes).leaves(root)
+        return iter(()) if root is None else self.walk(root)
+
+    def walk(self, root: Node, name: str = "") -> Iterator[Found]:
+        """Yield everything in a node of a pickle, which is called ``name``."""
+        return Walk(root.result.parser, self.open_bytes).leaves(root, name)  # type: ignore[arg-type]
 
     def open_bytes(self, content: bytes) -> StorageId | None:
         """Return the storage in ``content``, a checkpoint with nothing else; None if it is not one that can be read."""
@@ -264,11 +251,15 @@ class PickleViewer(Viewer):
         for name, what, dtype in self.named_tensors():
             yield self._make(name, what, dtype)
 
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names, and note what has them: who asks for all names, as ``dict(model)`` does, wants that next."""
+    def _each_name(self) -> Generator[tuple[str, tuple[What, str | None]], None, None]:
+        """Yield each name and what has it, and note that: who asks for all names wants it again."""
         if self._table is None and self._has_room:
-            return self._note_names()
-        return (name for name, _, _ in self.named_tensors())
+            yield from self._note_names()
+        else:
+            yield from ((name, (what, dtype)) for name, what, dtype in self.named_tensors())
+
+    def _given(self, name: str, what: Any) -> Tensor:
+        return self._make(name, *what)
 
     def named_tensors(self) -> Iterator[tuple[str, What, str | None]]:
         """Yield names and descriptions of all tensors, and the types that arrays are to have."""
@@ -279,19 +270,14 @@ class PickleViewer(Viewer):
         names = NameCounter()
         for leaf in self.leaves():
             for name, what, dtype in self._named_in(leaf):
-                yield _numbered(names, name), what, dtype
+                number = names.add(name)
+                yield name if number == 1 else f"{name}#{number}", what, dtype
 
     def _named_in(self, leaf: Found) -> Iterator[tuple[str, What, str | None]]:
         """Yield the same of one leaf; nothing if it is no tensor. Equal names are not told apart."""
-        if leaf.array is not None:
-            yield leaf.name, leaf.array, leaf.dtype
-        elif isinstance(leaf.value, Odd):
-            yield leaf.name, leaf.value, None
-        elif leaf.tensors is None and isinstance(leaf.value, Persistent):
-            meant = self.storages.named(leaf.value)
-            leaf.tensors = None if meant is None else [("", meant)]
-        for suffix, stored in leaf.tensors or ():
-            yield leaf.name + suffix if leaf.name else suffix.removeprefix("."), stored, None
+        meant = self.storages.named(leaf.value) if isinstance(leaf.value, Persistent) and not leaf.tensors else None
+        for suffix, what in leaf.tensors if meant is None else [("", meant)]:
+            yield leaf.name + suffix if leaf.name else suffix.removeprefix("."), what, leaf.dtype
 
     def is_constant(self, name: str) -> bool:
         """Return whether a tensor is a constant of code, which a pickle of their own names."""
@@ -303,10 +289,10 @@ class PickleViewer(Viewer):
         if why is not None and tensor.claimed_status is Status.COMPLETE:
             tensor.status = Status.DAMAGED
             reason = f"the pickle that describes it may be wrong: {why}"
-            tensor.finding = Finding("doubt", reason, path=tensor.name, source=self.extraction.name)
+            tensor.finding = self._finding(tensor.name, "doubt", reason)
         elif self.holes and tensor.spans and tensor.spans[0].data is self.extraction.parsed.data:
             span = tensor.spans[0]
-            count = self._unwritten(span.offset, span.offset + span.length)
+            count = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
             if count and not (self.storages.has_checksums and self._agrees(span)):
                 tensor.unwritten_nbytes = count
         return tensor
@@ -321,15 +307,12 @@ class PickleViewer(Viewer):
             self._doubted[constants] = _judged(self.storages.constants() if constants else self.pickled())
         return self._doubted[constants]
 
-    def _unwritten(self, start: int, end: int) -> int:
-        return unwritten_in(self.holes, start, end)[1]
-
     def _agrees(self, span: Span) -> bool:
         """Return whether the checksum of a storage, as far as that is compared, says that zeros are right."""
         if not isinstance(span, HeldSpan):
             return False
         most, self._room = self._room, max(0, self._room - span.length)
-        return span.agrees_with_holes(self._unwritten, most)
+        return span.agrees_with_holes(self.holes, most)
 
     @property
     def _has_news(self) -> bool:  # type: ignore[override]
@@ -368,6 +351,9 @@ class PickleViewer(Viewer):
     def _finding(self, name: str, code: str, reason: str, **more: Any) -> Finding:
         return Finding(code, reason, path=name, source=self.extraction.name, **more)
 
+    def _note(self, code: str, reason: str, path: str = "", **more: Any) -> None:
+        self.findings.add(self._finding(path, code, reason, **more))
+
     def _of_torch(self, name: str, stored: StoredTensor, held: Stored | None) -> Tensor:
         """Return a tensor of PyTorch; ``held``: its storage in the file, None if that is missing."""
         if stored.storage is not None and stored.storage.held is None:
@@ -375,52 +361,40 @@ class PickleViewer(Viewer):
             if first.dtype != stored.storage.dtype and stored.dtype == stored.storage.dtype:
                 reason = f"its storage is one of {first.torch_dtype}, and one of {stored.torch_dtype} here"
                 return self._unreadable(name, "bad-tensor", reason, stored.shape, None, stored.torch_dtype)
-        dtype = DTYPES.get(stored.dtype)
-        word = stored.torch_dtype
-        if stored.storage is None:
+        more: dict[str, Any]
+        dtype, word, storage = DTYPES.get(stored.dtype), stored.torch_dtype, stored.storage
+        if storage is None:
             reason = "a meta tensor: it has a shape and a type, but no values"
             return self._unreadable(name, "meta", reason, stored.shape, dtype, word, Severity.NOTE)
         if dtype is None:
             return self._unreadable(name, "unknown-type", f"the type {word} is not known", stored.shape, None, word)
-        storage = stored.storage
         begin, end = _stretch(stored, dtype)
         meant = storage.count * DTYPES[storage.dtype].itemsize if not storage.view else end
         if held is None:
             self.lacking[storage.key] = meant
             reason = f"its storage, {storage.key!r}, is not in the file"
             finding = self._finding(name, "missing-storage", reason, wanted=end - begin, got=0)
-            span = Span(
-                None, self.extraction.parsed.find_end(), end - begin, self.extraction.path
-            )  # in order, it comes behind all that is there
+            last = self.extraction.parsed.find_end()  # in order, it comes behind all that is there
+            span = Span(None, last, end - begin, self.extraction.path)
             status = Status.MISSING if end > begin else Status.COMPLETE
-            return Tensor(
-                name, dtype, stored.shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self
-            )
+            more = {"stored_dtype": word, "status": status, "finding": finding}
+            return Tensor(name, dtype, stored.shape, (span,), owner=self, **more)
         status, why, stop = self._status_in(name, storage, held, meant, (begin, end))
-        contiguous = _is_contiguous(stored.shape, stored.stride)
+        strides = None
+        if not _is_contiguous(stored.shape, stored.stride):
+            strides = tuple(step * dtype.itemsize for step in stored.stride)
         stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
-        swapped = self._byteorder == "big" and stored_as.itemsize > 1
-        made = Tensor(
-            name,
-            dtype,
-            stored.shape,
-            (),
-            stored_dtype=word,
-            strides=None if contiguous else tuple(step * dtype.itemsize for step in stored.stride),
-            byteorder="big" if swapped else "little",
-            status=status,
-            finding=why if status is not Status.COMPLETE else None,
-            owner=self,
-        )
+        swapped = self.storages.byteorder == "big" and stored_as.itemsize > 1
+        order, found = "big" if swapped else "little", why if status is not Status.COMPLETE else None
+        more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
+        made = Tensor(name, dtype, stored.shape, (), owner=self, **more)
         made._spans = partial(self._places_of, held, begin, end, stop)
         if (stored.conj or stored.neg) and status is Status.COMPLETE:
             span = made.spans[0]
             if span.data is not None:
-                places = list(_signs(dtype, stored, swapped=swapped))
                 part = span.data.range(span.offset, span.offset + span.length)
-                made._content = Span(
-                    FlippedData(part, dtype.itemsize, places, name), 0, span.length, self.extraction.path
-                )
+                flipped = FlippedData(part, dtype.itemsize, list(_signs(dtype, stored, swapped=swapped)), name)
+                made._content = Span(flipped, 0, span.length, self.extraction.path)
         return made
 
     def _status_in(
@@ -440,11 +414,11 @@ class PickleViewer(Viewer):
             return status, held.finding, None
         there, stop = held.size, None
         if there > meant + _DESCRIPTOR:
-            stop = _end_before_zeros(held, meant)
-            if stop is None:
+            written = held.written()  # of a file that has a length, and whose last part was not written
+            if written is None or written > meant + _DESCRIPTOR:
                 reason = f"its storage, {storage.key!r}, does not end where it should"
                 return Status.DAMAGED, self._finding(name, "bad-storage", reason, wanted=meant, got=there), None
-            there = stop
+            there = stop = min(meant, written)
         self.lacking[storage.key] = max(0, meant - there)
         return status_by_place(*place, there), held.finding, stop
 
@@ -473,22 +447,13 @@ class PickleViewer(Viewer):
             dtype = DType.of(what.dtype)
         except ValueError as error:
             return self._unreadable(name, "unknown-type", str(error), array.shape, None, what.what)
-        distance, strides = dtype.itemsize, []
-        for length in array.shape if array.fortran else ():
-            strides.append(distance)
-            distance *= length
+        strides = tuple(accumulate(array.shape[:-1], mul, initial=dtype.itemsize)) if array.fortran else None
         content = array.content or b""
         data, begin, end = array.place or (BytesData(content, self.extraction.name), 0, len(content))
         span = Span(data, begin, end - begin, self.extraction.path)
+        order, said = "big" if what.big_endian and dtype.itemsize > 1 else "little", what.what
         made = Tensor(
-            name,
-            dtype,
-            array.shape,
-            (span,),
-            stored_dtype=what.what,
-            strides=tuple(strides) if array.fortran else None,
-            byteorder="big" if what.big_endian and dtype.itemsize > 1 else "little",
-            owner=self,
+            name, dtype, array.shape, (span,), stored_dtype=said, strides=strides, byteorder=order, owner=self
         )
         meant = made.size * dtype.itemsize
         if array.doubt:
@@ -497,26 +462,20 @@ class PickleViewer(Viewer):
         elif meant == end - begin and array.place is not None and end > self.extraction.parsed.find_end():
             self._mark_cut(made, begin, end)
         elif meant != end - begin:
-            made.status = Status.DAMAGED
-            reason = "its bytes do not fill its shape"
+            made.status, reason = Status.DAMAGED, "its bytes do not fill its shape"
             made.finding = self._finding(name, "bad-size", reason, wanted=meant, got=end - begin)
         return made
 
     def _mark_cut(self, made: Tensor, begin: int, end: int) -> None:
         """Note that the file ends before the bytes ``[begin, end)`` of an array do."""
-        made.status = status_by_place(begin, end, self.extraction.parsed.find_end())
+        last = self.extraction.parsed.find_end()
+        made.status = status_by_place(begin, end, last)
         if made.status is Status.COMPLETE:
             return
-        there = max(0, self.extraction.parsed.find_end() - begin)
+        there = max(0, last - begin)
         self.lacking[made.name] = end - begin - there
-        made.finding = self._finding(
-            made.name,
-            "truncated",
-            "its bytes end early",
-            offset=self.extraction.parsed.find_end(),
-            wanted=end - begin,
-            got=there,
-        )
+        more = {"offset": last, "wanted": end - begin, "got": there}
+        made.finding = self._finding(made.name, "truncated", "its bytes end early", **more)
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added."""
@@ -528,14 +487,15 @@ class PickleViewer(Viewer):
             status = root.status
             if status is Status.TRUNCATED and root.extraction is not self.extraction.parsed:
                 status = Status.DAMAGED  # no byte of the file is missing
-                self._note_short_pickle(root)
+                name = root.extraction.name
+                reason = f"the pickle {name} ends before its STOP, though the archive around it is whole"
+                self._note("malformed", reason, name)
         lacking = sum(self.lacking.values())
         origin = self.extraction.parsed.origin
         if lacking and origin is not None and isinstance(origin[0], StorageReader):
             file = self.extraction.parent.path if self.extraction.parent is not None else ""
             reason = f"it is the pickle of a checkpoint, which has the storages: open {file} instead"
-            source = self.extraction.name
-            self.findings.add(Finding("part-of-checkpoint", reason, severity=Severity.WARNING, source=source))
+            self._note("part-of-checkpoint", reason, severity=Severity.WARNING)
         written = self._written_end(lacking)
         if written is not None:
             self._note_blank(written, extent, lacking)
@@ -550,13 +510,8 @@ class PickleViewer(Viewer):
             if root is None and not self.findings.errors and self.root.status is Status.COMPLETE:
                 how = told("'-f zip'", 'format="zip"')
                 reason = f"no member is its data.pkl: it is no checkpoint, or that is lost; {how} lists what there is"
-                self.findings.add(Finding("no-pickle", reason, source=self.extraction.name))
+                self._note("no-pickle", reason)
         return self.keep_extent(extent)
-
-    def _note_short_pickle(self, root: Node) -> None:
-        inner = root.extraction
-        reason = f"the pickle {inner.name} ends before its STOP, though the archive around it is whole"
-        self.findings.add(Finding("malformed", reason, path=inner.name, source=self.extraction.name))
 
     def _is_damaged(self, node: Node) -> bool:
         """Return whether a node is damaged itself; bytes of the file that are in doubt may be those of tensors."""
@@ -585,8 +540,7 @@ class PickleViewer(Viewer):
             f"its last {end - written:,} bytes are zeros where {lacking:,} bytes of tensors should be: they were not "
             "written, or are lost"
         )
-        where = {"source": self.extraction.name, "offset": written, "length": end - written}
-        self.findings.add(Finding("unwritten", reason, **where))  # type: ignore[arg-type]
+        self._note("unwritten", reason, offset=written, length=end - written)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None. The first look-up notes all names, if there is room."""
@@ -605,16 +559,13 @@ class PickleViewer(Viewer):
         None if that does not find it: it may be an attribute of an object, or the second one of its name.
         """
         root = self.pickled()
-        if root is None:
-            return None
-        parser: PickleParser = root.result.parser  # type: ignore[assignment]
-        node = node_called(root, name)
-        for leaf in Walk(parser, self.open_bytes).leaves(node, name) if node is not None else ():
+        node = None if root is None else node_called(root, name)
+        for leaf in self.walk(node, name) if node is not None else ():
             return next((found for found in self._named_in(leaf) if found[0] == name), None)
         return None
 
-    def _note_names(self) -> Iterator[str]:
-        """Yield all names; behind the last one they are in the table, if there is room for all."""
+    def _note_names(self) -> Iterator[tuple[str, tuple[What, str | None]]]:
+        """Yield all names and what has them; behind the last one they are in the table, if there is room for all."""
         table: dict[str, tuple[What, str | None]] = {}
         stats, budget, held = self.extraction.session.stats, self.extraction.session.budget, 0
         known, has_room = stats.discoveries, True
@@ -625,7 +576,7 @@ class PickleViewer(Viewer):
                 if held > budget.limit // 4:
                     self._has_room = has_room = False
                     table.clear()
-            yield name
+            yield name, (what, dtype)
         if has_room:
             self._charge = budget.charge(held, "the names of tensors", self._forget_names)
             self._table, self._noted_at = table, known
@@ -636,10 +587,8 @@ class PickleViewer(Viewer):
     def tree(self) -> Any:
         """Return what was pickled as the program had it: dicts, lists and tuples, with tensors (not read) as leaves.
 
-        Other objects are `pparse.viewers.pickle.tree.SavedObject`. Raises `LimitError` for pickles of more than 64 MiB.
+        Other objects are `pparse.viewers.pickle.walk.SavedObject`. Raises `LimitError` for pickles of more than 64 MiB.
         """
-        from pparse.viewers.pickle.tree import tree_of
-
         return tree_of(self)
 
     @property
@@ -649,7 +598,7 @@ class PickleViewer(Viewer):
         for leaf in self.leaves():
             if next(self._named_in(leaf), None) is None:
                 found[leaf.name] = _plain(leaf.value)
-                if len(found) >= _MOST_FACTS:
+                if len(found) >= MOST_FACTS:
                     break
         return found
 
@@ -662,11 +611,6 @@ def _judged(root: Node | None) -> str | None:
     parser: PickleParser = root.result.parser  # type: ignore[assignment]
     start, end = root.result.extraction.start, parser.program(parser.starts[-1]).end
     return root.result.extraction.data.why_suspect(start, end)
-
-
-def _numbered(names: NameCounter, name: str) -> str:
-    number = names.add(name)
-    return name if number == 1 else f"{name}#{number}"
 
 
 def _number(scalar: Array) -> Any:
@@ -691,9 +635,7 @@ def _plain(value: Any) -> Any:
         return f"<{value.kind} of {(value.end or value.start) - value.start:,} bytes>"
     if isinstance(value, Call):
         scalar = scalar_of(value)
-        if scalar is not None:
-            return _number(scalar)
-        return f"<{value.name or 'object'}>"
+        return _number(scalar) if scalar is not None else f"<{value.name or 'object'}>"
     if isinstance(value, Global):
         return str(value)
     if isinstance(value, Persistent):

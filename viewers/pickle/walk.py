@@ -11,7 +11,7 @@ from math import prod
 
 from pparse.data.spliced import DerivedData
 from pparse.display.text import shorten
-from pparse.errors import DataError, EndOfDataError, GapError, MalformedError, UnsupportedError
+from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.arrays import (
     MASKED_CONTENT,
@@ -19,12 +19,13 @@ from pparse.parsers.pickle.arrays import (
     OF_DILL,
     SCALARS,
     Array,
+    MaskedArray,
     array_of,
     masked_of,
     why_refused,
 )
-from pparse.parsers.pickle.contents import payload
 from pparse.parsers.pickle.joblib import file_beside
+from pparse.parsers.pickle.program import payload
 from pparse.parsers.pickle.values import Call, Ordered, Persistent, as_latin1
 from pparse.parsers.pytorch.rebuild import (
     FROM_BYTES,
@@ -44,14 +45,16 @@ from pparse.tree.node import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.pickle.arrays import MaskedArray
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.program import Program
-    from pparse.parsers.pytorch.rebuild import Parts
+    from pparse.parsers.pytorch.rebuild import StoredTensor
+    from pparse.viewers.pickle.viewer import PickleViewer
+
+    Parts = Sequence[tuple[str, StoredTensor | Array | Odd]]
 
 # -- Large numpy arrays in pickles: described by their nodes, without reading their bytes ------------------------------
 
@@ -99,15 +102,6 @@ class TextBytes(DerivedData):
         self._content = None
 
 
-def large_array(node: Node) -> Array | MaskedArray | Odd | None:
-    """Return the array that a large ``call`` would make, or why numpy refuses that; None if it would make none, or what
-    it says cannot be read."""
-    try:
-        return _large_array(node)
-    except DataError:
-        return None
-
-
 def _parts_of_maker(kids: Iterable[Node]) -> dict[Any, Node]:
     """Return the parts of a call by name; if it is dill's for numpy's, those of that one."""
     found = {kid.key: kid for kid in kids}
@@ -119,7 +113,11 @@ def _parts_of_maker(kids: Iterable[Node]) -> dict[Any, Node]:
     return found
 
 
-def _large_array(node: Node) -> Array | MaskedArray | Odd | None:
+def large_array(node: Node) -> Array | MaskedArray | Odd | None:
+    """Return the array that a large ``call`` would make, or why numpy refuses that; None if it would make none.
+
+    Raises `DataError` if what it says cannot be read.
+    """
     parts = _parts_of_maker(node.children())
     name = parts["callable"].load() if "callable" in parts else None
     part, places = _CONTENTS.get(getattr(name, "name", "").rpartition(".")[2], ("", ()))
@@ -206,19 +204,17 @@ _FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
 class Found:
     """A leaf: its name, and its value, which is a tensor, an array, or anything without parts."""
 
-    __slots__ = ("array", "dtype", "name", "tensors", "value")
+    __slots__ = ("dtype", "name", "tensors", "value")
 
-    def __init__(self, name: str, value: Any, tensors: Parts | None = None, array: Array | None = None) -> None:
+    def __init__(self, name: str, value: Any, tensors: Parts = (), dtype: str | None = None) -> None:
         self.name = name
         """Its name: the path to it."""
         self.value = value
         """What the pickle says; a node, if that is large."""
-        self.tensors = tensors
-        """The tensors of PyTorch that it stands for, with what is added to its name; None: it is none."""
-        self.array = array
-        """The numpy array that it stands for."""
-        self.dtype: str | None = None
-        """The type that this array is to have, if that may be another."""
+        self.tensors = [("", value)] if isinstance(value, Odd) else tensors
+        """The tensors and arrays that it stands for, or why it is none, with what is added to its name."""
+        self.dtype = dtype
+        """The type that its array is to have, if that may be another."""
 
 
 class Walk:
@@ -272,8 +268,8 @@ class Walk:
     def _of_node(self, name: str, node: Node) -> Found | Iterator[tuple[str, Any]]:
         """Return a node as a leaf, or what is to be looked at instead: its value, if that is small, or its parts."""
         program, end = self._parser.program(node.start), node.end or node.start
-        maker_end = self._end_of_maker(program, node)
-        if maker_end is not None:
+        maker_end = program.arrays.end_of_maker(node.start, end) if node.kind == "call" else None
+        if maker_end is not None:  # of an array of joblib, which may be cut itself
             return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, maker_end)))])
         is_scalar, size = node.shape == SCALAR, program.size_of(node.start, end)
         if is_scalar and size > _LARGEST and node.kind != "alias":
@@ -287,37 +283,28 @@ class Walk:
             except DataError:  # something in it is wrong: its other parts are not
                 if is_scalar:
                     return Found(name, node)
-        if node.kind != "call":
-            return self._parts_of_node(name, node)
-        if self._is_torch(node):
-            limit = self._parser.result.extraction.session.budget.limit
-            if end - node.start <= limit:
-                return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, end)))])
-            size = end - node.start
-            return Found(
-                name, Odd(f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}")
-            )
-        array = large_array(node)
-        if isinstance(array, Odd):
-            return Found(name, array)
-        if array is None:
-            return self._parts_of_node(name, node)
-        return Found(name, node, array=array) if isinstance(array, Array) else _parts_of_masked(name, array)
+        return self._of_call(name, node, program, end) if node.kind == "call" else self._parts_of_node(name, node)
 
-    @staticmethod
-    def _end_of_maker(program: Program, node: Node) -> int | None:
-        """Return where the description of an array of joblib ends, which may be cut itself; None: it is none."""
-        if node.kind != "call" or program.arrays is None or node.end is None:
-            return None
-        number = program.arrays.number_of(node.start, node.end)
-        return None if number is None or program.arrays.is_pickle(number) else program.arrays.end_of_maker(number)
+    def _of_call(self, name: str, node: Node, program: Program, end: int) -> Found | Iterator[tuple[str, Any]]:
+        """Return the same of a large object, or one in which something is wrong."""
+        if self._is_torch(node):
+            limit, size = self._parser.result.extraction.session.budget.limit, end - node.start
+            if size <= limit:
+                return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, end)))])
+            why = f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}"
+            return Found(name, Odd(why))
+        try:
+            array = large_array(node)
+        except DataError:
+            array = None
+        if isinstance(array, MaskedArray):
+            return _parts_of_masked(name, array)
+        return self._parts_of_node(name, node) if array is None else Found(name, node, [("", array)])
 
     def _inside(self, value: Any) -> Any:
         """Return an array of objects that joblib keeps in a pickle of its own; other values as they are."""
         place = value.array if isinstance(value, Call) else None
-        if place is None or not place.is_pickle:
-            return value
-        return _or_odd(lambda: self._parser.value_inside(place))
+        return _or_odd(lambda: self._parser.value_inside(place)) if place is not None and place.is_pickle else value
 
     def _is_torch(self, node: Node) -> bool:
         """Tell whether a large object would be made by torch: it has its storage inside, as bytes."""
@@ -365,8 +352,7 @@ class Walk:
                 yield from self._parts_of_state(name, kid)
 
     def _parts_of_state(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
-        kids = list(node.children()) if node.kind == "tuple" else [node]
-        for kid in kids:
+        for kid in node.children() if node.kind == "tuple" else (node,):
             if kid.kind != "dict":
                 continue
             own = [part for key in (*_OWN, _BELOW) if (part := kid.find(key)) is not None and part.kind == "dict"]
@@ -393,14 +379,13 @@ def _leaf(name: str, value: Any) -> Found | None:
     if isinstance(value, Odd):
         return Found(name, value)
     if isinstance(value, Array):
-        return Found(name, value, array=value) if value.objects is None else None
+        return Found(name, value, [("", value)]) if value.objects is None else None
     if isinstance(value, Call | Persistent | StorageId):
         return _leaf_of_object(name, value)
-    if isinstance(value, dict | list | tuple) and value:
-        return None
-    if isinstance(value, set | frozenset) and any(isinstance(part, Call | Persistent) for part in value):
-        return None
-    return Found(name, value)
+    has_parts = bool(value) if isinstance(value, dict | list | tuple) else False
+    if isinstance(value, set | frozenset):
+        has_parts = any(isinstance(part, Call | Persistent) for part in value)
+    return None if has_parts else Found(name, value)
 
 
 def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Found | None:
@@ -414,16 +399,15 @@ def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Found | 
         return Found(name, value)
     inside = numpy_inside(value)
     if inside is not None and isinstance(inside[0], Call):
-        leaf = Found(name, value, array=array_of(inside[0]))
-        leaf.dtype = inside[1]
-        return leaf
+        array = array_of(inside[0])
+        return Found(name, value, () if array is None else [("", array)], inside[1])
     beside = file_beside(value)
     if beside is not None:
         reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
         return Found(name, Beside(reason))
     array = array_of(value)
     if array is not None:
-        return Found(name, value, array=array) if array.objects is None else None
+        return Found(name, value, [("", array)]) if array.objects is None else None
     if (why := why_refused(value)) is not None:
         return Found(name, Refused(why))
     return Found(name, value) if value.name in SCALARS or not _has_parts(value) else None
@@ -446,8 +430,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, part in value.items():
             yield join(name, key), part
-        if isinstance(value, Ordered):
-            yield from _attributes(name, value.state)
+        yield from _attributes(name, value.state) if isinstance(value, Ordered) else ()
     elif isinstance(value, list | tuple | set | frozenset):
         for number, part in enumerate(value):
             yield join(name, number), part
@@ -559,3 +542,124 @@ def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
                 yield join(name, key), part[key]
         if module:
             yield from _parts(name, part[_BELOW])
+
+
+# -- What was pickled, as the program had it: dicts, lists and tuples, with tensors that are not read as leaves --------
+
+# A pickle of more bytes is not made a tree in memory.
+_MOST_IN_TREE: Final = 64 << 20
+
+
+class SavedObject:
+    """An object of a class that is not plain data: never made, only described."""
+
+    __slots__ = ("args", "attributes", "items", "name", "pairs")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """Full name of the class, or of the function that would make it."""
+        self.args: Any = ()
+        """The arguments of that call."""
+        self.attributes: Any = None
+        """Its state: usually a dict of its attributes; None: none."""
+        self.items: list[Any] = []
+        """What would be appended to it."""
+        self.pairs: dict[Any, Any] = {}
+        """Keys and values that would be set in it."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name or 'object'}>"
+
+
+def tree_of(viewer: PickleViewer) -> Any:
+    """Return the tree of ``viewer``. Raises `LimitError` if its pickle is larger than 64 MiB."""
+    root = viewer.pickled()
+    if root is None:
+        return None
+    parser: PickleParser = root.result.parser  # type: ignore[assignment]
+    size = parser.program(root.start).size_of(root.start, root.end or root.start)
+    if size > _MOST_IN_TREE:
+        reason = "the pickle is too large for a tree in memory"
+        raise LimitError(reason, option="tensors()", wanted=size, got=_MOST_IN_TREE)
+    return _Builder(viewer, parser).build(root.to_python(None) if root.shape != "scalar" else root.load())
+
+
+class _Builder:
+    """Turns values of a pickle into those of the tree; what is shared stays shared."""
+
+    def __init__(self, viewer: PickleViewer, parser: PickleParser) -> None:
+        self._viewer = viewer
+        self._parser = parser
+        self._made: dict[int, Any] = {}
+        self._todo: list[tuple[str, Any, Any]] = []  # names, values, and what was made of them and is still empty
+        self._kept: list[Any] = []  # so that no id is used twice
+
+    def build(self, value: Any) -> Any:
+        """Return the tree of ``value``, without recursion: tuples become lists first where they hold others."""
+        made = self._new("", value)
+        while self._todo:
+            name, source, target = self._todo.pop()
+            if isinstance(target, dict):
+                for key, part in source.items():
+                    target[key] = self._new(join(name, key), part)
+            elif isinstance(target, list):
+                target.extend(self._new(join(name, number), part) for number, part in enumerate(source))
+            else:
+                self._fill(name, source, target)
+        return made
+
+    def _fill(self, name: str, call: Call, target: SavedObject) -> None:
+        target.args = self._new(name, call.args)
+        target.attributes = self._new(name, call.state)
+        target.items = [self._new(join(name, number), part) for number, part in enumerate(call.items)]
+        for key, part in call.pairs:
+            hashable = key if isinstance(key, str | bytes | int | float | bool | None) else str(key)
+            target.pairs[hashable] = self._new(join(name, key), part)
+
+    def _new(self, name: str, value: Any) -> Any:
+        if _is_plain(value):
+            return value
+        known = self._made.get(id(value))
+        if known is not None:
+            return known
+        made: Any
+        if isinstance(value, Call) and value.array is not None and value.array.is_pickle:
+            made = self._new(name, self._parser.value_inside(value.array))
+        elif isinstance(value, Call | Persistent):
+            made = self._leaf(name, value)
+            if isinstance(made, SavedObject):
+                self._todo.append((name, value, made))
+        elif isinstance(value, tuple) and all(_is_plain(part) for part in value):
+            made = value
+        else:
+            made = {} if isinstance(value, dict) else []
+            self._todo.append((name, value, made))
+        self._made[id(value)] = made
+        self._kept.append(value)
+        return made
+
+    def _leaf(self, name: str, value: Call | Persistent) -> Any:
+        viewer = self._viewer
+        whole = with_storage(value, viewer.open_bytes) if isinstance(value, Call) else value
+        try:
+            parts = tensors_of(whole)
+        except Odd:
+            parts = None
+        if parts is not None:
+            made = {suffix.removeprefix("."): viewer._make(name + suffix, part, None) for suffix, part in parts}
+            return made.get("", made)  # codes, without the scale that belongs to them
+        if isinstance(value, Persistent):
+            meant = viewer.storages.named(value)
+            return value if meant is None else viewer._make(name, meant, None)
+        array = array_of(value)
+        if array is not None and array.objects is None:
+            return viewer._make(name, array, None)
+        masked = masked_of(value)
+        if masked is not None and masked.elements.objects is None:
+            both = {"elements": (name, masked.elements), "mask": (join(name, "mask"), masked.mask)}
+            return {key: viewer._make(*part, None) for key, part in both.items()}
+        return SavedObject(value.name)
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, dict | list | tuple | Call | Persistent)

@@ -1,29 +1,31 @@
-"""The tensors of a PyTorch checkpoint."""
+"""The tensors of a PyTorch checkpoint; and of a shard of a distributed one: of its items, behind their numbers."""
 
 from __future__ import annotations
 
 import re
 from array import array
+from collections import deque
 from itertools import chain, islice
 
-from pparse.errors import MalformedError
+from pparse.document.registry import viewer_for
+from pparse.errors import DataError, MalformedError, PathError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.parsers.pytorch.storages import Stored
 from pparse.parsers.pytorch.zip import PyTorchZipParser
-from pparse.viewers.pickle.viewer import PickleViewer
-from pparse.viewers.pickle.walk import Walk
+from pparse.tensors.viewer import Viewer
+from pparse.viewers.pickle.viewer import MOST_FACTS, PickleViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.budget import Charge
     from pparse.document.extraction import Extraction
-    from pparse.parsers.pickle.parser import PickleParser
-    from pparse.parsers.pytorch.storages import StorageReader
+    from pparse.parsers.pytorch.distcp import DistcpParser
+    from pparse.parsers.pytorch.storages import Place, StorageReader
     from pparse.parsers.pytorch.zip import StorageRecord
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
@@ -105,13 +107,18 @@ _CONSTANTS: Final = "CONSTANTS"
 _MOST_REFUSALS: Final = 20
 
 
-def _lost_constant(key: str) -> Stored:
-    reason = f"its storage, 'constants/{key}', is not in the file"
+class _LostConstant(Stored):
+    """The storage of a constant that is not in the file."""
 
-    def place() -> Any:
-        raise MalformedError(reason)
+    size, status = 0, Status.MISSING
 
-    return Stored(0, place, Status.MISSING, Finding("missing-storage", reason))
+    def __init__(self, key: str) -> None:
+        self._reason = f"its storage, 'constants/{key}', is not in the file"
+        self.finding = Finding("missing-storage", self._reason)
+
+    @property
+    def place(self) -> Place:
+        raise MalformedError(self._reason)
 
 
 class PyTorchViewer(PickleViewer):
@@ -146,15 +153,12 @@ class PyTorchViewer(PickleViewer):
         """Yield everything that was saved, name by name, and the constants of code, as the code calls them."""
         yield from super().leaves()
         root = self.parser.constants()
-        if root is None:
-            return
-        parser: PickleParser = root.result.parser  # type: ignore[assignment]
-        for leaf in Walk(parser, self.open_bytes).leaves(root, _CONSTANTS):
+        for leaf in self.walk(root, _CONSTANTS) if root is not None else ():
             leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
-            for _, tensor in leaf.tensors or ():
+            for _, tensor in leaf.tensors:
                 if isinstance(tensor, StoredTensor) and tensor.storage is not None and tensor.storage.held is None:
                     # Their keys are other ones: a constant that is lost must not be read from the storage of that key.
-                    tensor.storage.held = self.parser.constant(tensor.storage.key) or _lost_constant(tensor.storage.key)
+                    tensor.storage.held = self.parser.constant(tensor.storage.key) or _LostConstant(tensor.storage.key)
             yield leaf
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
@@ -257,3 +261,91 @@ class PyTorchViewer(PickleViewer):
             severity = Severity.NOTE if extent.count else Severity.ERROR
             self.findings.add(Finding("unnamed-storage", reason, severity=severity, source=self.extraction.name))
         return extent
+
+
+# Items of a shard that stay open.
+_HELD: Final = 64
+
+
+class DistcpViewer(Viewer):
+    """A mapping of names to tensors: ``3`` if item 3 is a tensor, ``3/NAME`` if it is an object that has some."""
+
+    may_have_had_more = True
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser: DistcpParser = extraction.parse().parser  # type: ignore[assignment]
+        self._held: deque[Viewer] = deque(maxlen=_HELD)
+
+    def _viewers(self) -> Iterator[tuple[int, Viewer]]:
+        """Yield the numbers of items, and their viewers."""
+        for number in range(len(self.parser.items) - 1):
+            viewer = self._viewer(number)
+            if viewer is not None:
+                yield number, viewer
+
+    def _viewer(self, number: int) -> Viewer | None:
+        """Return the viewer of an item; None if nothing is left of it that has tensors."""
+        try:
+            opened = self.parser.enter(str(number))
+            opened.parse("pytorch")
+            viewer: Viewer | None = viewer_for(opened)
+        except (DataError, PathError):
+            return None
+        if viewer is not None:
+            self._held.append(viewer)
+        return viewer
+
+    def _named(self, number: int, tensor: Tensor) -> Tensor:
+        tensor.name = f"{number}/{tensor.name}" if tensor.name else str(number)
+        tensor._owner = self
+        return self.as_of_now(tensor)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors of all items."""
+        for number, viewer in self._viewers():
+            for tensor in viewer.tensors():
+                yield self._named(number, tensor)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor with that name, or None."""
+        number, _, inner = name.partition("/")
+        if not number.isdecimal() or len(number) > 18 or int(number) >= len(self.parser.items) - 1:
+            return None
+        viewer = self._viewer(int(number))
+        tensor = None if viewer is None else viewer.find(inner)
+        return None if tensor is None or str(int(number)) != number else self._named(int(number), tensor)
+
+    @property
+    def _has_news(self) -> bool:  # type: ignore[override]
+        """Whether something is known against bytes of an item."""
+        return self.extraction.session.stats.discoveries > 0
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What was saved besides tensors, by item and name."""
+        found: dict[str, Any] = {}
+        for number, viewer in self._viewers():
+            for name, value in viewer.metadata.items():
+                found[f"{number}/{name}" if name else str(number)] = value
+                if len(found) >= MOST_FACTS:
+                    return found
+        return found
+
+    def resolve_all(self) -> None:
+        """From now on, let `tensors` first compare all checksums."""
+        for _, viewer in self._viewers():
+            viewer.resolve_all()
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Look at everything in all items, and compare their checksums."""
+        for number in range(len(self.parser.items) - 1):
+            finding = self.parser.item(number).finding
+            if finding is not None:
+                self.findings.add(finding)
+                yield finding
+        for number, viewer in self._viewers():
+            for finding in viewer.check(strict=strict):
+                finding.path = f"{number}/{finding.path}" if finding.path else str(number)
+                self.findings.add(finding)
+                yield finding
