@@ -24,9 +24,9 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('onnx', 'pparse.parsers.onnx.parser:OnnxParser', 'pparse.viewers.onnx.viewer:OnnxViewer', ((0, b'\x08'),), ('.onnx',), False, False, False, False, False),  # noqa: E501
     ('onnx-json', 'pparse.parsers.onnx.json_model:OnnxJsonParser', None, ((0, b'{'), (0, b' '), (0, b'\t'), (0, b'\n'), (0, b'\r'), (0, b'\xef\xbb\xbf')), ('.onnx.json', '.onnxjson', '.json'), False, False, False, False, False),  # noqa: E501
     ('tf-checkpoint', 'pparse.parsers.checkpoint.parser:CheckpointParser', 'pparse.viewers.checkpoint.viewer:viewer_of_version', ((0, b'\x00\x00'),), ('.index', '.ckpt'), False, False, False, False, False),  # noqa: E501
-    ('tf-checkpoint-data', 'pparse.parsers.checkpoint.beside:CheckpointDataParser', None, (), ('.data-00000-of-00001',), False, False, True, False, False),  # noqa: E501
-    ('tf-checkpoint-state', 'pparse.parsers.checkpoint.beside:CheckpointStateParser', None, ((0, b'model_checkpoint_path:'), (0, b'all_model_checkpoint_paths:')), (), False, False, True, False, False),  # noqa: E501
-    ('tf-checkpoint-folder', 'pparse.parsers.checkpoint.beside:CheckpointFolderParser', None, (), (), False, True, True, False, False),  # noqa: E501
+    ('tf-checkpoint-data', 'pparse.parsers.checkpoint.parser:CheckpointDataParser', None, (), ('.data-00000-of-00001',), False, False, True, False, False),  # noqa: E501
+    ('tf-checkpoint-state', 'pparse.parsers.checkpoint.parser:CheckpointStateParser', None, ((0, b'model_checkpoint_path:'), (0, b'all_model_checkpoint_paths:')), (), False, False, True, False, False),  # noqa: E501
+    ('tf-checkpoint-folder', 'pparse.parsers.checkpoint.parser:CheckpointFolderParser', None, (), (), False, True, True, False, False),  # noqa: E501
     ('protobuf', 'pparse.parsers.protobuf.parser:ProtobufParser', None, (), ('.pb', '.binpb', '.protobin', '.binaryproto'), True, False, True, False, False),  # noqa: E501
     ('tfrecord', 'pparse.parsers.tfrecord.parser:TfrecordParser', None, (), ('.tfrecord', '.tfrecords'), False, False, True, True, True),  # noqa: E501
     ('gguf', 'pparse.parsers.gguf.parser:GgufParser', 'pparse.viewers.gguf.viewer:gguf_viewer', ((0, b'GGUF'),), ('.gguf',), False, False, True, False, False),  # noqa: E501

@@ -27,18 +27,18 @@ from pparse.document.registry import viewer_for
 from pparse.errors import DataError, EndOfDataError, FaultError, FormatError, PathError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.checkpoint.beside import (
+from pparse.parsers.checkpoint.parser import (
     DATA,
     INDEX,
     INDEX_OF_VARIABLES,
     STATE,
     CheckpointFolderParser,
+    CheckpointParser,
     StandInParser,
     has_variables,
     read_state,
     without_marks,
 )
-from pparse.parsers.checkpoint.parser import CheckpointParser
 from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelParser
 from pparse.parsers.tensorflow_text import TensorflowTextParser
 from pparse.recovery.document_verdict import DocumentVerdict, verify_document

@@ -23,9 +23,7 @@ from pparse.parsers.protobuf.window import Window
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
-from pparse.viewers.checkpoint.entry import BundleEntry, name_in, name_prefix, prefix_in, read_listed, slice_rest
-from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal
-from pparse.viewers.checkpoint.viewer import bytes_of, text_of
+from pparse.viewers.checkpoint import entry as bundle
 from pparse.viewers.tensor_proto.values import NumberValues
 from pparse.viewers.tensorflow.element_types import STRING_FIELD, TEXT_TYPES, element_type
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
@@ -148,7 +146,7 @@ class Version1Viewer(Viewer):
                     data = BlockData(table, offset, size, len(block.raw), self.extraction.lock)
                     data.vouch(0, len(block.raw))
                 for key, start, stop in block.entries():
-                    prefix = prefix_in(key)
+                    prefix = bundle.prefix_in(key)
                     if prefix is not None or not key:  # others are no slices
                         prefix = prefix or b""
                         found.setdefault(prefix, {}).setdefault(key[len(prefix) :], (data, start, stop))
@@ -175,8 +173,8 @@ class Version1Viewer(Viewer):
 
     def _note_listed(self, data: Data, start: int, stop: int) -> None:
         self.extraction.session.limits.check("scalar_bytes", stop - start, "a tensor in the table of contents")
-        raw, _ = read_listed(data.read_exact(start, stop - start))
-        name = plain = text_of(raw)
+        raw, _ = bundle.read_listed(data.read_exact(start, stop - start))
+        name = plain = bundle.text_of(raw)
         while name in self._listed_at:
             number = self._repeats[plain] = self._repeats.get(plain, 1) + 1
             name = f"{plain}#{number}"
@@ -192,14 +190,14 @@ class Version1Viewer(Viewer):
                 yield self._tensor(name, place)
             return
         for prefix, slices in self.places.items():
-            yield self._lost(text_of(name_in(prefix)), slices)
+            yield self._lost(bundle.text_of(bundle.name_in(prefix)), slices)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None."""
         if b"" in self.places:
             place = self._listed_at.get(name)
             return None if place is None else self._tensor(name, place)
-        slices = self.places.get(name_prefix(bytes_of(name)))
+        slices = self.places.get(bundle.name_prefix(bundle.bytes_of(name)))
         return None if slices is None else self._lost(name, slices)
 
     def _lost(self, name: str, slices: dict[bytes, tuple[Data, int, int]]) -> Tensor:
@@ -212,14 +210,14 @@ class Version1Viewer(Viewer):
     def _tensor(self, name: str, place: tuple[Data, int, int]) -> Tensor:
         data, start, stop = place
         try:
-            raw, entry = read_listed(data.read_exact(start, stop - start))
-            if text_of(raw) != name:
+            raw, entry = bundle.read_listed(data.read_exact(start, stop - start))
+            if bundle.text_of(raw) != name:
                 raise MalformedError("the table of contents lists it more than once")
             return self._made(name, raw, entry)
         except (MalformedError, EndOfDataError, GapError) as error:
             return self._maker.missing(name, Problem(Status.DAMAGED, error.reason, error.offset))
 
-    def _made(self, name: str, raw: bytes, entry: BundleEntry) -> Tensor:
+    def _made(self, name: str, raw: bytes, entry: bundle.BundleEntry) -> Tensor:
         make, shape = self._maker, entry.shape
         stored = make.names.get(entry.type, f"DT_{entry.type}")
         known = element_type(entry.type)
@@ -227,14 +225,14 @@ class Version1Viewer(Viewer):
         wrong = self._wrong(entry)
         if wrong is not None:
             return make.new(name, dtype, shape, (), stored, wrong)
-        boxes = [box_of(shape, extents) for extents in entry.slices()]
-        if not boxes or not covers(shape, boxes):
+        boxes = [bundle.box_of(shape, extents) for extents in entry.slices()]
+        if not boxes or not bundle.covers(shape, boxes):
             raise MalformedError("its slices overlap, or do not cover it")
         parts: list[ProtoTensor] = []
         problem = None
-        places = self.places.get(name_prefix(raw), {})
+        places = self.places.get(bundle.name_prefix(raw), {})
         for (_, lengths), extents in zip(boxes, entry.slices(), strict=True):
-            place = places.get(slice_rest(extents))
+            place = places.get(bundle.slice_rest(extents))
             if place is None:
                 problem = problem or self._absent()
                 continue
@@ -257,18 +255,18 @@ class Version1Viewer(Viewer):
             made._listing = (lambda: _joined(shape, boxes, parts)), None
             return made
         pieces = [
-            Part(starts, lengths, _content(part))
+            bundle.Part(starts, lengths, _content(part))
             for (starts, lengths), part in zip(boxes, parts, strict=True)
             if part.size
         ]
-        joined = PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, pieces)
+        joined = bundle.PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, pieces)
         return make.new(name, dtype, shape, spans, stored, content=Span(joined, 0, joined.size or 0, joined.name))
 
-    def _wrong(self, entry: BundleEntry) -> Problem | None:
+    def _wrong(self, entry: bundle.BundleEntry) -> Problem | None:
         """Return what is wrong with what the table of contents says of a tensor."""
         session = self.extraction.session
         wrong = entry.wrong_shape(session.limits)
-        if wrong is None and (reason := refusal(entry, session.budget)) is not None:
+        if wrong is None and (reason := bundle.refusal(entry, session.budget)) is not None:
             wrong = Status.UNSUPPORTED, reason
         return None if wrong is None else Problem(*wrong)
 

@@ -7,33 +7,25 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 
 from __future__ import annotations
 
+from errno import ENOENT
+from functools import partial
 from itertools import islice
 from math import prod
+from struct import pack, unpack_from
 
 from pparse.document.opening import Resume
-from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, PparseError
+from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
+from pparse.kernels.crc32c import crc32c, masked
+from pparse.locking import Lock
 from pparse.parsers.checkpoint.parser import key_of
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
-from pparse.viewers.checkpoint.data_files import CONTRADICTED, MAX_SHARDS, DataFiles, Follower, StringTensor, crc_of
-from pparse.viewers.checkpoint.entry import (
-    GRAPH,
-    VALUE,
-    BundleEntry,
-    VariableNames,
-    cost_of,
-    full_names,
-    name_in,
-    name_prefix,
-    read_entry,
-    shown,
-    slice_rest,
-    slot_of,
-)
-from pparse.viewers.checkpoint.parts import Part, PartsData, box_of, covers, refusal, rows_before_cut
+from pparse.viewers.checkpoint import entry as bundle
+from pparse.viewers.tensor_proto.maker import ProtoTensor
+from pparse.viewers.tensor_proto.values import lengths_in, string_list, strings_begin
 from pparse.viewers.tensor_proto.viewer import value_at
 from pparse.viewers.tensorflow.element_types import TEXT_TYPES, dtype_of
 
@@ -43,18 +35,20 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import Charge
+    from pparse.data.base import Data
+    from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
+    from pparse.findings import FindingList
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.tensors.dtype import DType
     from pparse.tensors.extent import Extent
     from pparse.tree.node import Node
 
-# Optimizers keep a few things for each variable; more names than that are no names of such.
-_MOST_SLOTS: Final = 1_000
-# Names that are compared with one that is not found.
-_SUGGESTED: Final = 20_000
-# Tensors up to this size are compared with their checksum before they are returned.
-_CONFIRMED: Final = 64 << 20
+
+MAX_SHARDS: Final = 1 << 20
+# With more data files than these, only those are opened that the folder has.
+_MANY: Final = 1_000
+_FILE_BYTES: Final = 1_000
 
 
 class CheckpointViewer(Viewer):
@@ -70,7 +64,7 @@ class CheckpointViewer(Viewer):
             extraction, lambda: self.header[0], lambda shard: self.parser.data_name(self.header[0], shard)
         )
         self._header: tuple[int, bool] | None = None
-        self._names: VariableNames | None = None
+        self._names: bundle.VariableNames | None = None
         self._charge: Charge | None = None
         self._compared = False
         self._followed: Follower | None = None
@@ -103,17 +97,17 @@ class CheckpointViewer(Viewer):
                 self.findings.add(finding)
         return self._header
 
-    def _entries(self) -> Iterator[tuple[str, BundleEntry | PparseError]]:
+    def _entries(self) -> Iterator[tuple[str, bundle.BundleEntry | PparseError]]:
         """Yield the key of each tensor with its entry, or with what is wrong with that."""
         for key, value in self._pairs():
             try:
-                yield key, read_entry(value)
+                yield key, bundle.read_entry(value)
             except MalformedError as error:
                 yield key, error
 
     def _pairs(self) -> Iterator[tuple[str, bytes]]:
         """Yield key and value of each tensor: not the header, and not the parts of tensors."""
-        return ((text_of(key), value) for key, value in self.parser.pairs() if not _is_no_tensor(key))
+        return ((bundle.text_of(key), value) for key, value in self.parser.pairs() if not _is_no_tensor(key))
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the keys."""
@@ -122,33 +116,33 @@ class CheckpointViewer(Viewer):
             yield self._tensor(names.name_of(key, self._is_key), key, entry)
 
     def _is_key(self, key: str) -> bool:
-        return self._lookup(bytes_of(key)) is not None
+        return self._lookup(bundle.bytes_of(key)) is not None
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or that key; None if there is none."""
         named = self.names.key_of(name)
-        for key in (name, name + VALUE) if named is None else (named,):
+        for key in (name, name + bundle.VALUE) if named is None else (named,):
             entry = self._entry(key)
             if entry is not None:
                 return self._tensor(name, key, entry)
         return None
 
-    def _entry(self, key: str) -> BundleEntry | PparseError | None:
+    def _entry(self, key: str) -> bundle.BundleEntry | PparseError | None:
         """Return the entry at a key, or what is wrong with it; None if there is none."""
         try:
-            raw = self._lookup(bytes_of(key))
-            return None if raw is None else read_entry(raw)
+            raw = self._lookup(bundle.bytes_of(key))
+            return None if raw is None else bundle.read_entry(raw)
         except (MalformedError, EndOfDataError, GapError) as error:
             return error
 
     @property
-    def names(self) -> VariableNames:
+    def names(self) -> bundle.VariableNames:
         """The names of the variables: read with the first tensor."""
         if self._names is None:
-            self._names, why = VariableNames(), None
+            self._names, why = bundle.VariableNames(), None
             try:
                 graph = self._object_graph()
-                full = self._affordable(full_names(graph) if graph is not None else {})
+                full = self._affordable(bundle.full_names(graph) if graph is not None else {})
             except DataError as error:
                 why = error
                 try:
@@ -159,7 +153,7 @@ class CheckpointViewer(Viewer):
                 if full:
                     self._names.give(self._charged_keys(full), full, self._content_of)
             except LimitError as error:
-                why, full, self._names = error, {}, VariableNames()
+                why, full, self._names = error, {}, bundle.VariableNames()
                 if self._charge is not None:
                     self._charge.release()
             if why is not None:
@@ -168,19 +162,19 @@ class CheckpointViewer(Viewer):
 
     def _note_names(self, by: str, error: PparseError) -> None:
         reason = f"tensors are called by {by}, as the names in the checkpoint cannot be read: {error.reason}"
-        finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=GRAPH)
+        finding = Finding("names", reason, severity=Severity.WARNING, source=self.extraction.name, path=bundle.GRAPH)
         self.findings.add(finding)
 
     def _charged_keys(self, full: dict[str, str]) -> Iterator[str]:
         """Yield the keys of all tensors, those charged that ``full`` does not have."""
         for key, _ in self._pairs():
             if key not in full and self._charge is not None:
-                self._charge.resize(self._charge.amount + cost_of({key: key}))
+                self._charge.resize(self._charge.amount + bundle.cost_of({key: key}))
             yield key
 
     def _affordable(self, full: dict[str, str]) -> dict[str, str]:
         """Charge the memory of names, and return them. Raises `LimitError` if there is no room for them."""
-        self._charge = self.extraction.session.budget.charge(cost_of(full), "the names of the variables")
+        self._charge = self.extraction.session.budget.charge(bundle.cost_of(full), "the names of the variables")
         return full
 
     def _object_graph(self) -> bytes | None:
@@ -188,10 +182,10 @@ class CheckpointViewer(Viewer):
 
         Raises `PparseError` if it cannot be read, or its checksum is wrong.
         """
-        entry = self._entry(GRAPH)
+        entry = self._entry(bundle.GRAPH)
         if entry is None or self.extraction.folder is None:
             return None
-        made = self._tensor(GRAPH, GRAPH, entry)
+        made = self._tensor(bundle.GRAPH, bundle.GRAPH, entry)
         if not isinstance(made, StringTensor) or made.shape:
             raise MalformedError("the object graph is no string")
         if made.claimed_status is not Status.COMPLETE:
@@ -206,7 +200,7 @@ class CheckpointViewer(Viewer):
     def _content_of(self, key: str) -> Hashable | None:
         """Return what only copies of the tensor at ``key`` have in common; None if that is not known."""
         entry = self._entry(key)
-        if not isinstance(entry, BundleEntry) or entry.crc is None or entry.part_count:
+        if not isinstance(entry, bundle.BundleEntry) or entry.crc is None or entry.part_count:
             return None
         return entry.type, entry.shape, entry.size, entry.crc
 
@@ -216,7 +210,7 @@ class CheckpointViewer(Viewer):
 
     # -- one tensor ----------------------------------------------------------------------------------------------------
 
-    def _tensor(self, name: str, key: str, entry: BundleEntry | PparseError) -> Tensor:
+    def _tensor(self, name: str, key: str, entry: bundle.BundleEntry | PparseError) -> Tensor:
         """Return the tensor of an entry."""
         made = self._made(name, key, entry)
         made.key = key if key != name else None
@@ -225,8 +219,8 @@ class CheckpointViewer(Viewer):
                 pass
         return made
 
-    def _made(self, name: str, key: str, entry: BundleEntry | PparseError) -> Tensor:
-        if not isinstance(entry, BundleEntry):
+    def _made(self, name: str, key: str, entry: bundle.BundleEntry | PparseError) -> Tensor:
+        if not isinstance(entry, bundle.BundleEntry):
             status = Status.TRUNCATED if isinstance(entry, EndOfDataError) else Status.DAMAGED
             found = self._bad(name, entry.reason)
             return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=found, owner=self)
@@ -252,7 +246,7 @@ class CheckpointViewer(Viewer):
             made.lie_in(span, entry.crc)
         return made
 
-    def _wrong(self, entry: BundleEntry, dtype: DType | None) -> tuple[Status, str] | None:
+    def _wrong(self, entry: bundle.BundleEntry, dtype: DType | None) -> tuple[Status, str] | None:
         """Return what is wrong with an entry by itself, or why its values are no tensor."""
         wrong = entry.wrong_shape(self.extraction.session.limits)
         if wrong is not None:
@@ -265,7 +259,7 @@ class CheckpointViewer(Viewer):
             return Status.DAMAGED, f"its {entry.size:,} bytes cannot hold {prod(entry.shape):,} lengths"
         return None
 
-    def _span(self, name: str, entry: BundleEntry) -> tuple[Span, Status, Finding | None]:
+    def _span(self, name: str, entry: bundle.BundleEntry) -> tuple[Span, Status, Finding | None]:
         """Return where the bytes of a tensor are, and what is wrong with that."""
         file = self._files.open(entry.shard)
         if isinstance(file, Finding):
@@ -281,22 +275,24 @@ class CheckpointViewer(Viewer):
         reason = f"its bytes end at {entry.offset + entry.size:,} of {file.name}, which has {there:,} bytes"
         return span, status, self._bad(name, reason, status)
 
-    def _in_parts(self, name: str, key: str, entry: BundleEntry, dtype: DType | None, told: dict[str, Any]) -> Tensor:
+    def _in_parts(
+        self, name: str, key: str, entry: bundle.BundleEntry, dtype: DType | None, told: dict[str, Any]
+    ) -> Tensor:
         """Return a tensor whose parts have entries of their own."""
         shape = entry.shape
         reason = "strings in parts are not put together"
         if dtype is not None:
-            reason = refusal(entry, self.extraction.session.budget) or ""
+            reason = bundle.refusal(entry, self.extraction.session.budget) or ""
         if dtype is None or reason:
             finding = self._bad(name, reason, Status.UNSUPPORTED)
             return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
-        parts: list[Part] = []
+        parts: list[bundle.Part] = []
         spans: list[Span] = []
         worst = Status.COMPLETE
         wrong: Finding | None = None
         try:
-            boxes = [box_of(shape, extents) for extents in entry.slices()]
-            if not covers(shape, boxes):
+            boxes = [bundle.box_of(shape, extents) for extents in entry.slices()]
+            if not bundle.covers(shape, boxes):
                 raise MalformedError("its parts overlap, or do not cover it")
             for (starts, lengths), found in zip(boxes, self._part_entries(key, entry), strict=True):
                 if (
@@ -311,15 +307,15 @@ class CheckpointViewer(Viewer):
                     worst, wrong = Status.TRUNCATED, wrong or bad
                 if span.data is not None and span.length:
                     content = span.data.range(span.offset, span.offset + span.length)
-                    parts.append(Part(starts, lengths, content, span.there))
+                    parts.append(bundle.Part(starts, lengths, content, span.there))
         except (MalformedError, EndOfDataError, GapError) as error:
             status = Status.MISSING if isinstance(error, EndOfDataError) else Status.DAMAGED
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, error.reason, status), **told)
         order = "big" if self.header[1] else "little"
         content_span = None
-        there = None if worst is Status.COMPLETE else rows_before_cut(shape, parts)
+        there = None if worst is Status.COMPLETE else bundle.rows_before_cut(shape, parts)
         if there is None or there:
-            data = PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, parts, there)
+            data = bundle.PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, parts, there)
             content_span = Span(data, 0, prod(shape) * dtype.itemsize, data.name)
         elif not any(span.there for span in spans):
             worst = Status.MISSING
@@ -329,21 +325,21 @@ class CheckpointViewer(Viewer):
             name, dtype, shape, tuple(spans), status=worst, finding=wrong, byteorder=order, content=content_span, **told
         )
 
-    def _part_entries(self, key: str, entry: BundleEntry) -> list[BundleEntry]:
+    def _part_entries(self, key: str, entry: bundle.BundleEntry) -> list[bundle.BundleEntry]:
         """Return the entries of the parts of a tensor, found in the order of their keys: each block is read once.
 
         Raises `EndOfDataError` if one is not there, `MalformedError` if one is named twice, or no entry.
         """
-        prefix = name_prefix(bytes_of(key))
-        rests = [slice_rest(extents) for extents in entry.slices()]
+        prefix = bundle.name_prefix(bundle.bytes_of(key))
+        rests = [bundle.slice_rest(extents) for extents in entry.slices()]
         if len(set(rests)) < len(rests):
             raise MalformedError("a part of it is named twice")
-        found: dict[bytes, BundleEntry] = {}
+        found: dict[bytes, bundle.BundleEntry] = {}
         for rest in sorted(rests):
             raw = self.parser.table.value_at(prefix + rest)
             if raw is None:
                 raise EndOfDataError("a part of it has no entry")
-            found[rest] = read_entry(raw)
+            found[rest] = bundle.read_entry(raw)
         return [found[rest] for rest in rests]
 
     @property
@@ -373,7 +369,7 @@ class CheckpointViewer(Viewer):
 
     def node_of(self, tensor: Tensor) -> Node | None:
         """Return the entry of a tensor in the index."""
-        return self.root.find(key_of(bytes_of(tensor.key or tensor.name)))
+        return self.root.find(key_of(bundle.bytes_of(tensor.key or tensor.name)))
 
     def tensor_at(self, node: Node) -> Tensor | None:
         """Return the tensor of an entry in the index."""
@@ -385,18 +381,18 @@ class CheckpointViewer(Viewer):
 
     def other_names(self, tensor: Tensor) -> Sequence[str]:
         """Return the key of a tensor, and what of it differs from those of others."""
-        return () if tensor.key is None else (tensor.key, shown(tensor.key))
+        return () if tensor.key is None else (tensor.key, bundle.shown(tensor.key))
 
     def suggest(self, name: str) -> tuple[str, ...]:
         """Return up to three similar names and keys; the object graph only if nothing else is similar."""
         names = self.names
-        keys = (key for key, _ in islice(self._pairs(), _SUGGESTED) if key != GRAPH)
-        found = near_misses(name, (called for key in keys for called in {names.name_of(key): 0, shown(key): 0}))
-        return found or near_misses(name, (GRAPH,))
+        keys = (key for key, _ in islice(self._pairs(), _SUGGESTED) if key != bundle.GRAPH)
+        found = near_misses(name, (called for key in keys for called in {names.name_of(key): 0, bundle.shown(key): 0}))
+        return found or near_misses(name, (bundle.GRAPH,))
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it is the object graph, which only says how the others are called."""
-        return GRAPH in (tensor.name, tensor.key)
+        return bundle.GRAPH in (tensor.name, tensor.key)
 
     # -- what the file says of itself ----------------------------------------------------------------------------------
 
@@ -413,7 +409,7 @@ class CheckpointViewer(Viewer):
             found["producer"] = producer
         slots: dict[str, int] = {}
         for key, _ in self._pairs():
-            slot = slot_of(key)
+            slot = bundle.slot_of(key)
             if slot is not None:
                 slots[slot] = slots.get(slot, 0) + 1
                 if len(slots) > _MOST_SLOTS:
@@ -439,7 +435,7 @@ class CheckpointViewer(Viewer):
         follower = self._followed
         if follower is None or not follower.follows(span):
             entry = self._entry(tensor.key or tensor.name)
-            if not isinstance(entry, BundleEntry) or entry.part_count or entry.crc is None:
+            if not isinstance(entry, bundle.BundleEntry) or entry.part_count or entry.crc is None:
                 return None
             follower = self._followed = Follower(span, entry.crc, self._contradiction(tensor, span), self.findings)
         return follower.feed
@@ -472,7 +468,7 @@ class CheckpointViewer(Viewer):
     def _compare(self, tensor: Tensor) -> Iterator[Finding]:
         """Compare the checksums of the bytes of a tensor, each stretch once; yield what is wrong."""
         entry = self._entry(tensor.key or tensor.name)
-        entries = [entry] if isinstance(entry, BundleEntry) else []
+        entries = [entry] if isinstance(entry, bundle.BundleEntry) else []
         if entries and entries[0].part_count:
             entries = self._part_entries(tensor.key or tensor.name, entries[0]) if tensor.spans else []
         for span, part in zip(tensor.spans, entries, strict=False):
@@ -533,20 +529,10 @@ def _is_no_tensor(key: bytes) -> bool:
     if key[:1] != b"\0":
         return not key
     try:
-        name_in(key)
+        bundle.name_in(key)
     except MalformedError:  # a name may begin with a zero byte, too
         return False
     return True
-
-
-def text_of(key: bytes) -> str:
-    """Return a key as text; bytes that are none are kept."""
-    return key.decode("utf-8", "surrogateescape")
-
-
-def bytes_of(key: str) -> bytes:
-    """Return the key that `text_of` made a text of."""
-    return key.encode("utf-8", "surrogateescape")
 
 
 def type_name(number: int) -> str:
@@ -562,6 +548,227 @@ def _agrees(tensor: StringTensor) -> bool | None:
         return tensor.verify()
     except MalformedError:
         return False
+
+
+# -- The data files of a TensorBundle: which there are, where downloads go on, and checksums in them -------------------
+
+
+class DataFiles:
+    """The data files beside an index, each opened when it is first asked for."""
+
+    def __init__(self, index: Extraction, count: Callable[[], int], name_of: Callable[[int], str]) -> None:
+        """``count`` tells how many there are (0: not known), ``name_of`` how one is called, by its number."""
+        self._index = index
+        self._count = count
+        self.name_of = name_of
+        self._files: dict[int, Extraction | Finding] = {}
+        self._charge = index.session.budget.charge(0, "the list of the data files")
+        self._listed: frozenset[str] | None = None
+        self._unreadable: set[int] = set()
+        self._needed: dict[int, int] = {}
+
+    def open(self, shard: int) -> Extraction | Finding:
+        """Return a data file, or why it cannot be read."""
+        found = self._files.get(shard)
+        if found is not None:
+            return found
+        count, source = self._count(), self._index.name
+        if count and shard >= count:  # not kept: each entry may name another one
+            return Finding("missing", f"it is in data file {shard}, and there are {count}", source=source)
+        name = self.name_of(shard)
+        self._charge.resize(self._charge.amount + _FILE_BYTES)
+        try:
+            if len(self._files) >= _MANY and self._names_there and name not in self._names_there:
+                raise SourceError("the folder does not have it", errno=ENOENT)
+            found = self._index.sibling(name)
+            found.find_end()  # a file is opened when it is asked
+        except (SourceError, EndOfDataError) as error:
+            reason = f"{name} is not there"
+            if isinstance(error, SourceError) and error.errno != ENOENT and self._index.folder is not None:
+                reason = f"{name} cannot be read: {error.reason}"
+                self._unreadable.add(shard)
+            found = Finding("missing", reason, source=source)
+        self._files[shard] = found
+        return found
+
+    def need(self, shard: int, end: int) -> None:
+        """Note that a tensor in a data file, which is there, ends at ``end``."""
+        self._needed[shard] = max(self._needed.get(shard, 0), end)
+
+    @property
+    def _names_there(self) -> frozenset[str]:
+        """The names of the files in the folder, so that not each of very many is opened; none if they are not known."""
+        if self._listed is None:
+            folder = self._index.folder
+            try:
+                self._listed = frozenset((folder.names() if folder is not None else None) or ())
+            except SourceError:
+                self._listed = frozenset()
+        return self._listed
+
+    def there(self) -> Iterator[tuple[str, Extraction]]:
+        """Yield those that are there, by name."""
+        count = self._count()
+        many = count > _MANY and self._names_there
+        for shard in range(min(count, MAX_SHARDS)):
+            name = self.name_of(shard)
+            file = None if many and name not in self._names_there else self.open(shard)
+            if file is not None and not isinstance(file, Finding):
+                yield name, file
+
+    def missing(self) -> Iterator[tuple[int, str]]:
+        """Yield number, and why it cannot be read, of each that was asked for and is not there."""
+        count = self._count()
+        for shard, file in sorted(self._files.items()):
+            if isinstance(file, Finding) and (not count or shard < count):
+                yield shard, file.reason
+
+    def add_to(self, extent: Extent) -> None:
+        """Add to an extent how large the files are and should be, and where their downloads go on."""
+        extent.actual, extent.expected = extent.actual or 0, extent.expected or 0
+        for shard, needed in sorted(self._needed.items()):
+            file = self._files[shard]
+            if not isinstance(file, Finding):
+                there = file.find_end() - file.start
+                extent.actual += there
+                extent.expected += max(needed, there)
+                if needed > there:
+                    extent.cut_files += 1
+                    extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), there))
+        for shard, _ in self.missing():
+            extent.missing_files += 1
+            extent.at_least = True
+            if shard not in self._unreadable:  # to fetch it again would not help
+                extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), 0))
+
+
+# -- Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice
+
+_BLOCK: Final = 256 << 10
+CONTRADICTED: Final = "its checksum is wrong"
+
+
+class Follower:
+    """The checksum of the bytes of one tensor that were read so far, from the first on. Thread-safe."""
+
+    def __init__(self, span: Span, wanted: int, contradiction: Finding, findings: FindingList) -> None:
+        """``wanted`` is the masked CRC-32C, ``contradiction`` what is added to ``findings`` if it is another."""
+        self._span = span
+        self._wanted = wanted
+        self._contradiction = contradiction
+        self._findings = findings
+        self._lock = Lock()
+        self._at = 0
+        self._crc = 0
+
+    def follows(self, span: Span) -> bool:
+        """Return whether it is the checksum of these bytes."""
+        own = self._span
+        return own.data is span.data and own.offset == span.offset and own.length == span.length
+
+    def feed(self, offset: int, piece: memoryview) -> None:
+        """Take a stretch that was read; with the last one, vouch for all bytes, or condemn them.
+
+        A stretch that does not begin where the last one ended, such as a slice, is not counted; the first begins anew.
+        """
+        with self._lock:
+            if not offset:
+                self._at = self._crc = 0
+            if offset != self._at:
+                return
+            self._crc = crc32c(piece, self._crc)
+            self._at += len(piece)
+            done = self._at == self._span.length
+        data = self._span.data
+        if not done or data is None:
+            return
+        start, end = self._span.offset, self._span.offset + self._span.length
+        if masked(self._crc) == self._wanted:
+            data.vouch(start, end)
+        else:
+            data.condemn(start, end, CONTRADICTED)
+            self._findings.add(self._contradiction)
+
+
+def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
+    """Return the masked CRC-32C of bytes, read piece by piece."""
+    crc = 0
+    # One buffer for all of it: a new one each time costs as much as the checksum.
+    buffer = memoryview(bytearray(min(_BLOCK, length)))
+    for at in range(offset, offset + length, _BLOCK):
+        poll()
+        view = buffer[: min(_BLOCK, offset + length - at)]
+        if data.preadinto(at, view) < len(view):
+            raise EndOfDataError("the bytes of the tensor end early", offset=at, wanted=len(view))
+        crc = crc32c(view, crc)
+    return masked(crc)
+
+
+# -- Tensors of strings in a data file (tensor_bundle.cc, WriteStringTensor) -------------------------------------------
+
+# All lengths as varints, u32 masked CRC-32C of the lengths, then all bytes. That checksum is of each length as u32, or
+# as u64 from 2^32 on; both in the byte order of the machine. The one in the index is of these lengths, the stored
+# checksum and the bytes.
+
+_CRC: Final = 4
+
+
+class StringTensor(ProtoTensor):
+    """A tensor of strings in a data file; ``_crc`` is their checksum in the index, None if there is none."""
+
+    __slots__ = ("_crc",)
+
+    _crc: int | None
+
+    def lie_in(self, span: Span, crc: int | None) -> None:
+        """Note the bytes in the data file, which may not be there, and the checksum of them that the index states."""
+        data, self._listing, self._crc = span.data, None, crc
+        self._maker, self._parts = None, ()
+        if data is not None:
+            content = data.range(span.offset, span.offset + span.length)
+            self._listing = partial(string_list, content, self.size, _CRC), content
+
+    def strings(self) -> Iterator[bytes]:
+        """Yield the elements in C order. Raises `MalformedError` if the lengths are not those of the content."""
+        self._refuse_if_not_whole()
+        yield from super().strings()
+
+    def verify(self) -> bool | None:
+        """Compare the checksums, reading all of it; None if there is none."""
+        content = None if self._listing is None else self._listing[1]
+        if self._crc is None or content is None or self.status is not Status.COMPLETE:
+            return None
+        return string_crc(content, self.size, self.byteorder) == self._crc
+
+
+def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
+    """Return the masked checksum that an index states for a tensor of strings; -1 if the one inside is wrong.
+
+    Lengths and inner checksum are in the byte order of the machine that wrote them.
+    """
+    order = ">" if byteorder == "big" else "<"
+    pos = strings_begin(content, count, _CRC)
+    crc = 0
+    for length, _ in lengths_in(content, count):
+        crc = crc32c(pack(order + ("I" if length < 1 << 32 else "Q"), length), crc)
+    stored = content.data.read_exact(pos - _CRC, _CRC)
+    (stated,) = unpack_from(order + "I", stored)
+    if masked(crc) != stated:
+        return -1
+    crc = crc32c(stored, crc)
+    while pos < content.end:
+        block = content.data.read_exact(pos, min(1 << 20, content.end - pos))
+        crc = crc32c(block, crc)
+        pos += len(block)
+    return masked(crc)
+
+
+# Optimizers keep a few things for each variable; more names than that are no names of such.
+_MOST_SLOTS: Final = 1_000
+# Names that are compared with one that is not found.
+_SUGGESTED: Final = 20_000
+# Tensors up to this size are compared with their checksum before they are returned.
+_CONFIRMED: Final = 64 << 20
 
 
 # -- Which viewer shows a checkpoint: that of its version --------------------------------------------------------------

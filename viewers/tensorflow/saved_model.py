@@ -24,7 +24,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
-from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
+from pparse.parsers.checkpoint.parser import INDEX_OF_VARIABLES
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.extent import Extent
 from pparse.tensors.tensor import Tensor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
-from pparse.parsers.checkpoint.beside import INDEX_OF_VARIABLES
+from pparse.parsers.checkpoint.parser import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
