@@ -27,7 +27,7 @@ from pparse.riegeli.transposed import (
     END_OF_SUBMESSAGE,
     EXISTENCE_ONLY,
     INLINE,
-    LENGTH_DELIMITED,
+    LEN,
     NO_OP,
     NON_PROTO,
     START_OF_MESSAGE,
@@ -207,7 +207,7 @@ def test_the_worked_example_of_the_format_is_decoded():
             (0x10, 8 + 7, 0, 0),
             (0x08, 8 + 5, 1, 1),
             (START_OF_SUBMESSAGE, 8 + 7, None, None),
-            (0x22 - LENGTH_DELIMITED + END_OF_SUBMESSAGE, 8 + 4, None, None),
+            (0x22 - LEN + END_OF_SUBMESSAGE, 8 + 4, None, None),
             (0x0A, 8 + 2, None, 2),
         ],
         [[b"\6\5", b"\x2c\2"], [b"\2ab\1c\2ab"], [b"\xff\x21"], [b"\2"]],
@@ -331,7 +331,7 @@ def test_a_move_beyond_the_states():
         decode(machine(states, [], bytes((63 << 2,))), [b""])
 
 
-OPEN_1 = 0x0A - LENGTH_DELIMITED + END_OF_SUBMESSAGE
+OPEN_1 = 0x0A - LEN + END_OF_SUBMESSAGE
 
 
 @pytest.mark.parametrize(
@@ -637,7 +637,7 @@ def test_nesting_is_taken_apart_to_a_depth():
     states = Parts(memoryview(data), 1, len(record)).header.tags
     assert states.count(3 << 3 | END_OF_SUBMESSAGE) == MAX_DEPTH == 100
     # The rest is a string in the innermost of them.
-    assert states.count(3 << 3 | LENGTH_DELIMITED) == 1
+    assert states.count(3 << 3 | LEN) == 1
     groups = b"\x0b" * 5000 + b"\x0c" * 5000
     assert tags_of([groups]) == MESSAGE | {0x0B, 0x0C}
 

@@ -80,9 +80,7 @@ def check_versions(join_version: int, bad_consumers: Iterable[int], *, source: s
     else:
         reason = f"it excludes readers with join version {JOIN_VERSION}"
     error = UnsupportedError(f"{reason}; it needs join version {least} or later, this reader has {JOIN_VERSION}")
-    error.source = source
-    error.wanted = least
-    error.got = JOIN_VERSION
+    error.source, error.wanted, error.got = source, least, JOIN_VERSION
     raise error
 
 

@@ -15,14 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    Fault,
-    GapError,
-    MalformedError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, EndOfDataError, Fault, GapError, MalformedError, UnsupportedError
 from pparse.parsers.cpb.metadata import INDEX, KEY
 from pparse.parsers.cpb.scalars import key_as
 from pparse.parsers.protobuf.entries import check_whole

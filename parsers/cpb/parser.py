@@ -16,15 +16,7 @@ from collections import Counter
 
 from pparse.data.range_status import cut_status
 from pparse.data.reader import Range
-from pparse.errors import (
-    PASSING,
-    DataError,
-    EndOfDataError,
-    LimitError,
-    MalformedError,
-    PparseError,
-    UnsupportedError,
-)
+from pparse.errors import PASSING, DataError, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions, check_belongs, chunks_moved
 from pparse.parsers.cpb.overlay import ChunkOpener, Scope, misplaced

@@ -182,12 +182,5 @@ def _index(field: Any, index: FieldStep) -> int:
 
 def format_bytes(count: float) -> str:
     """Return a size as TensorFlow's splitter writes it: ``52.18KiB``; at most two decimals, units of 1024 up to GiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return _rounded(count) + unit
-        count /= 1024
-    return _rounded(count) + "GiB"
-
-
-def _rounded(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    power = min(max(int(count).bit_length() - 1, 0) // 10, 3)
+    return f"{count / 1024**power:.2f}".rstrip("0").rstrip(".") + ("B", "KiB", "MiB", "GiB")[power]

@@ -32,6 +32,7 @@ from operator import itemgetter
 from types import SimpleNamespace
 
 from pparse.budget import MemoryBudget
+from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData
 from pparse.data.files import exists, names_in, open_file, split
 from pparse.errors import EndOfDataError, MalformedError, PparseError, SourceError, UnsupportedError
@@ -90,8 +91,14 @@ class Uses:
             )
 
 
-class ReadOptions:
-    """Options for reading a file of chunks."""
+class ReadOptions(DecodeEnv):
+    """Options for reading a file of chunks.
+
+    ``budget`` limits the memory that reading holds, ``limits`` are caps on what a file may ask for, ``scratch`` takes
+    data beyond the budget; None for nowhere.
+    """
+
+    __slots__ = ("verify",)
 
     def __init__(
         self,
@@ -100,14 +107,9 @@ class ReadOptions:
         limits: Limits | None = None,
         scratch: Scratch | None = None,
     ) -> None:
+        super().__init__(budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget), limits, scratch)
         self.verify = verify
         """Which hashes are checked, see `pparse.riegeli.RecordReader`."""
-        self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
-        """Budget of the memory that reading holds."""
-        self.limits = limits or Limits()
-        """Caps on what a file may ask for."""
-        self.scratch = scratch
-        """Where data beyond the budget go; None for nowhere."""
 
     def open(self, data: Data) -> RecordReader:
         """Return a reader of the records of ``data``."""
@@ -444,16 +446,10 @@ def _find(prefix: Prefix, *, partial: bool = False) -> str:
 def _siblings(prefix: str) -> str:
     """Return text to add to an error if there are files ``{prefix}.*.cpb``."""
     folder, base = split(prefix)
-    names: list[str] = []
-    count = 0
-    for name in names_in(folder):
-        if name.startswith(f"{base}.") and name.endswith(CHUNKED):
-            count += 1
-            if len(names) < _NAMED:
-                names.append(name)
+    names = sorted(name for name in names_in(folder) if name.startswith(f"{base}.") and name.endswith(CHUNKED))
     if not names:
         return ""
-    shown = ", ".join(sorted(names)) + (" …" if count > len(names) else "")
+    shown = ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
     return f"; there is {shown}, but the format does not allow a proto in several {CHUNKED} files"
 
 

@@ -74,19 +74,14 @@ __all__ = [
     "set_record_type",
 ]
 
-_MODULES = {
-    "EXISTENCE_ONLY": "transposed",
-    "FlushType": "writer",
-    "RecordPosition": "records",
-    "RecordReader": "reader",
-    "RecordWriter": "writer",
-    "RecordWriterOptions": "writer",
-    "RecordsMetadata": "metadata",
-    "SkippedRegion": "records",
-    "get_record_type": "metadata",
-    "parse_options": "writer",
-    "set_record_type": "metadata",
+_NAMES = {
+    "metadata": "RecordsMetadata get_record_type set_record_type",
+    "reader": "RecordReader",
+    "records": "RecordPosition SkippedRegion",
+    "transposed": "EXISTENCE_ONLY",
+    "writer": "FlushType RecordWriter RecordWriterOptions parse_options",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # The other names are those of errors.
 __getattr__ = lazy_names(__name__, {name: _MODULES.get(name, "errors") for name in __all__})
 

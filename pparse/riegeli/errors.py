@@ -19,23 +19,21 @@ class RiegeliError(PparseError):
 
     code: ClassVar[int] = 2
 
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        super().__init_subclass__()
+        cls.code = cls.code if code is None else code
 
-class CancelledError(RiegeliError, errors.CancelledError):
+
+class CancelledError(RiegeliError, errors.CancelledError, code=1):
     """The operation was cancelled."""
 
-    code = 1
 
-
-class UnknownError(RiegeliError):
+class UnknownError(RiegeliError, code=2):
     """An error of no known kind."""
 
-    code = 2
 
-
-class InvalidArgumentError(RiegeliError, MalformedError):
+class InvalidArgumentError(RiegeliError, MalformedError, code=3):
     """The file is invalid, or an argument is."""
-
-    code = 3
 
 
 class HashMismatchError(InvalidArgumentError):
@@ -46,83 +44,57 @@ class BoundsError(InvalidArgumentError, OverflowError):
     """A number is negative or too large for its field. Not in the reference."""
 
 
-class DeadlineExceededError(RiegeliError):
+class DeadlineExceededError(RiegeliError, code=4):
     """The operation took too long."""
 
-    code = 4
 
-
-class NotFoundError(RiegeliError):
+class NotFoundError(RiegeliError, code=5):
     """Something was not found."""
 
-    code = 5
 
-
-class AlreadyExistsError(RiegeliError):
+class AlreadyExistsError(RiegeliError, code=6):
     """Something exists already."""
 
-    code = 6
 
-
-class PermissionDeniedError(RiegeliError):
+class PermissionDeniedError(RiegeliError, code=7):
     """Not allowed."""
 
-    code = 7
 
-
-class ResourceExhaustedError(RiegeliError, FaultError):
+class ResourceExhaustedError(RiegeliError, FaultError, code=8):
     """A resource is exhausted: memory, or a limit on it."""
 
-    code = 8
 
-
-class FailedPreconditionError(RiegeliError):
+class FailedPreconditionError(RiegeliError, code=9):
     """The object is in the wrong state for the call, closed for instance."""
-
-    code = 9
 
 
 class ClosedRecordsError(FailedPreconditionError, errors.ClosedError):
     """The reader or writer was closed. Not in the reference."""
 
 
-class AbortedError(RiegeliError):
+class AbortedError(RiegeliError, code=10):
     """The operation was aborted."""
 
-    code = 10
 
-
-class OutOfRangeError(RiegeliError):
+class OutOfRangeError(RiegeliError, code=11):
     """A value is outside of its valid range."""
 
-    code = 11
 
-
-class UnimplementedError(RiegeliError, FaultError):
+class UnimplementedError(RiegeliError, FaultError, code=12):
     """Possibly valid, but not supported: a later chunk type or compression, or a source that cannot seek."""
 
-    code = 12
 
-
-class InternalError(RiegeliError, FaultError):
+class InternalError(RiegeliError, FaultError, code=13):
     """An internal invariant was broken."""
 
-    code = 13
 
-
-class UnavailableError(RiegeliError):
+class UnavailableError(RiegeliError, code=14):
     """A service is not available now."""
 
-    code = 14
 
-
-class DataLossError(RiegeliError):
+class DataLossError(RiegeliError, code=15):
     """Data were lost or corrupted."""
 
-    code = 15
 
-
-class UnauthenticatedError(RiegeliError):
+class UnauthenticatedError(RiegeliError, code=16):
     """The request has no valid credentials."""
-
-    code = 16

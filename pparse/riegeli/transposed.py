@@ -38,6 +38,7 @@ from pparse.kernels.transposed import (
     varint_values,
 )
 from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, encode_varint, read_varint, read_varints
+from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP, VARINT
 from pparse.riegeli.errors import BoundsError, InvalidArgumentError, ResourceExhaustedError, UnimplementedError
 from pparse.riegeli.parts import BeyondSize, read_part, size_hint
 
@@ -65,14 +66,8 @@ START_OF_SUBMESSAGE: Final = 2
 START_OF_MESSAGE: Final = 3
 FIRST_FIELD: Final = 8
 
-VARINT: Final = 0
-FIXED64: Final = 1
-LENGTH_DELIMITED: Final = 2
-START_GROUP: Final = 3
-END_GROUP: Final = 4
-FIXED32: Final = 5
 END_OF_SUBMESSAGE: Final = 6
-SUBMESSAGE: Final = END_OF_SUBMESSAGE - LENGTH_DELIMITED  # what is added to the tag of the field
+SUBMESSAGE: Final = END_OF_SUBMESSAGE - LEN  # what is added to the tag of the field
 
 # Subtypes of varint fields: 0..9 are the length - 1; these are the value itself.
 INLINE: Final = 10
@@ -161,7 +156,7 @@ class Header:
         if tag < FIRST_FIELD:
             return BY_LENGTH if tag == NON_PROTO else 0
         wire = tag & 7
-        if wire == LENGTH_DELIMITED:
+        if wire == LEN:
             return BY_PREFIX
         if wire == VARINT:
             return BY_WIDTH if self.subtypes[state] < INLINE else 0
@@ -637,7 +632,7 @@ class _Machine:
         subtype, buffer = self._header.subtypes[state], self._header.buffers[state]
         if existence:
             block.add_constant(bytes(FIXED_WIDTH.get(wire, 1)))
-        elif wire == LENGTH_DELIMITED:
+        elif wire == LEN:
             block.add_reader(self._buffers.reader(buffer, BY_PREFIX))
         elif wire != VARINT:
             block.add_reader(self._buffers.reader(buffer, BY_WIDTH, -FIXED_WIDTH[wire]))

@@ -19,24 +19,19 @@ from itertools import islice, repeat
 
 from pparse.kernels.transposed import is_canonical_message
 from pparse.kernels.varint import encode_varint, encode_varints, read_varint
+from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP, VARINT
 from pparse.lazy import lazy_pattern
 from pparse.riegeli.parts import NONE
 from pparse.riegeli.transposed import (
-    END_GROUP,
     FIRST_FIELD,
-    FIXED32,
-    FIXED64,
     FIXED_WIDTH,
     INLINE,
-    LENGTH_DELIMITED,
     MAX_OFFSET,
     NO_OP,
     NON_PROTO,
-    START_GROUP,
     START_OF_MESSAGE,
     START_OF_SUBMESSAGE,
     SUBMESSAGE,
-    VARINT,
 )
 
 TYPE_CHECKING = False
@@ -76,7 +71,7 @@ _MOVE: Final = lazy_pattern(rb"[\0-\x3f]\0{0,3}")
 _MOVES: Final = {bytes((offset, *bytes(zeros))): offset << 2 | zeros for offset in range(64) for zeros in range(4)}
 
 # The order of the buffers in a chunk.
-_KINDS: Final = (VARINT, FIXED32, FIXED64, LENGTH_DELIMITED)
+_KINDS: Final = (VARINT, FIXED32, FIXED64, LEN)
 
 
 def encode_transposed(
@@ -148,7 +143,7 @@ class _Scanner:
                         value = data[stop]
                         stop += 1
                     step(field[0] | stop - pos - 1)
-                elif wire == LENGTH_DELIMITED:
+                elif wire == LEN:
                     length, begin = data[pos], pos + 1
                     if length > 0x7F:
                         length, begin = read_varint(data, pos, end)
@@ -374,6 +369,6 @@ class _EncoderMachine:
         wire = tag & 7
         if tag < FIRST_FIELD or wire == VARINT or what < _NO_VALUE:
             return tag
-        if wire == LENGTH_DELIMITED:
+        if wire == LEN:
             return START_OF_SUBMESSAGE if what == _OPEN else tag + SUBMESSAGE
         return tag if what == _OPEN else tag - START_GROUP + END_GROUP
