@@ -306,9 +306,7 @@ class ShardIndexParser(ShardSet):
 
     def _is_broken(self) -> bool:
         """Return whether the index may have named more shards than can be read."""
-        if self._small is not None or not self.has_map:
-            return False
-        return self.text_status() is not Status.COMPLETE
+        return self._small is None and self.has_map and self.text_status() is not Status.COMPLETE
 
     def extra_files(self) -> list[str]:
         """Return files that look like shards of this index (same name but for digits) and that it does not name."""

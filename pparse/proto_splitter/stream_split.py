@@ -32,19 +32,8 @@ from pparse.parsers.cpb.metadata import BYTES, MESSAGE
 from pparse.parsers.protobuf.index import accepts
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message
 from pparse.parsers.protobuf.window import Window, WireField
+from pparse.proto_splitter import split
 from pparse.proto_splitter.fields import KEY_KINDS
-from pparse.proto_splitter.split import (
-    MAP_KEY_TAG,
-    MAX_MESSAGE_BYTES,
-    PACKAGE,
-    checked_size,
-    fill_tree,
-    make_folder,
-    max_size,
-    path_to_key,
-    version_def,
-    writing,
-)
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_MESSAGE, TYPE_STRING
 from pparse.protos import message_class
 
@@ -140,7 +129,7 @@ def split_document(
         raise OptionError(f"{document.name} is in chunks already (.cpb): merge it first")
     if parser.root_type is None:
         raise OptionError(f"the message type of {document.name} is not known; give it with {spoken('-O message=NAME')}")
-    allowed = min(max_size() if limit is None else checked_size(limit), MAX_MESSAGE_BYTES)
+    allowed = min(split.max_size() if limit is None else split.checked_size(limit), split.MAX_MESSAGE_BYTES)
     pieces = parser.root_pieces()
     part = pieces[0] if pieces else None
     if not isinstance(part, Range):
@@ -158,10 +147,10 @@ def split_document(
             pass  # raises if the fields do not fill the message exactly
     else:
         cutter.cut(part)
-    make_folder(prefix, os.path.dirname(prefix))
+    split.make_folder(prefix, os.path.dirname(prefix))
     with document.session.telling(), AtomicFile(output) as file:
         if whole:
-            write = writing(file.stream, len(part), "copying", progress, check_cancelled)
+            write = split.writing(file.stream, len(part), "copying", progress, check_cancelled)
             copy_into(part.data, part.start, len(part), write)
         else:
             _write_chunks(cutter, file.stream, writer_options or "", progress, check_cancelled)
@@ -198,7 +187,7 @@ def _write_chunks(
     from pparse.riegeli import RecordWriter
 
     done, total = 0, sum(chunk.size for chunk in cutter.chunks)
-    metadata = message_class(f"{PACKAGE}.ChunkMetadata")(version=version_def())
+    metadata = message_class(f"{split.PACKAGE}.ChunkMetadata")(version=split.version_def())
     writer = RecordWriter(stream, options=options, owns_dest=False)
     for chunk in cutter.chunks:
         check_cancelled()
@@ -212,8 +201,8 @@ def _write_chunks(
         if progress is not None:
             progress(done, total, "splitting")
     metadata.message.chunk_index = 0
-    fields = sorted(cutter.fields, key=lambda field: bool(path_to_key(field[0])))  # what is below a map key last
-    fill_tree(metadata.message, fields, _ordered(fields))
+    fields = sorted(cutter.fields, key=lambda field: bool(split.path_to_key(field[0])))  # what is below a map key last
+    split.fill_tree(metadata.message, fields, _ordered(fields))
     writer.write_record(metadata.SerializeToString())
     writer.close()
 
@@ -507,7 +496,7 @@ def _cut_packed(part: Range, field: WireField, known: FieldType, limit: int) -> 
 
 def _step(**kind: Any) -> bytes:
     """Return a step of a tag, serialized: a field, or the index or the map key of the field before."""
-    step: bytes = message_class(f"{PACKAGE}.FieldIndex")(**kind).SerializeToString()
+    step: bytes = message_class(f"{split.PACKAGE}.FieldIndex")(**kind).SerializeToString()
     return step
 
 
@@ -524,7 +513,7 @@ def _ordered(fields: list[tuple[Tag, int]]) -> list[Tag]:
 
     TensorFlow's Merger does not keep the order of fields that share a map key; fields nested below one come after it.
     """
-    paths = Counter(tag[:at] for tag, _ in fields for at, step in enumerate(tag, 1) if step[0] == MAP_KEY_TAG)
+    paths = Counter(tag[:at] for tag, _ in fields for at, step in enumerate(tag, 1) if step[0] == split.MAP_KEY_TAG)
     return [path for path, count in paths.items() if count > 1]
 
 

@@ -186,16 +186,16 @@ class ChunkRecords:
     `count` is the number of records whose size is known. If the chunk is cut, that is fewer than the chunk has.
     """
 
-    values: Data
-    """The decoded records."""
-    values_at: int = 0
-    """Offset of the first record in `values`."""
     stored = False
 
-    def __init__(self) -> None:
+    def __init__(self, values: Data, ends: array[int]) -> None:
+        self.values = values
+        """The decoded records."""
+        self.values_at = 0
+        """Offset of the first record in `values`."""
         self.error: PparseError | None = None
         """Why records are missing; None if the chunk is whole."""
-        self._ends = array("Q")
+        self._ends = ends
         self._extent: int | None = None
 
     @property
@@ -266,7 +266,7 @@ class SimpleRecords(ChunkRecords):
     """
 
     def __init__(self, data: Data, header: ChunkHeader, env: DecodeEnv) -> None:
-        super().__init__()
+        super().__init__(data, array("Q"))
         self.header = header
         """The chunk header."""
         self._env = env
@@ -426,21 +426,12 @@ def _wrong_size(got: int, total: int) -> InvalidArgumentError:
     return InvalidArgumentError("the length of the values is not the sum of the record sizes", wanted=total, got=got)
 
 
-class TransposedRecords(ChunkRecords):
-    """The records of a transposed chunk, which is decoded as a whole.
-
-    Raise `LimitError` if it does not fit in the budget, `InvalidArgumentError` or `UnimplementedError` if it is
-    invalid.
-    """
-
-    def __init__(self, packed: ChunkData, chunk: Chunk, budget: MemoryBudget) -> None:
-        super().__init__()
-        self.values = decoded = _Decoded(packed, chunk, budget)
-        self._ends = decoded.ends
-
-
 class _Decoded(DerivedData):
-    """Decoded records as one Data. They are dropped when others need the memory, and decoded again on demand."""
+    """The records of a transposed chunk, which is decoded as a whole, as one Data.
+
+    They are dropped when others need the memory, and decoded again on demand. Raise `LimitError` if it does not fit in
+    the budget, `InvalidArgumentError` or `UnimplementedError` if it is invalid.
+    """
 
     copies = False
 
@@ -535,4 +526,7 @@ def open_records(source: Source, chunk: Chunk, env: DecodeEnv, verdicts: Verdict
     data = ChunkData(source, chunk, verdicts)
     if chunk.header.chunk_type == SIMPLE:
         return SimpleRecords(data, chunk.header, env)
-    return TransposedRecords(data, chunk, env.budget) if chunk.header.chunk_type == TRANSPOSED else None
+    if chunk.header.chunk_type != TRANSPOSED:
+        return None
+    decoded = _Decoded(data, chunk, env.budget)
+    return ChunkRecords(decoded, decoded.ends)
