@@ -75,7 +75,7 @@ def _merge_folder(options: Any, out: Output) -> int:
     from pparse.proto_splitter.folders import merge_folder
 
     report = merge_folder(options.file, options.output, verify=options.verify, **folder_options(options, out))
-    _tell(options, out, report.model, report)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report)
     return OK
 
 

@@ -82,7 +82,7 @@ def _split_folder(options: Any, out: Output) -> int:
         writer_options=options.compression,
         **merge.folder_options(options, out),
     )
-    _tell(options, out, report.model, report.notes, report)  # type: ignore[arg-type]
+    _tell(options, out, report.model, report.notes, report)
     return OK
 
 

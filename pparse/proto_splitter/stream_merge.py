@@ -47,7 +47,7 @@ class MergeReport(namedtuple("MergeReport", "path size touched chunks type", def
     @property
     def too_large(self) -> bool:
         """Whether the message is too large for protobuf's own parsers, and so for TensorFlow."""
-        return self.size > MAX_MESSAGE_BYTES
+        return bool(self.size > MAX_MESSAGE_BYTES)
 
     def __repr__(self) -> str:
         return f"<MergeReport {self.path!r}: {self.size} bytes, {self.touched} messages merged>"

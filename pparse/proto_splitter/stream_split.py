@@ -67,7 +67,7 @@ class SplitReport(namedtuple("SplitReport", "path message_size limit type remove
     @property
     def chunked(self) -> bool:
         """Whether a ``.cpb`` was written."""
-        return self.chunks > 0
+        return bool(self.chunks)
 
     def __repr__(self) -> str:
         return f"<SplitReport {self.path!r}: {self.chunks} chunks, {self.size} bytes>"

@@ -170,11 +170,6 @@ class ChunkHeader(namedtuple("ChunkHeader", "chunk_type data_size data_hash num_
         """The name of the type in the format."""
         return TYPE_NAMES.get(self.chunk_type, f"type 0x{self.chunk_type:02x}")
 
-    def is_signature(self) -> bool:
-        """Say whether every field is that of the file signature."""
-        empty = self.data_size == self.num_records == self.decoded_data_size == 0
-        return self.chunk_type == SIGNATURE and empty and self.data_hash == hash64(b"")
-
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("data_size", "num_records", "decoded_data_size"))
         return f"ChunkHeader({self.type_name}, {sizes})"
@@ -271,7 +266,7 @@ class Chunk:
 
     def holds(self, position: int) -> bool:
         """Say whether this is the numeric position of one of its records, by its header."""
-        return self.begin <= position < self.begin + self.header.num_records
+        return bool(self.begin <= position < self.begin + self.header.num_records)
 
     def __repr__(self) -> str:
         return f"<Chunk [{self.begin}, {self.end}) {self.header!r}>"
@@ -307,7 +302,7 @@ def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
     if reason:
         raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
     chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
-    if begin == 0 and not chunk.header.is_signature():
+    if begin == 0 and chunk.header != SIGNATURE_HEADER:
         raise ChunkError(invalid("missing file signature", 0), begin, end, chunk=chunk)
     if chunk.end > MAX_POSITION:
         raise ChunkError(invalid(f"chunk at {begin} ends beyond 2^64", begin), begin, end, chunk=chunk)

@@ -923,4 +923,4 @@ def _weight(chunk: Chunk) -> int:
     """Return about how much memory a chunk and its records take, in bytes."""
     header = chunk.header
     decoded = header.decoded_data_size if header.chunk_type in (SIMPLE, TRANSPOSED) else 0
-    return header.data_size + decoded + 64 * header.num_records
+    return int(header.data_size + decoded + 64 * header.num_records)

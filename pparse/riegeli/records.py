@@ -485,7 +485,7 @@ class _Decoded(DerivedData):
 def decoding_weight(chunk: Chunk) -> int:
     """Return the memory that decoding a transposed chunk takes, in bytes: its data, the pieces, and the records."""
     header = chunk.header
-    return 2 * (header.data_size + header.decoded_data_size) + 100 * header.num_records
+    return int(2 * (header.data_size + header.decoded_data_size) + 100 * header.num_records)
 
 
 def check_room(chunk: Chunk, packed: ChunkData, budget: MemoryBudget) -> None:

@@ -418,7 +418,7 @@ class _Damage:
             return known
         data = chunks.loose_data(chunk)
         if data is not None:
-            agrees = hash64(data) == chunk.header.data_hash
+            agrees = bool(hash64(data) == chunk.header.data_hash)
         else:
             try:
                 chunks.verify(chunk)

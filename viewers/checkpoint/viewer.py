@@ -215,8 +215,7 @@ class CheckpointViewer(Viewer):
         made = self._made(name, key, entry)
         made.key = key if key != name else None
         if made._is_flawed() and made.claimed_status is Status.COMPLETE and made.stored_nbytes <= _CONFIRMED:
-            for _ in self._compare(made):  # what is around it is in doubt: its own checksum decides
-                pass
+            self._compare(made)  # what is around it is in doubt: its own checksum decides
         return made
 
     def _made(self, name: str, key: str, entry: bundle.BundleEntry | PparseError) -> Tensor:
@@ -422,8 +421,7 @@ class CheckpointViewer(Viewer):
         """Compare the checksum of a tensor of up to 64 MiB before its bytes are returned."""
         super().resolve(tensor)
         if tensor.stored_nbytes <= _CONFIRMED and tensor.claimed_status is Status.COMPLETE:
-            for _ in self._compare(tensor):
-                pass
+            self._compare(tensor)
 
     def checker(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
         """Compare the checksum of a larger tensor while its bytes are read in order."""
@@ -461,12 +459,12 @@ class CheckpointViewer(Viewer):
     def resolve_all(self) -> None:
         """Compare all checksums, so that no status changes later."""
         for tensor in self.tensors():
-            for _ in self._compare(tensor):
-                pass
+            self._compare(tensor)
         self._compared = True
 
-    def _compare(self, tensor: Tensor) -> Iterator[Finding]:
-        """Compare the checksums of the bytes of a tensor, each stretch once; yield what is wrong."""
+    def _compare(self, tensor: Tensor) -> list[Finding]:
+        """Compare the checksums of the bytes of a tensor, each stretch once; return what is wrong."""
+        wrong: list[Finding] = []
         entry = self._entry(tensor.key or tensor.name)
         entries = [entry] if isinstance(entry, bundle.BundleEntry) else []
         if entries and entries[0].part_count:
@@ -478,9 +476,7 @@ class CheckpointViewer(Viewer):
             known = data.range_status(span.offset, span.offset + span.length)
             # Of a stream or member that is in doubt, what the checksum of a tensor confirms is right nevertheless.
             if known.reason == CONTRADICTED:  # another viewer of the same archive may have found that
-                finding = self._contradiction(tensor, span)
-                self.findings.add(finding)
-                yield finding
+                wrong.append(self._contradiction(tensor, span))
                 continue
             # The checksum of a stream or member around it confirms what was stored, not what TensorFlow had written.
             if (known.verified and self._compared) or known.there < span.length:
@@ -496,9 +492,10 @@ class CheckpointViewer(Viewer):
                 data.vouch(span.offset, span.offset + span.length)
             elif agrees is False:
                 data.condemn(span.offset, span.offset + span.length, CONTRADICTED)
-                finding = self._contradiction(tensor, span)
-                self.findings.add(finding)
-                yield finding
+                wrong.append(self._contradiction(tensor, span))
+        for finding in wrong:
+            self.findings.add(finding)
+        return wrong
 
     @staticmethod
     def _contradiction(tensor: Tensor, span: Span) -> Finding:
