@@ -89,7 +89,7 @@ MODULES = (
     "parsers/protobuf/entries.py",
     "parsers/protobuf/index.py",
     "parsers/protobuf/values.py",
-    "parsers/riegeli/parser.py",
+    "parsers/riegeli.py",
     "parsers/safetensors/parser.py",
     "parsers/safetensors/entry.py",
     "parsers/streams.py",

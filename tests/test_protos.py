@@ -197,7 +197,7 @@ def test_types_of_the_same_name_elsewhere_do_not_clash():
 def test_protobuf_is_not_imported_before_it_is_needed():
     script = """
         import sys
-        import pparse, pparse.protos, pparse.riegeli, pparse.parsers.riegeli.parser
+        import pparse, pparse.protos, pparse.riegeli, pparse.parsers.riegeli
         from pparse.riegeli import RecordReader, RecordWriter
         import io
         out = io.BytesIO()

@@ -33,7 +33,7 @@ HUGE = 200_000_000 if sweep.full else 56_000_000
 PRELUDE = """
 import json, sys, zlib
 import brotli, cramjam, numpy
-import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli.parser
+import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli
 import pparse.riegeli.lookup, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
 from pparse.budget import MemoryBudget
 from pparse.codecs.base import ZSTD, package

@@ -256,7 +256,7 @@ class CpbParser(ProtobufParser):
             return Confidence.CERTAIN if _ends_with_metadata(reader) else Confidence.NO
         if not excerpt.ends_with(cls.extensions):
             return Confidence.NO
-        from pparse.parsers.riegeli.parser import RiegeliParser
+        from pparse.parsers.riegeli import RiegeliParser
 
         # In a file whose beginning is damaged, the rest looks like Riegeli, and the name decides. If it begins with
         # zeros, its beginning was lost or never written: no file of any kind has that name and begins like that.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from pparse.parsers.riegeli.parser import RiegeliParser
+from pparse.parsers.riegeli import RiegeliParser
 from pparse.riegeli import RecordsMetadata, RecordWriter
 from tests.riegeli_fixtures import chunk_table, raw
 from tests.sparse_contract import SparseContract

@@ -1,5 +1,7 @@
 """Riegeli/records files: chunks, and the records in them. array_record files are Riegeli files, too.
 
+How a chunk is found, in order or by a position, `pparse.riegeli.chunks` tells.
+
 States::
 
     state           needs  reads                                           goes to
