@@ -85,24 +85,32 @@ class ShardSet(Parser, Container):
         """What the shards lie beside: the index, if there is one."""
         return extraction_of((self.index or self).result)
 
-    def fetch_ahead(self, names: Sequence[str], number: int, fetched: int) -> int:
-        """If shards are far away, open them from ``number`` on at once, and read their headers.
+    def in_order(self, alone: int = 0) -> Iterator[tuple[int, str]]:
+        """Yield number and name of each shard.
 
-        ``fetched`` is what the last call returned: the number of the first shard that was not fetched yet.
+        If shards are far away, many are opened at once, and their headers read, before the first of them is yielded;
+        the first ``alone`` ones are not.
         """
+        names, fetched = self.shard_names(), 0
+        for number, name in enumerate(names):
+            if number >= max(fetched, alone) and (fetched or self._are_far(names, number)):
+                fetched = self._fetch(names, number)
+            yield number, name
+
+    def _are_far(self, names: Sequence[str], number: int) -> bool:
+        """Return whether shards are far away: what tells it is the index, the folder, or the shard before."""
         home = self.home
-        if number < fetched:
-            return fetched
-        if not fetched and not _is_far(home):  # what tells it is the folder, or the shard before
-            folder = None if number else home.folder
-            before = home.children.get(names[number - 1]) if number else None
-            if not _is_far(before) and (folder is None or folder.distance is Distance.NEAR):
-                return fetched
+        if number:
+            return _is_far(home) or _is_far(home.children.get(names[number - 1]))
+        return _is_far(home) or (home.folder is not None and home.folder.distance is not Distance.NEAR)
+
+    def _fetch(self, names: Sequence[str], number: int) -> int:
+        """Open far shards from ``number`` on at once, and read their headers; return the number of the next one."""
         from pparse.data.parallel import in_parallel
 
-        budget = home.session.budget
+        budget = self.home.session.budget
         last = number + max(1, min(_AT_ONCE, budget.limit // 8 // _FIRST))
-        heads = home.fetch_siblings(names[number:last])
+        heads = self.home.fetch_siblings(names[number:last])
         sizes = [size or 0 for size, _ in in_parallel(self._read_length, heads)]
         room, rest = budget.limit // 4, []
         for data, size in zip(heads, sizes, strict=True):
@@ -128,10 +136,7 @@ class ShardSet(Parser, Container):
 
     def emit_shards(self, ctx: NodeContext) -> None:
         """Emit every shard file with its size."""
-        names = self.shard_names()
-        fetched = 0
-        for number, name in enumerate(names):
-            fetched = self.fetch_ahead(names, number, fetched)
+        for _, name in self.in_order():
             try:
                 size = self.shard(name).size
                 ctx.emit(Entry(name, "file", 0, 0, size))

@@ -86,9 +86,7 @@ class ShardSetViewer(Viewer):
             return
         others: dict[int, int] = {}  # hashes of names found in other shards than the index says, with counts
         missing: dict[str, Finding] = {}
-        fetched = 0
-        for number, name in enumerate(names):
-            fetched = parser.fetch_ahead(names, number, fetched)
+        for number, name in parser.in_order():
             try:
                 viewer = self.shard_viewer(name)
             except (DataError, SourceError) as error:
@@ -243,9 +241,7 @@ class ShardSetViewer(Viewer):
                 return self._unread_tensor(name, finding)
             if tensor is not None:
                 return tensor
-        names, fetched = parser.shard_names(), 0
-        for number, candidate in enumerate(names):
-            fetched = parser.fetch_ahead(names, number, fetched) if number else 0
+        for _, candidate in parser.in_order(alone=1):
             tensor = self._in_shard(candidate, name)
             if tensor is not None:
                 return tensor
