@@ -320,20 +320,24 @@ class RiegeliParser(Parser, Listing):
             self._close(node, Status.UNSUPPORTED, "unsupported", error)
             return end, DONE, 0
         except InvalidArgumentError as error:
-            if node.known_status is Status.COMPLETE:  # else it is truncated, which is reported already
-                self._close(node, Status.DAMAGED, "malformed", error)
+            self._condemn(node, "malformed", error)  # else it is truncated, which is reported already
             return end, DONE, 0
         except EOFError:
             return end, DONE, 0  # nothing of a truncated transposed chunk can be decoded
         for ordinal in range(records.count):
             ctx.emit(Entry(None, "record", node.start, end, at=node.start + ordinal))
-        if records.error is not None and node.known_status is Status.COMPLETE:
-            self._close(node, Status.DAMAGED, "malformed", records.error)
+        if records.error is not None:
+            self._condemn(node, "malformed", records.error)
         return end, DONE, 0
 
     def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:
         finding = self.finding_at(code, error.reason, node.path, node.start, wanted=error.wanted, got=error.got)
         self.result.close_node(node, status, finding)
+
+    def _condemn(self, node: Node, code: str, error: PparseError) -> None:
+        """Make a node DAMAGED that was taken for whole."""
+        if _is_whole(node):
+            self._close(node, Status.DAMAGED, code, error)
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return children of the root (read again), of a chunk (by their sizes), or of the metadata."""
@@ -345,7 +349,7 @@ class RiegeliParser(Parser, Listing):
         self._resolve_suspect(node)
         records = self.records(node)
         # Also by its known bytes: stored data after a gap can be read, compressed data cannot.
-        cut = node.known_status is not Status.COMPLETE or (node.status is not Status.COMPLETE and not records.stored)
+        cut = not _is_whole(node) or (node.status is not Status.COMPLETE and not records.stored)
         return [self._record_entry(node, records, ordinal, cut) for ordinal in range(first, first + count)]
 
     def _record_entry(self, node: Node, records: ChunkRecords, ordinal: int, cut: bool) -> Entry:
@@ -358,7 +362,7 @@ class RiegeliParser(Parser, Listing):
             if part.end > there:
                 got = max(0, there - part.start)
                 status, code = cut_status(got), "truncated"
-                if node.known_status is Status.COMPLETE:  # a gap inside the chunk, not its end
+                if _is_whole(node):  # a gap inside the chunk, not its end
                     status, code = Status.DAMAGED, "malformed"
                 beyond = "the record extends beyond its truncated chunk"
                 finding = Finding(code, beyond, offset=node.start, wanted=len(part), got=got)
@@ -390,18 +394,17 @@ class RiegeliParser(Parser, Listing):
         self._check_touched(chunk_node, node.path)
         records = self.records(chunk_node)
         record = records.read(node.ordinal)
-        if self.verify != "headers" and chunk_node.known_status is Status.COMPLETE and records.total <= TOUCHED:
+        if self.verify != "headers" and _is_whole(chunk_node) and records.total <= TOUCHED:
             records.conclude(whole=self.verdicts.is_sound(chunk_node.start - self._start))
         return record
 
     def open_scalar(self, node: Node) -> Range:
         """Return a reader of a record; if its chunk's hash is wrong, the record becomes DAMAGED."""
-        if node.kind == "record" and node.parent is not None and node.known_status is Status.COMPLETE:
+        if node.kind == "record" and node.parent is not None and _is_whole(node):
             try:
                 self._check_touched(node.parent, node.path)
             except MalformedError as error:
-                if node.known_status is Status.COMPLETE:  # not because of a hash: a stream that ends early, a gap
-                    self._close(node, Status.DAMAGED, "malformed", error)
+                self._condemn(node, "malformed", error)  # if not because of a hash: a stream that ends early, a gap
         return super().open_scalar(node)
 
     def _check_touched(self, chunk_node: Node, path: str) -> None:
@@ -410,7 +413,7 @@ class RiegeliParser(Parser, Listing):
         Raise `MalformedError` if it differs. If the chunk has a gap, or the file ends in it, nothing is compared: its
         known bytes are read, unverified.
         """
-        if chunk_node.known_status is not Status.COMPLETE or self.verify == "headers":
+        if not _is_whole(chunk_node) or self.verify == "headers":
             return
         chunk = self.chunk(chunk_node)
         if (self.verify != "all" and chunk.header.data_size > TOUCHED) or self.verdicts.is_sound(chunk.begin):
@@ -428,7 +431,7 @@ class RiegeliParser(Parser, Listing):
         chunk = self.chunk(holder)
         packed = ChunkData(self._source, chunk)
         check_room(chunk, packed, self.result.extraction.session.budget)
-        if holder.known_status is Status.COMPLETE and self.verify != "headers":
+        if _is_whole(holder) and self.verify != "headers":
             problem = self._hash_problem(chunk)
             if problem is not None:
                 raise InvalidArgumentError(problem.reason, offset=problem.offset)
@@ -443,8 +446,7 @@ class RiegeliParser(Parser, Listing):
             for entry in _metadata_entries(node, self._metadata(node)):
                 ctx.emit(entry)
         except (InvalidArgumentError, UnimplementedError) as error:
-            if node.known_status is Status.COMPLETE:
-                self._close(node, Status.DAMAGED, "malformed", error)
+            self._condemn(node, "malformed", error)
         except EOFError:
             pass  # the chunk is truncated, which is reported already
         return end, DONE, 0
@@ -470,7 +472,7 @@ class RiegeliParser(Parser, Listing):
                 self._judged(entry)
         for node in root.living():
             if node.start - self._start == begin and node.kind != "gap":
-                if node.known_status is Status.COMPLETE:
+                if _is_whole(node):
                     finding = self.finding_at("hash", problem.reason, node.path, node.start)
                     self.result.close_node(node, Status.DAMAGED, finding)
                 self._tell_below(node, self.record_finding(node))
@@ -485,7 +487,7 @@ class RiegeliParser(Parser, Listing):
                 for entry in kid.index.group[1]:
                     if entry.status is None or entry.status is Status.COMPLETE:
                         entry.status, entry.finding, entry.value = Status.DAMAGED, finding, UNLOADED_VALUE
-            if kid.known_status is None or kid.known_status is Status.COMPLETE:
+            if kid.known_status is None or _is_whole(kid):
                 self.result.close_node(kid, Status.DAMAGED, finding, told=True)
                 if kid.shape == SCALAR:
                     kid.unload()
@@ -500,7 +502,7 @@ class RiegeliParser(Parser, Listing):
     def _resolve_suspect(self, node: Node) -> None:
         """Compare the hash of a chunk if the file around it is suspect: the hash is stronger evidence."""
         data = self.result.extraction.data
-        if not data.flawed or self.verify == "headers" or node.known_status is not Status.COMPLETE or node.end is None:
+        if not data.flawed or self.verify == "headers" or not _is_whole(node) or node.end is None:
             return
         if node.start != self._resolved and data.why_suspect(node.start, node.end) is not None:
             self._resolved = node.start
@@ -560,11 +562,10 @@ class RiegeliParser(Parser, Listing):
         """Check a whole chunk: its hash, and whether its records can be decoded."""
         self.result.extraction.session.check_cancelled()
         chunk = self.chunk(node)
-        if node.known_status is Status.COMPLETE and (problem := self._hash_problem(chunk)) is not None:
-            if node.known_status is Status.COMPLETE:  # not because of a hash: a gap
-                self._close(node, Status.DAMAGED, "hash", problem)
+        if _is_whole(node) and (problem := self._hash_problem(chunk)) is not None:
+            self._condemn(node, "hash", problem)  # if not because of a hash: a gap
             return
-        if node.known_status is Status.COMPLETE:
+        if _is_whole(node):
             chunk = self.chunk(node)  # it may be on another grid now
             self._check_blocks(node, chunk)
             try:
@@ -577,7 +578,7 @@ class RiegeliParser(Parser, Listing):
             return
         try:
             node.index_to(None)
-            if node.kind in RECORDS and node.known_status is Status.COMPLETE:
+            if node.kind in RECORDS and _is_whole(node):
                 self.records(node).conclude(whole=True)
         except LimitError as error:
             self.result.note_limit(node, error)
@@ -622,7 +623,7 @@ class RiegeliParser(Parser, Listing):
                 yield Member(f"{begin}/{ordinal}", "record", node.start, size, status, reason=why)
         except LimitError as error:
             self.result.note_limit(node, error)
-        if not seen and node.known_status is not Status.COMPLETE:
+        if not seen and not _is_whole(node):
             yield self._row(f"chunk {begin}", node, node.known_status or Status.DAMAGED)
 
     def find_member(self, name: str) -> Node | None:
@@ -686,6 +687,11 @@ class RiegeliParser(Parser, Listing):
         for name, value in self.metadata().items():
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             yield "metadata", f"{name} = {text[:200]}{'…' if len(text) > 200 else ''}"
+
+
+def _is_whole(node: Node) -> bool:
+    """Say whether a node is whole as its chunk's headers tell it, and no hash or decoder has said otherwise."""
+    return node.known_status is Status.COMPLETE
 
 
 def _has_headers(reader: Range) -> bool:

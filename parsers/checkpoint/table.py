@@ -14,7 +14,6 @@ from bisect import bisect_right
 from struct import pack, unpack_from
 
 from pparse.data.base import BytesData
-from pparse.data.window import Window
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end, find_entry, stops, survey
@@ -296,8 +295,6 @@ def proves(data: Data, offset: int, size: int, poll: Callable[[], object]) -> bo
 # blocks, too: their values are handles, and empty.
 
 _WINDOW: Final = 64 << 10
-# The next zero is mostly this near.
-_NEAR: Final = 1 << 10
 # The longest key of a block that is searched for, and the most entries of one: real blocks have a few thousand.
 _LONGEST_KEY: Final = 64 << 10
 _MOST_ENTRIES: Final = 1 << 20
@@ -315,7 +312,8 @@ class _BlockFinder:
         self._data = data
         self._end = end
         self._poll = poll
-        self._window = Window(data, end, least=_WINDOW)
+        self._base = 0
+        self._block = b""  # the known bytes from there on: no `Window`, as each entry takes a call or two
         self._read_bytes = 0
         self._room = _EFFORT * (end - start) + (1 << 20)
         self._behind = 0  # where a block may begin: behind the last restarts that were met, and the checksum after them
@@ -343,8 +341,13 @@ class _BlockFinder:
 
     def _known(self, offset: int, count: int) -> bytes:
         """Return up to ``count`` bytes; fewer at the end or before a gap."""
-        self._read_bytes += max(0, min(count, self._end - offset))
-        return self._window.known(offset, count)
+        index = offset - self._base
+        if index < 0 or index + count > len(self._block):
+            count = max(0, min(count, self._end - offset))
+            self._block = self._data.known(offset, max(count, min(_WINDOW, self._end - offset))) if count else b""
+            self._base, index = offset, 0
+        self._read_bytes += count
+        return self._block[index : index + count]
 
     def _next_zero(self, offset: int) -> int:
         """Return the next offset where a block may begin: an entry that shares nothing begins with 0.
@@ -354,20 +357,20 @@ class _BlockFinder:
         """
         start: int | None = None  # where the run of zeros began that is passed over
         while offset < self._end:
-            piece = self._window.known(offset, _NEAR if start is None else _WINDOW)
-            behind = offset + len(piece)
-            if not piece:
+            if not 0 <= offset - self._base < len(self._block) and not self._known(offset, 1):
                 offset, start = offset + _WINDOW, None  # a gap
                 continue
+            index, behind = offset - self._base, self._base + len(self._block)
             if start is None:
-                if (found := piece.find(0)) < 0:
-                    self._read_bytes += len(piece)
+                found = self._block.find(0, index)
+                if found < 0:
+                    self._read_bytes += behind - offset
                     offset = behind
                     continue
-                start = offset + found
-            other = _NOT_ZERO.search(piece, max(0, start - offset))
+                start, index = self._base + found, found
+            other = _NOT_ZERO.search(self._block, index)
             if other is not None:
-                return max(start, offset + other.start() - 2)
+                return max(start, self._base + other.start() - 2)
             hole = next(iter(self._data.holes(behind, self._end)), None)
             offset = hole[1] if hole is not None and hole[0] == behind else behind
         return self._end

@@ -104,15 +104,12 @@ class CpbParser(ProtobufParser):
     }
 
     def __init__(self, result: Result) -> None:
-        extraction = result.extraction
-        session = extraction.session
-        verify = verify_of(session.options)
         self.result = result
         self.verdicts = Verdicts()
         self._suspect_ranges: dict[str, Finding] = {}
         self._known: dict[int, Chunk] = {}  # chunks of a file in which bytes moved
         self.last_found: int | None = None  # position of its last record
-        self.lookup = self._new_lookup(verify)
+        self.lookup = self._new_lookup(verify_of(result.extraction.session.options))
         self._unchecked = self.lookup
         self.chunks: ChunkOpener | None = None
         self.problem: PparseError | None = None

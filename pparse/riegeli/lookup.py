@@ -184,10 +184,6 @@ class RecordLookup:
         Raise `MalformedError` if no record has that position, or if its chunk is damaged; `LimitError` if decoding
         needs more than the budget.
         """
-        with self.lock:
-            return self._record(position)
-
-    def _record(self, position: int) -> Range:
         for begin, (chunk, records) in self._opened.items():
             if begin <= position < begin + max(1, chunk.header.num_records):
                 self._refuse_wrong(chunk)  # found since it was opened
@@ -214,13 +210,12 @@ class RecordLookup:
 
     def there(self, position: int) -> int:
         """Return how many bytes of a record are there, for a record of the chunk that is cut."""
-        with self.lock:
-            cut = self._cut
-            if cut is None or not cut.holds(position):
-                return len(self._record(position))
-            records = self._open(cut)
-            part = records.range(position - cut.begin)
-            return max(0, min(part.end, records.extent()) - part.start)
+        cut = self._cut
+        if cut is None or not cut.holds(position):
+            return len(self.record(position))
+        records = self._open(cut)
+        part = records.range(position - cut.begin)
+        return max(0, min(part.end, records.extent()) - part.start)
 
     def is_cut(self, position: int) -> bool:
         """Say whether a record is in a chunk that is cut, as found by `positions`."""

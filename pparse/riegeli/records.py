@@ -326,16 +326,14 @@ class SimpleRecords(ChunkRecords):
         if small and self._read_small_sizes(begin, end, most):
             return
         raw, at = self._part(begin, end, None)
-        stop = end if raw is self._data else None
+        reader = raw.range(at, end) if raw is self._data else raw.open(at)
         rest, total, more = b"", 0, False
         self._charge = self._env.budget.charge(0, "the offsets of a chunk's records")
         try:
             while len(self._ends) < count:
-                take = 1 << 16 if stop is None else min(1 << 16, stop - at)
-                block = rest + (raw.pread(at, take) if take else b"")
+                block = rest + reader.read(1 << 16)
                 if len(block) == len(rest):
                     raise EndOfDataError("the record sizes end early", wanted=count, got=len(self._ends))
-                at += len(block) - len(rest)
                 cut = len(block)
                 while cut and block[cut - 1] >= 0x80 and len(block) - cut < MAX_VARINT:
                     cut -= 1
@@ -348,7 +346,7 @@ class SimpleRecords(ChunkRecords):
                     if total > self.header.decoded_data_size:
                         raise _wrong_total(total, self.header)
                     self._ends.append(total)
-            if more or (at < stop if stop is not None else raw.pread(at, 1)):
+            if more or reader.read(1):
                 raise InvalidArgumentError("the number of sizes is not the number of records", wanted=count)
             if isinstance(wrong := getattr(raw, "error", None), EndOfDataError | MalformedError):
                 raise wrong  # all sizes were decoded, but the stream is incomplete
