@@ -221,7 +221,7 @@ def _read_text(header: ArrayHeader, data: Data, end: int | None, session: Sessio
     if plain is not None:
         shape = tuple(map(int, plain[3].rstrip(",").split(", "))) if plain[3] else ()
         found["descr"] = plain[1], plain.start(1) - 1, plain.end(1) + 1
-        found["fortran_order"] = plain[2] == "True", plain.start(2), plain.end(2)
+        found["fortran_order"] = plain[2] == "True", *plain.span(2)
         found["shape"] = shape, plain.start(3) - 1, plain.end(3) + 1
     else:
         wrong = wrong or _read_dict(text, found)

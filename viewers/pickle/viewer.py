@@ -15,7 +15,7 @@ from pparse.document.opening import Resume, is_inside
 from pparse.errors import DataError, told
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE
-from pparse.parsers.pickle.arrays import Array, scalar_of
+from pparse.parsers.pickle.arrays import Array, Described, scalar_of
 from pparse.parsers.pickle.values import Call, Global, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
@@ -125,10 +125,8 @@ def _as_type(array: Array, wanted: str) -> Array:
     target = DTYPES.get(wanted)
     if target is None or len(array.content) % source.itemsize:
         return array
-    changed = type(array)(array.shape, type(array.type)(array.type.what, wanted))
-    changed.fortran = array.fortran
-    changed.content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
-    return changed
+    content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
+    return Array(array.shape, Described(array.type.what, wanted), content, fortran=array.fortran)
 
 
 def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:

@@ -319,13 +319,11 @@ class Walk:
 
     def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         """Yield names and nodes of the parts of a large value, or of one that is cut."""
-        if node.shape == SCALAR:
-            return
         if node.kind == "call":
             yield from self._parts_of_call(name, node)
             return
         is_map = node.shape == "map"
-        for number, (key, part) in enumerate(self._parser.parts_of(node)):
+        for number, (key, part) in enumerate(self._parser.parts_of(node) if node.shape != SCALAR else ()):
             if node.kind == "unfinished" and part.kind == "persistent":
                 continue  # the storage of a tensor whose shape, and perhaps name, would have come
             if key == "__dict__" and node.note == "ordered":
@@ -343,13 +341,12 @@ class Walk:
             yield from self._parts_of_node(name, objects)
             return
         for kid in kids:
-            if kid.key == "state":
+            # A pickle that ends before it says what to do with it: it would have become the object's state.
+            is_cut = not isinstance(kid.key, str) and kid.kind in ("dict", "tuple")
+            if is_cut or kid.key == "state":
                 yield from self._parts_of_state(name, kid)
             elif kid.key in ("items", "pairs", "args"):
                 yield from self._parts_of_node(name, kid)
-            elif not isinstance(kid.key, str) and kid.kind in ("dict", "tuple"):
-                # The pickle ends before it says what to do with it: it would have become the object's state.
-                yield from self._parts_of_state(name, kid)
 
     def _parts_of_state(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         for kid in node.children() if node.kind == "tuple" else (node,):
