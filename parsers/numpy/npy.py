@@ -110,6 +110,11 @@ class ArrayHeader:
         """… and where."""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all that it should say is known."""
+        return self.status is Status.COMPLETE
+
+    @property
     def is_of_objects(self) -> bool:
         """Whether the elements are Python objects, and nothing else is the matter."""
         return self.code == "objects"
@@ -130,7 +135,7 @@ class ArrayHeader:
 
     def blame(self, status: Status, code: str, reason: str, at: int) -> None:
         """Note what is wrong, if nothing was before."""
-        if self.status is Status.COMPLETE:
+        if self.is_whole:
             self.status, self.code, self.reason, self.at = status, code, reason, at
 
 
@@ -177,7 +182,7 @@ def _look_for_lost_returns(header: ArrayHeader, data: Data, end: int | None) -> 
     That is so if about as many bytes are missing as there should be pairs of both, and there is none.
     """
     size = header.nbytes
-    if header.status is not Status.COMPLETE or size is None or end is None or data.access is not Access.FREE:
+    if not header.is_whole or size is None or end is None or data.access is not Access.FREE:
         return
     missing = header.end + size - end
     if not 0 < missing < size:
@@ -408,7 +413,7 @@ class NpyParser(Parser, Container, Listing):
             self.note("unnamed-type", nameless(), header.places["descr"][0], severity=Severity.NOTE)
         if header.is_of_objects:
             self.note(header.code, header.reason, header.at, severity=Severity.NOTE)
-        elif header.status is not Status.COMPLETE:
+        elif not header.is_whole:
             finding = self.finding_at(header.code, header.reason, "", header.at)
             self.result.close_node(ctx.node, header.status, finding)
         return max(ctx.pos, min(header.end, self.result.extraction.find_end())), self.expect_elements, 0
@@ -416,7 +421,7 @@ class NpyParser(Parser, Container, Listing):
     def expect_elements(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Emit the elements; what follows them belongs to nothing."""
         header, end = self.header, self.result.extraction.find_end()
-        nbytes = header.nbytes if header.status is Status.COMPLETE else None
+        nbytes = header.nbytes if header.is_whole else None
         if nbytes is not None:
             ctx.emit_next("data", "bytes", nbytes)
             if ctx.pos < end:

@@ -10,8 +10,7 @@ opcodes         the pickle goes on; its frames (protocol 4) end at the BUILD
 ==============  ======================================================================================================
 
 No opcode tells how long the bytes are: type and shape do. So the first reading of a pickle stops behind BUILD
-(`ArrayFinder`), and only where such a class was named before; later readings know the places:
-`pparse.parsers.pickle.reading`.
+(`ArrayFinder`), and only where such a class was named before; later readings know the places: `Arrays`.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ class NpzViewer(Viewer):
             header = read_header(BytesData(first), 0, len(first), self.extraction.session)
             if len(self._headers) < _RECENT and len(text) < len(first):
                 self._headers[text] = header
-        odd = header.is_nameless or header.status is not Status.COMPLETE
+        odd = header.is_nameless or not header.is_whole
         if odd or header.nbytes is None or header.end + header.nbytes != member.size:
             return None
         span: MemberSpan = ContentSpan(self, member.at, header.end, header.nbytes)

@@ -585,11 +585,9 @@ class _Builder:
     """Turns values of a pickle into those of the tree; what is shared stays shared."""
 
     def __init__(self, viewer: PickleViewer, parser: PickleParser) -> None:
-        self._viewer = viewer
-        self._parser = parser
-        self._made: dict[int, Any] = {}
+        self._viewer, self._parser = viewer, parser
+        self._made: dict[int, tuple[Any, Any]] = {}  # by id; with the value itself, so that no id is used twice
         self._todo: list[tuple[str, Any, Any]] = []  # names, values, and what was made of them and is still empty
-        self._kept: list[Any] = []  # so that no id is used twice
 
     def build(self, value: Any) -> Any:
         """Return the tree of ``value``, without recursion: tuples become lists first where they hold others."""
@@ -618,7 +616,7 @@ class _Builder:
             return value
         known = self._made.get(id(value))
         if known is not None:
-            return known
+            return known[1]
         made: Any
         if isinstance(value, Call) and value.array is not None and value.array.is_pickle:
             made = self._new(name, self._parser.value_inside(value.array))
@@ -631,8 +629,7 @@ class _Builder:
         else:
             made = {} if isinstance(value, dict) else []
             self._todo.append((name, value, made))
-        self._made[id(value)] = made
-        self._kept.append(value)
+        self._made[id(value)] = value, made
         return made
 
     def _leaf(self, name: str, value: Call | Persistent) -> Any:
