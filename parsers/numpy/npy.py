@@ -107,6 +107,11 @@ class ArrayHeader:
         """… and where."""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all that it should say is known."""
+        return self.status is Status.COMPLETE
+
+    @property
     def is_of_objects(self) -> bool:
         """Whether the elements are Python objects, and nothing else is the matter."""
         return self.code == "objects"
@@ -127,7 +132,7 @@ class ArrayHeader:
 
     def blame(self, status: Status, code: str, reason: str, at: int) -> None:
         """Note what is wrong, if nothing was before."""
-        if self.status is Status.COMPLETE:
+        if self.is_whole:
             self.status, self.code, self.reason, self.at = status, code, reason, at
 
 
@@ -174,7 +179,7 @@ def _look_for_lost_returns(header: ArrayHeader, data: Data, end: int | None) -> 
     That is so if about as many bytes are missing as there should be pairs of both, and there is none.
     """
     size = header.nbytes
-    if header.status is not Status.COMPLETE or size is None or end is None or data.access is not Access.FREE:
+    if not header.is_whole or size is None or end is None or data.access is not Access.FREE:
         return
     missing = header.end + size - end
     if not 0 < missing < size:
@@ -218,7 +223,7 @@ def _read_text(header: ArrayHeader, data: Data, end: int | None, session: Sessio
     if plain is not None:
         shape = tuple(map(int, plain[3].rstrip(",").split(", "))) if plain[3] else ()
         found["descr"] = plain[1], plain.start(1) - 1, plain.end(1) + 1
-        found["fortran_order"] = plain[2] == "True", plain.start(2), plain.end(2)
+        found["fortran_order"] = plain[2] == "True", *plain.span(2)
         found["shape"] = shape, plain.start(3) - 1, plain.end(3) + 1
     else:
         wrong = wrong or _read_dict(text, found)
@@ -405,7 +410,7 @@ class NpyParser(Parser, Container, Listing):
             self.note("unnamed-type", nameless(), header.places["descr"][0], severity=Severity.NOTE)
         if header.is_of_objects:
             self.note(header.code, header.reason, header.at, severity=Severity.NOTE)
-        elif header.status is not Status.COMPLETE:
+        elif not header.is_whole:
             finding = self.finding_at(header.code, header.reason, "", header.at)
             self.result.close_node(ctx.node, header.status, finding)
         return max(ctx.pos, min(header.end, self.result.extraction.find_end())), self.expect_elements, 0
@@ -413,7 +418,7 @@ class NpyParser(Parser, Container, Listing):
     def expect_elements(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Emit the elements; what follows them belongs to nothing."""
         header, end = self.header, self.result.extraction.find_end()
-        nbytes = header.nbytes if header.status is Status.COMPLETE else None
+        nbytes = header.nbytes if header.is_whole else None
         if nbytes is not None:
             ctx.emit_next("data", "bytes", nbytes)
             if ctx.pos < end:

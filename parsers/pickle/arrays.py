@@ -135,11 +135,10 @@ def _names(call: Call) -> tuple[Any, ...] | None:
 class _Fields:
     """The fields of a structure that were gone through so far."""
 
-    __slots__ = ("_call", "_mask", "end", "form", "size", "todo", "waiting")
+    __slots__ = ("_call", "_mask", "_place", "end", "form", "size", "todo")
 
     def __init__(self, call: Call, mask: bool) -> None:
-        self._call = call
-        self._mask = mask
+        self._call, self._mask = call, mask
         self.form: list[tuple[Any, ...]] = []
         """The structure, as .npy files describe it."""
         self.end = 0
@@ -154,31 +153,29 @@ class _Fields:
             raise _NotReadError(f"the word {word!r} and the size {size} contradict each other")
         self.todo = list(reversed(_names(call) or ()))
         """Names of the fields that come next, the first last."""
-        self.waiting: tuple[Any, int, tuple[int, ...]] = None, 0, ()
-        """The label, the offset and the shape of the field that is a structure, and is gone through now."""
+        self._place: tuple[Any, int, tuple[int, ...]] = None, 0, ()  # label, offset and shape of the field at hand
 
-    def next(self) -> tuple[Call, Any, int, tuple[int, ...]]:
-        """Return type, label, offset and shape of the next field."""
+    def next(self) -> Any:
+        """Go on to the next field, and return its type."""
         name, fields = self.todo.pop(), _part(self._call.state, 4)
         found = fields.get(name) if isinstance(fields, dict) else None
         if not isinstance(found, tuple) or not 2 <= len(found) <= 3 or type(found[1]) is not int:
             raise _NotReadError(f"the field {name!r} is not described")
-        kind, offset = found[:2]
+        kind, offset, title = *found[:2], found[2] if len(found) == 3 else None
         shape: tuple[int, ...] = ()
-        title = found[2] if len(found) == 3 else None
         if _is_type(kind) and _part(kind.state, 2) is not None:
             kind, shape = _base_of(kind)
         if not _is_type(kind) or order_of(kind.state) is None:
             raise _NotReadError(f"the field {name!r} has no type")
-        words = [as_text(name) if isinstance(name, str | bytes) else None]
-        if title is not None:
-            words.insert(0, as_text(title) if isinstance(title, str | bytes) else None)
-        if None in words:
+        words = [as_text(word) for word in ((name,) if title is None else (title, name))]
+        if not all(isinstance(word, str) for word in words):
             raise _NotReadError("a name is no text")
-        return kind, words[0] if len(words) == 1 else tuple(words), offset, shape
+        self._place = words[0] if len(words) == 1 else tuple(words), offset, shape
+        return kind
 
-    def add(self, label: Any, offset: int, shape: tuple[int, ...], form: Any, size: int) -> None:
-        """Add a field, with what lies between it and the one before."""
+    def add(self, form: Any, size: int) -> None:
+        """Add the field at hand, with what lies between it and the one before."""
+        label, offset, shape = self._place
         if offset < self.end:
             raise _NotReadError("fields overlap, or are not in the order of their bytes")
         size *= prod(shape)
@@ -204,19 +201,18 @@ def _structure(call: Call, mask: bool) -> list[tuple[Any, ...]]:
             count += 1
             if count > _MOST_FIELDS:
                 raise _NotReadError(f"there are more than {_MOST_FIELDS:,} fields")
-            kind, label, offset, shape = top.next()
+            kind = top.next()
             if _names(kind) is not None:
-                top.waiting = label, offset, shape
                 stack.append(_Fields(kind, mask))
             else:
                 form, size = _field(kind)
-                top.add(label, offset, shape, _BOOL if mask else form, size)
+                top.add(_BOOL if mask else form, size)
             continue
         top.fill(top.size)
         stack.pop()
         if not stack:
             return top.form
-        stack[-1].add(*stack[-1].waiting, top.form, top.size)
+        stack[-1].add(top.form, top.size)
 
 
 def _base_of(kind: Call) -> tuple[Any, tuple[int, ...]]:
@@ -278,14 +274,16 @@ class Array:
 
     __slots__ = ("content", "doubt", "fortran", "objects", "place", "shape", "type")
 
-    def __init__(self, shape: tuple[int, ...], type: Described) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], type: Described, content: bytes | None = None, *, fortran: bool = False
+    ) -> None:
         self.shape = shape
         """Length of each dimension."""
         self.type = type
         """What the elements are."""
-        self.fortran = False
+        self.fortran = fortran
         """Whether the first dimension runs fastest."""
-        self.content: bytes | None = None
+        self.content = content
         """The bytes; None: there are none, see ``place`` and ``objects``."""
         self.place: tuple[Data, int, int] | None = None
         """Where the bytes of a large array are: the data, begin and end."""
@@ -377,8 +375,7 @@ def _array(shape: Any, dtype: Any, fortran: bool, content: Any, *, mask: bool = 
     known = described_type(dtype, mask=mask)
     if known is None:
         return None
-    found = Array(shape, known)
-    found.fortran = fortran and len(shape) > 1
+    found = Array(shape, known, fortran=fortran and len(shape) > 1)
     if isinstance(content, list):
         found.objects = content
         return found if len(content) == prod(shape) else None

@@ -10,8 +10,7 @@ opcodes         the pickle goes on; its frames (protocol 4) end at the BUILD
 ==============  ======================================================================================================
 
 No opcode tells how long the bytes are: type and shape do. So the first reading of a pickle stops behind BUILD
-(`ArrayFinder`), and only where such a class was named before; later readings know the places:
-`pparse.parsers.pickle.reading`.
+(`ArrayFinder`), and only where such a class was named before; later readings know the places: `Arrays`.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ class ArrayFinder:
 
     def __init__(self, program: Program, origin: int) -> None:
         """``origin``: where the file begins, in which bytes are aligned."""
-        self._program = program
-        self._origin = origin
+        self._program, self._origin = program, origin
         self._decoder = Decoder(program, _WINDOW)
         self.trouble = ""
         """Why the end of an array is not known, or what is wrong with its pickle."""
@@ -112,9 +110,7 @@ class ArrayFinder:
             state = self._decoder.decode(middle, pos - 1, _MOST_NAMED)
         except DataError as error:
             return self._broken(start, error.reason, _STATUS.get(type(error), Status.DAMAGED))
-        if not isinstance(state, dict):
-            return self._broken(start, "its state is no dict")
-        return self._find(start, pos, state)
+        return self._find(start, pos, state) if isinstance(state, dict) else self._broken(start, "its state is no dict")
 
     def _is_wrapper(self, start: int, end: int) -> bool:
         """Tell whether the object that the opcodes ``[start, end)`` make is one for an array."""

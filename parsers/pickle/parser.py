@@ -691,12 +691,12 @@ class PickleParser(Parser, Listing):
     def is_sound_inside(self, node: Node) -> bool | None:
         """Decode a small container at once, instead of reading the opcodes of each of its values twice; a large one of
         small values in stretches."""
-        end = node.end
+        start, end = node.start, node.end
         if end is None or node.kind == "pickles":
             return None
-        if end - node.start > self._most_at_once(node.depth):
+        if end - start > self._most_at_once(node.depth):
             return self._is_sound_in_stretches(node) if node.kind in SEQUENCES else None
-        start, program = node.start, self.program(node.start)
+        program = self.program(start)
         if node.known_status is not Status.COMPLETE or not program.is_plain:
             return None
         try:

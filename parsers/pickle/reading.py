@@ -271,11 +271,12 @@ class Parts(IndexNote):
 
     def between(self, start: int, end: int) -> list[Part]:
         """Return slots and ends of the parts that begin in ``[start, end)``; nothing if they are not kept."""
+        first, last = bisect_left(self._slots, start << 8), bisect_left(self._slots, end << 8)
+        return [part for part in self._parts(first, last) if part[0] & 0xFF not in _TAKEN]
+
+    def _parts(self, first: int, last: int) -> list[Part]:
         slots = self._slots
-        first = bisect_left(slots, start << 8)
-        last = bisect_left(slots, end << 8, first)
-        found = zip(slots[first:last], slots[first + 1 : last + 1], strict=False)
-        return [(slot, following >> 8) for slot, following in found if slot & 0xFF not in _TAKEN]
+        return [(slot, end >> 8) for slot, end in zip(slots[first:last], slots[first + 1 : last + 1], strict=False)]
 
     def are_within(self, most: int) -> bool:
         """Whether all parts are kept, and none has more than ``most`` bytes with what follows it."""
@@ -291,9 +292,7 @@ class Parts(IndexNote):
             while place < cut:
                 last = min(cut, bisect_right(slots, (slots[place] >> 8) + most << 8, place) - 1)
                 last = max(last - (last - place) % step, place + step)
-                yield [
-                    (slot, end >> 8) for slot, end in zip(slots[place:last], slots[place + 1 : last + 1], strict=True)
-                ]
+                yield self._parts(place, last)
                 place = last
             place = cut + 1
 

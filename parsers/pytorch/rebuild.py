@@ -383,9 +383,7 @@ def _held(shape: tuple[int, ...], form: str, numbers: Any) -> Array:
         content = struct.pack(f"<{len(numbers)}{form}", *numbers)
     except (TypeError, OverflowError, struct.error) as error:
         raise Odd("what should be numbers are none") from error
-    made = Array(shape, Described(_FORMS[form], _FORMS[form]))
-    made.content = content
-    return made
+    return Array(shape, Described(_FORMS[form], _FORMS[form]), content)
 
 
 def _meta(args: tuple[Any, ...]) -> Parts:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pytorch.storages import Place
-    from pparse.parsers.zip.records import CentralEntry
+    from pparse.parsers.zip.records import CentralEntry, LocalHeader
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.entry import Entry
     from pparse.tree.node import Node
@@ -86,11 +86,14 @@ class StorageRecord(Stored):
     @property
     def is_renamed(self) -> bool:
         """Whether its local header has another name than the directory: one of the two is wrong."""
-        if self._start < 0 or not self.raw_name:
-            return False
-        result = self._parser.result
-        header = local_at(result.extraction.data, self._start, result.extraction.find_end())
+        header = self._header if self._start >= 0 and self.raw_name else None
         return header is not None and header.raw_name != self.raw_name
+
+    @property
+    def _header(self) -> LocalHeader | None:
+        """What stands where its local header should."""
+        extraction = self._parser.extraction
+        return local_at(extraction.data, self._start, extraction.find_end())
 
     def verify(self) -> bool:
         """Compare its checksum, once; return whether nothing is wrong with it, as far as is known then."""
@@ -114,20 +117,19 @@ class StorageRecord(Stored):
     @property
     def data(self) -> Data | None:  # type: ignore[override]
         """The data that it lies in as it is; None if only `place` tells."""
-        return self._parser.result.extraction.data if self._start >= 0 and self._member is None else None
+        return self._parser.extraction.data if self._start >= 0 and self._member is None else None
 
     @property
     def place(self) -> Place:
         """Return the data, and begin and end of the content there. Raises `MalformedError`, `UnsupportedError`."""
         parser = self._parser
         if self._start >= 0 and self._member is None:
-            data = parser.result.extraction.data
-            header = local_at(data, self._start, parser.result.extraction.find_end())
+            header = self._header
             fits = header is not None and _fits(header.extra)
             # Of a directory that only torch believes there are no members: it says what the names are.
             if header is not None and fits and (header.raw_name == self.raw_name or self.member is None):
                 begin = self._start + header.length
-                return data, begin, begin + self.size
+                return parser.extraction.data, begin, begin + self.size
         member = self.member
         if member is None:
             raise MalformedError("its entry in the directory cannot be read", offset=self._at)
@@ -318,10 +320,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
         """As sure as that it is a zip archive, if its first or last names are those of a checkpoint."""
-        found = super().match(excerpt)
-        if not found:
-            return found
-        name = cls._first_name(excerpt)
+        found, name = super().match(excerpt), cls._first_name(excerpt)
         if name.endswith(_SURE) or name == _SURE[1:]:
             return found
         return found if name.endswith(_FIRST) and _SURE in excerpt.tail(1 << 16) else Confidence.NO

@@ -56,26 +56,24 @@ def _numbered(name: str) -> tuple[str, int] | None:
 class MemberSpan(Span):
     """The bytes of an array in an archive.
 
-    There may be a million of them. So a span holds an offset, by which the directory gives the member again. ``kept``
-    is the member, if there is no directory, or its content.
+    There may be a million of them. So a span holds an offset, by which the directory gives the member again; the
+    member, if there is no directory; and its content, see `ContentSpan`.
     """
 
-    __slots__ = ("_at", "_kept", "_viewer")
+    __slots__ = ("_at", "_held", "_member", "_viewer")
 
     _at: int
-    _kept: ArchiveMember | Extraction | None
+    _held: Extraction | None
+    _member: ArchiveMember | None
     _viewer: NpzViewer
 
     @property
     def member(self) -> ArchiveMember:
         """The member."""
-        if self._kept is None:
-            return self._viewer.member_at(self._at)
-        if isinstance(self._kept, ArchiveMember):
-            return self._kept
-        assert self._kept.origin is not None  # noqa: S101 -- it was opened as a member
-        member: ArchiveMember = self._kept.origin[1]
-        return member
+        known = self._member
+        if known is None and self._held is not None and self._held.origin is not None:
+            known = self._held.origin[1]
+        return known or self._viewer.member_at(self._at)
 
 
 class StoredSpan(MemberSpan):
@@ -83,9 +81,9 @@ class StoredSpan(MemberSpan):
 
     __slots__ = ()
 
-    def __init__(self, viewer: NpzViewer, at: int, kept: ArchiveMember | None, span: Span) -> None:
+    def __init__(self, viewer: NpzViewer, at: int, member: ArchiveMember | None, span: Span) -> None:
         super().__init__(span.data, span.offset, span.length, viewer.archive_path, span.end)
-        self._viewer, self._at, self._kept = viewer, at, kept
+        self._viewer, self._at, self._member, self._held = viewer, at, member, None
 
     def resolve(self) -> None:
         """Compare the checksum of the member, if that costs little."""
@@ -102,16 +100,15 @@ class ContentSpan(MemberSpan):
 
     __slots__ = ()
 
-    def __init__(
-        self, viewer: NpzViewer, at: int, kept: ArchiveMember | Extraction | None, where: tuple[int, int, int | None]
-    ) -> None:
-        """``where``: offset in the content, length, and where the content ends."""
-        self.offset, self.length, self.end = where
-        self._viewer, self._at, self._kept = viewer, at, kept
+    def __init__(self, viewer: NpzViewer, at: int, offset: int, length: int, end: int | None = None) -> None:
+        """``offset`` and ``end`` are those in the content."""
+        self.offset, self.length, self.end = offset, length, end
+        self._viewer, self._at, self._member, self._held = viewer, at, None, None
 
-    @property
-    def _held(self) -> Extraction | None:
-        return None if self._kept is None or isinstance(self._kept, ArchiveMember) else self._kept
+    def holding(self, member: ArchiveMember | None, content: Extraction | None) -> ContentSpan:
+        """Let it hold the member, its content or both, and return it."""
+        self._member, self._held = member, content
+        return self
 
     @property
     def opened(self) -> Extraction:
@@ -121,7 +118,7 @@ class ContentSpan(MemberSpan):
             member = self.member
             opened = self._viewer.opened(member)
             if not is_little(member):
-                self._kept = opened
+                self._held = opened
         return opened
 
     @property
@@ -173,7 +170,7 @@ class ContentSpan(MemberSpan):
         if held is not None:
             parser.resolve_opened(held)
         elif not parser.is_proved(self._at):
-            self._kept = parser.resolve_array(self.member) or self._kept
+            self._held = parser.resolve_array(self.member)
 
 
 class NpzViewer(Viewer):
@@ -332,15 +329,14 @@ class NpzViewer(Viewer):
 
     def _span(self, member: ArchiveMember, opened: Extraction, tensor: Tensor, span: Span) -> MemberSpan:
         """Return a span of the content of a member, that holds as little as it can."""
-        kept: ArchiveMember | Extraction | None = opened
+        inside = ContentSpan(self, member.at, span.offset, span.length, span.end)
         sound = member.status is Status.COMPLETE and member.finding is None and not opened.data.flawed
-        if sound and tensor.claimed_status is Status.COMPLETE:
-            kept = None if isinstance(member.extra, ZipNote) and member.extra.listed else member
-            if opened.data is self.parser.extraction.data:
-                return StoredSpan(self, member.at, kept, span)
-            if not is_little(member):
-                kept = opened
-        return ContentSpan(self, member.at, kept, (span.offset, span.length, span.end))
+        if not sound or tensor.claimed_status is not Status.COMPLETE:
+            return inside.holding(None, opened)
+        known = None if isinstance(member.extra, ZipNote) and member.extra.listed else member
+        if opened.data is self.parser.extraction.data:
+            return StoredSpan(self, member.at, known, span)
+        return inside.holding(known, None if is_little(member) else opened)
 
     def _peeked(self, name: str, member: ArchiveMember) -> Tensor | None:
         """Return an array of which nothing is wrong so far, without opening it; None for any other."""
@@ -353,10 +349,10 @@ class NpzViewer(Viewer):
             header = read_header(BytesData(first), 0, len(first), self.extraction.session)
             if len(self._headers) < _RECENT and len(text) < len(first):
                 self._headers[text] = header
-        odd = header.is_nameless or header.status is not Status.COMPLETE
+        odd = header.is_nameless or not header.is_whole
         if odd or header.nbytes is None or header.end + header.nbytes != member.size:
             return None
-        span: MemberSpan = ContentSpan(self, member.at, None, (header.end, header.nbytes, None))
+        span: MemberSpan = ContentSpan(self, member.at, header.end, header.nbytes)
         if begin >= 0:
             place = Span(self.parser.extraction.data, begin + header.end, header.nbytes, "", begin + member.size)
             span = StoredSpan(self, member.at, None, place)

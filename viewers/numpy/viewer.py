@@ -87,7 +87,7 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
     """Return the array in ``inner``, whose header is ``header``, as a tensor called ``name``."""
     begin, nbytes = header.end, header.nbytes
     status, finding = header.status, None
-    if status is not Status.COMPLETE:
+    if not header.is_whole:
         severity = Severity.NOTE if header.is_of_objects else Severity.ERROR
         finding = Finding(header.code, header.reason, severity=severity, path=name, source=inner.name, offset=header.at)
     spans: tuple[Span, ...] = ()
@@ -97,7 +97,7 @@ def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> 
         stop = begin + nbytes
         if nbytes and (short or not inner.data.available(begin, nbytes)):
             status = status_by_place(begin, stop, inner.find_end())
-        elif nbytes and status is Status.COMPLETE and is_longer(inner.data, inner.start, stop, inner.find_end()):
+        elif nbytes and header.is_whole and is_longer(inner.data, inner.start, stop, inner.find_end()):
             status = Status.DAMAGED
             finding = Finding("shifted", SHIFTED, path=name, source=inner.name, offset=begin)
     elif header.places:  # what follows the header is all that is known of it

@@ -15,8 +15,8 @@ from pparse.document.opening import Resume, is_inside
 from pparse.errors import DataError, told
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE
-from pparse.parsers.pickle.arrays import Array, scalar_of
-from pparse.parsers.pickle.values import Call, Global, Persistent
+from pparse.parsers.pickle.arrays import Array, Described, scalar_of
+from pparse.parsers.pickle.values import Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
 from pparse.tensors.dtype import DTYPES, DType
@@ -125,10 +125,8 @@ def _as_type(array: Array, wanted: str) -> Array:
     target = DTYPES.get(wanted)
     if target is None or len(array.content) % source.itemsize:
         return array
-    changed = type(array)(array.shape, type(array.type)(array.type.what, wanted))
-    changed.fortran = array.fortran
-    changed.content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
-    return changed
+    content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
+    return Array(array.shape, Described(array.type.what, wanted), content, fortran=array.fortran)
 
 
 def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
@@ -605,12 +603,12 @@ class PickleViewer(Viewer):
 
 def _judged(root: Node | None) -> str | None:
     """Return why the pickle whose value is ``root`` may be wrong; None if nothing suggests that."""
-    if root is None or not root.result.extraction.data.flawed:
+    extraction = None if root is None else root.result.extraction
+    if root is None or extraction is None or not extraction.data.flawed:
         return None
-    root.result.extraction.resolve()  # a checksum of its own may tell that it is right
+    extraction.resolve()  # a checksum of its own may tell that it is right
     parser: PickleParser = root.result.parser  # type: ignore[assignment]
-    start, end = root.result.extraction.start, parser.program(parser.starts[-1]).end
-    return root.result.extraction.data.why_suspect(start, end)
+    return extraction.data.why_suspect(extraction.start, parser.program(parser.starts[-1]).end)
 
 
 def _number(scalar: Array) -> Any:
@@ -636,8 +634,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Call):
         scalar = scalar_of(value)
         return _number(scalar) if scalar is not None else f"<{value.name or 'object'}>"
-    if isinstance(value, Global):
-        return str(value)
     if isinstance(value, Persistent):
         return "<persistent>"
     if isinstance(value, bytes | bytearray):

@@ -319,13 +319,11 @@ class Walk:
 
     def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         """Yield names and nodes of the parts of a large value, or of one that is cut."""
-        if node.shape == SCALAR:
-            return
         if node.kind == "call":
             yield from self._parts_of_call(name, node)
             return
         is_map = node.shape == "map"
-        for number, (key, part) in enumerate(self._parser.parts_of(node)):
+        for number, (key, part) in enumerate(self._parser.parts_of(node) if node.shape != SCALAR else ()):
             if node.kind == "unfinished" and part.kind == "persistent":
                 continue  # the storage of a tensor whose shape, and perhaps name, would have come
             if key == "__dict__" and node.note == "ordered":
@@ -343,13 +341,12 @@ class Walk:
             yield from self._parts_of_node(name, objects)
             return
         for kid in kids:
-            if kid.key == "state":
+            # A pickle that ends before it says what to do with it: it would have become the object's state.
+            is_cut = not isinstance(kid.key, str) and kid.kind in ("dict", "tuple")
+            if is_cut or kid.key == "state":
                 yield from self._parts_of_state(name, kid)
             elif kid.key in ("items", "pairs", "args"):
                 yield from self._parts_of_node(name, kid)
-            elif not isinstance(kid.key, str) and kid.kind in ("dict", "tuple"):
-                # The pickle ends before it says what to do with it: it would have become the object's state.
-                yield from self._parts_of_state(name, kid)
 
     def _parts_of_state(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         for kid in node.children() if node.kind == "tuple" else (node,):
@@ -588,11 +585,9 @@ class _Builder:
     """Turns values of a pickle into those of the tree; what is shared stays shared."""
 
     def __init__(self, viewer: PickleViewer, parser: PickleParser) -> None:
-        self._viewer = viewer
-        self._parser = parser
-        self._made: dict[int, Any] = {}
+        self._viewer, self._parser = viewer, parser
+        self._made: dict[int, tuple[Any, Any]] = {}  # by id; with the value itself, so that no id is used twice
         self._todo: list[tuple[str, Any, Any]] = []  # names, values, and what was made of them and is still empty
-        self._kept: list[Any] = []  # so that no id is used twice
 
     def build(self, value: Any) -> Any:
         """Return the tree of ``value``, without recursion: tuples become lists first where they hold others."""
@@ -621,7 +616,7 @@ class _Builder:
             return value
         known = self._made.get(id(value))
         if known is not None:
-            return known
+            return known[1]
         made: Any
         if isinstance(value, Call) and value.array is not None and value.array.is_pickle:
             made = self._new(name, self._parser.value_inside(value.array))
@@ -634,8 +629,7 @@ class _Builder:
         else:
             made = {} if isinstance(value, dict) else []
             self._todo.append((name, value, made))
-        self._made[id(value)] = made
-        self._kept.append(value)
+        self._made[id(value)] = value, made
         return made
 
     def _leaf(self, name: str, value: Call | Persistent) -> Any:

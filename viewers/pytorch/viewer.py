@@ -172,9 +172,7 @@ class PyTorchViewer(PickleViewer):
                 for key, (there, meant) in self.odd_sizes.items()
             )
             for name, why in islice(chain(refusals(self.parser), sizes), _MOST_REFUSALS):
-                reason = f"torch refuses this, because {why}"
-                source = self.extraction.name
-                yield Finding("refused", reason, severity=Severity.WARNING, path=name, source=source)
+                yield self._finding(name, "refused", f"torch refuses this, because {why}", severity=Severity.WARNING)
 
     def tensor_at(self, node: Node) -> Tensor | None:
         """Return the first tensor in the storage that a member of a zip is."""
@@ -252,14 +250,12 @@ class PyTorchViewer(PickleViewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent; tell of storages that belong to none of the tensors that were listed."""
         extent = super().close_extent(extent)
-        named = self.first_ids
-        rest = [key for key in self.parser.keys() if key not in named]  # noqa: SIM118 -- it is no mapping
+        rest = [key for key in self.parser.keys() if key not in self.first_ids]  # noqa: SIM118 -- it is no mapping
         if rest:
             are = "belongs" if len(rest) == 1 else "belong"
             reason = f"{count_words(len(rest), 'storage')} {are} to no tensor that is shown, the first is {rest[0]!r}"
             # What a program keeps beside its tensors may stay without a name; but not all that there is.
-            severity = Severity.NOTE if extent.count else Severity.ERROR
-            self.findings.add(Finding("unnamed-storage", reason, severity=severity, source=self.extraction.name))
+            self._note("unnamed-storage", reason, severity=Severity.NOTE if extent.count else Severity.ERROR)
         return extent
 
 
