@@ -324,6 +324,7 @@ class PlainText:
         self._charge = budget.charge(0, "entries of the header", self._drop)
         self._hashes: array[int] | None = None
         self._names: dict[str, tuple[int, TensorInfo | None]] | KeyTable | None = None
+        self._looked_at: tuple[_Block, list[Any]] | None = None  # a block, and its entries in the text
         self._sought = 0  # how many names were looked for without a table of them
         self._names_charge = budget.charge(0, "a table of names", self._drop_names)
         self._kinds: dict[str, tuple[int, Any]] = {}
@@ -364,6 +365,23 @@ class PlainText:
         block = self._blocks[self._block_of(number)]
         rows = self._rows_of(block)
         return rows.names[number - block.first], rows.infos[number - block.first]
+
+    def places_in_text(self, number: int) -> tuple[tuple[int, int], ...]:
+        """Return begin and end of type, shape and offsets of tensor ``number``, which was read before, in the data."""
+        block = self._blocks[self._block_of(number)]
+        if self._looked_at is None or self._looked_at[0] is not block:
+            found: list[Any] = list(_ENTRY.finditer(self._text_of(block)))
+            for metadata in self.metadata_at:
+                if block.first <= metadata < block.first + block.count:
+                    found.insert(metadata - block.first, None)
+            self._looked_at = block, found
+        entry = self._looked_at[1][number - block.first]
+        text, kind, start = entry.string, entry[2], entry.start(2)
+        word = kind.index('"', len('"dtype"'))
+        places = (word, kind.index('"', word + 1) + 1), (kind.index("["), len(kind))
+        before = block.begin + (start if text.isascii() else len(text[:start].encode()))
+        offsets = before - start + text.rindex("[", 0, entry.start(3))
+        return *((before + low, before + high) for low, high in places), (offsets, before - start + entry.end(4) + 1)
 
     def _names_and_infos(self) -> Iterator[tuple[str, TensorInfo | None]]:
         """Yield name and entry of all that were read, ``__metadata__`` among them."""
@@ -620,11 +638,14 @@ class PlainText:
         """Return the rows of a block, which may have to be read again."""
         rows = block.rows
         if rows is None:
-            text = self._host.data.read_exact(block.begin, block.end - block.begin).decode()
-            # The comma or bracket behind the last entry shows its end.
-            rows = self._parse(text + "}", self._begin_of(text, block.begin))[0]
+            text = self._text_of(block)
+            rows = self._parse(text, self._begin_of(text, block.begin))[0]
             self._hold(block, rows)
         return rows
+
+    def _text_of(self, block: _Block) -> str:
+        """Return the text of a block; the bracket behind it shows where the last entry ends, if no comma does."""
+        return self._host.data.read_exact(block.begin, block.end - block.begin).decode() + "}"
 
     def _hold(self, block: _Block, rows: _Rows) -> None:
         """Keep the rows of a block, if there is room."""

@@ -7,7 +7,6 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
-from pparse.data.zero_runs import LEAST, PAGE, zeros_at_end
 from pparse.document.beside import advise
 from pparse.document.opening import Resume, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
@@ -243,7 +242,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         self._judges = True
         try:
             fresh = self.find(tensor.name)
-            if fresh is not None and fresh.status is not Status.COMPLETE:
+            if fresh is not None and not fresh.is_complete:
                 # What it claims, and where its bytes are: what is known of those may change again.
                 tensor.status, tensor.verified, tensor.finding = fresh._status, fresh._verified, fresh._finding
                 tensor._spans, tensor._content, tensor._shared = fresh._spans, fresh._content, None
@@ -389,7 +388,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """Yield where in the document's data the tensors are that are not whole, with what tells of these only."""
         data = self.extraction.parsed.data
         for tensor in self.tensors():
-            if tensor.status is not Status.COMPLETE:
+            if not tensor.is_complete:
                 for span in tensor.spans:
                     if span.data is data:
                         yield span.offset, span.offset + span.length
@@ -445,6 +444,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         A download into a file of full size leaves them, and so does a tensor of zeros: from 64 KiB on it is a warning.
         Nothing is said of content that was packed, whose checksum says more, nor of holes, which are told as such.
         """
+        from pparse.data.zero_runs import LEAST, PAGE, zeros_at_end
+
         for file in (self.extraction.parsed, *(file for _, file in self.files_beside())):
             data, end = file.data, file.find_end()
             if not data.is_file or self._holes_of(data):

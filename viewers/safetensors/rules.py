@@ -82,12 +82,9 @@ def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
     """Yield a finding on those that were only counted: an error if any of them is one."""
     if findings.omitted:
         errors = findings.errors - sum(finding.severity is Severity.ERROR for finding in findings)
-        yield Finding(
-            "findings-omitted",
-            f"{findings.omitted} more findings were counted, but not kept; {errors} of them are errors",
-            severity=Severity.ERROR if errors else Severity.WARNING,
-            source=source,
-        )
+        reason = f"{findings.omitted} more findings were counted, but not kept; {errors} of them are errors"
+        severity = Severity.ERROR if errors else Severity.WARNING
+        yield Finding("findings-omitted", reason, severity=severity, source=source)
 
 
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:

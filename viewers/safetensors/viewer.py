@@ -66,6 +66,10 @@ class HeaderTensor(Tensor):
         """Return status and what was verified as far as the header was read, if nothing else is known."""
         return (self._status, None) if self._owner._is_quiet() else super().as_listed()
 
+    def _is_flawed(self) -> bool:
+        """Whether anything is known against the file, without a `Span` for it."""
+        return self._owner.extraction.data.flawed  # type: ignore[no-any-return]
+
     def why_listed(self) -> Finding | None:
         """Return what is wrong with it as far as the header was read, if nothing else is known."""
         return self._found() if self._owner._is_quiet() else super().why_listed()
