@@ -142,7 +142,7 @@ def _is_sound(buffer: bytes, bit: int, partly: bool = False) -> bool:
 
     With ``partly``, a head that the end of the buffer cuts is accepted, too.
     """
-    before, low = _prefixes()[bit & 7]
+    before, low = prefix_for(bit & 7)
     at = bit >> 3
     first = buffer[at] >> (bit & 7) << (bit & 7) | low
     # Any distance is allowed: nothing is known here about the bytes before.
@@ -253,6 +253,7 @@ def _empty_dynamic() -> tuple[int, int]:
     return value, at
 
 
+@cache
 def prefix_for(bit_phase: int) -> tuple[bytes, int]:
     """Return empty blocks that end at bit ``bit_phase`` (0 to 7) of a byte: the whole bytes, and the bits of the last.
 
@@ -267,8 +268,3 @@ def prefix_for(bit_phase: int) -> tuple[bytes, int]:
         value |= _FIXED[0] << count
         count += _FIXED[1]
     return (value & (1 << (count & ~7)) - 1).to_bytes(count // 8, "little"), value >> (count & ~7)
-
-
-@cache
-def _prefixes() -> list[tuple[bytes, int]]:
-    return [prefix_for(phase) for phase in range(8)]

@@ -131,11 +131,8 @@ def _bits(data: bytes, bit: int, count: int) -> int:
 
 
 def _read_dynamic(data: bytes, bit: int, final: bool) -> Head | None:
-    literals, distances, count = (
-        _bits(data, bit + 3, 5) + 257,
-        _bits(data, bit + 8, 5) + 1,
-        _bits(data, bit + 13, 4) + 4,
-    )
+    literals, distances = _bits(data, bit + 3, 5) + 257, _bits(data, bit + 8, 5) + 1
+    count = _bits(data, bit + 13, 4) + 4
     if literals > 286 or distances > 30:
         return None
     bit += 17

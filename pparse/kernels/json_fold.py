@@ -45,15 +45,9 @@ def _nested(levels: int) -> bytes:
 _RUN_PATTERN = rb'(?:[^"\\\[\]{},]++|' + _STRING + b"|" + _STRAY + b"|" + _nested(7) + rb")*+"
 
 
-@cache
-def _run() -> Matcher:
-    # Compiled on first use: small documents never need it, and it takes 3 ms.
-    return re.compile(_RUN_PATTERN, re.DOTALL).match
-
-
-@cache
-def _child() -> Matcher:
-    return re.compile(_RUN_PATTERN + b",", re.DOTALL).match
+# Compiled on first use: small documents never need them, and it takes 3 ms.
+_RUN: Final = lazy_pattern(_RUN_PATTERN, re.DOTALL)
+_CHILD: Final = lazy_pattern(_RUN_PATTERN + b",", re.DOTALL)
 
 
 @cache
@@ -92,7 +86,7 @@ def scan(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> in
     """
     size = len(block)
     append = out.append
-    child = _child()
+    child = _CHILD.match
     while pos < size:
         if carry.depth == 1 and not carry.in_string and not carry.escaped:
             while (match := child(block, pos)) is not None:
@@ -113,7 +107,7 @@ def scan(block: bytes, pos: int, carry: Carry, base: int, out: array[int]) -> in
 def next_boundary(block: bytes, pos: int, carry: Carry) -> int:
     """Return the index of the next comma or closing bracket at depth 1; ``len(block)`` if there is none."""
     size = len(block)
-    run = _run()
+    run = _RUN.match
     while pos < size:
         if carry.in_string:
             pos = _leave_string(block, pos, carry)

@@ -182,13 +182,12 @@ def scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, in
     try:
         return _scan(buf, i, stop, base, state)
     except _StopAtError as error:
-        return error.at - base, error.why
+        at, why = error.args
+        return at - base, why
 
 
 class _StopAtError(Exception):
-    def __init__(self, at: int, why: int) -> None:
-        self.at = at
-        self.why = why
+    """Ends the run at an offset, and says why."""
 
 
 def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, int]:  # noqa: C901 -- one loop, for speed

@@ -39,7 +39,7 @@ def read_literal(text: str, found: dict[str, tuple[Any, int, int]] | None = None
     outside = _OpenLiteral("", 0)
     stack = [outside]
     pos = 0
-    while outside.is_empty:
+    while not outside.items:
         token = _TOKEN.match(text, pos)
         if token is None:
             raise MalformedError("a value is expected" if text[pos:].strip(_SPACE) else "it ends early", offset=pos)
@@ -60,11 +60,11 @@ def read_literal(text: str, found: dict[str, tuple[Any, int, int]] | None = None
                 stack[-1].expect_value(begin)
                 value = _scalar(token[kind], kind, begin)
             stack[-1].take_value(value, begin)
-            if found is not None and len(stack) == 2 and stack[1].has_value:
+            if found is not None and len(stack) == 2 and stack[1].opening == "{" and stack[1].expects == "comma":
                 found[stack[1].key] = value, begin, pos
     if text[pos:].strip(_SPACE):
         raise MalformedError("something follows the value", offset=pos)
-    return outside.first
+    return outside.items[0]
 
 
 def _scalar(text: str, kind: int, at: int) -> Any:
@@ -77,64 +77,49 @@ def _scalar(text: str, kind: int, at: int) -> Any:
 class _OpenLiteral:
     """A list, tuple or dict that is being read."""
 
-    __slots__ = ("_dict", "_expects", "_items", "begin", "key", "opening")
+    __slots__ = ("_dict", "begin", "expects", "items", "key", "opening")
 
     def __init__(self, opening: str, begin: int) -> None:
         self.opening = opening
         self.begin = begin
         self.key = ""  # of the value read last
-        self._items: list[Any] = []
+        self.items: list[Any] = []
         self._dict: dict[str, Any] = {}
-        self._expects = "first"  # "first", "item", "colon", "value" or "comma"
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was read yet."""
-        return not self._items
-
-    @property
-    def first(self) -> Any:
-        """What was read first."""
-        return self._items[0]
-
-    @property
-    def has_value(self) -> bool:
-        """Whether what was read last is the value of a key."""
-        return self.opening == "{" and self._expects == "comma"
+        self.expects = "first"  # "first", "item", "colon", "value" or "comma"
 
     def expect_value(self, at: int) -> None:
-        if self._expects not in ("first", "item", "value"):
-            raise MalformedError(f"a {self._expects} is expected", offset=at)
+        if self.expects not in ("first", "item", "value"):
+            raise MalformedError(f"a {self.expects} is expected", offset=at)
 
     def take_mark(self, mark: str, at: int) -> None:
-        if mark != {"colon": ":", "comma": ","}.get(self._expects):
+        if mark != {"colon": ":", "comma": ","}.get(self.expects):
             raise MalformedError("a value is expected", offset=at)
-        self._expects = "value" if mark == ":" else "item"
+        self.expects = "value" if mark == ":" else "item"
 
     def take_value(self, value: Any, at: int) -> None:
         if self.opening != "{":
-            self._items.append(value)
-        elif self._expects == "value":
+            self.items.append(value)
+        elif self.expects == "value":
             self._dict[self.key] = value
         else:
             if not isinstance(value, str):
                 raise MalformedError("a key is no text", offset=at)
             if value in self._dict:
                 raise MalformedError(f"the key {value!r} is there twice", offset=at)
-            self.key, self._expects = value, "colon"
+            self.key, self.expects = value, "colon"
             return
-        self._expects = "comma"
+        self.expects = "comma"
 
     def close(self, closing: str, at: int) -> Any:
-        if closing != _CLOSED_BY.get(self.opening) or self._expects in ("colon", "value"):
+        if closing != _CLOSED_BY.get(self.opening) or self.expects in ("colon", "value"):
             raise MalformedError(f"a {closing!r} is not expected", offset=at)
         if self.opening == "{":
             return self._dict
         if self.opening == "[":
-            return self._items
-        if len(self._items) == 1 and self._expects == "comma":
-            return self._items[0]  # in parentheses, but no tuple
-        return tuple(self._items)
+            return self.items
+        if len(self.items) == 1 and self.expects == "comma":
+            return self.items[0]  # in parentheses, but no tuple
+        return tuple(self.items)
 
 
 def _unescaped(quoted: str, at: int) -> str:

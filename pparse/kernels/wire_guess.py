@@ -96,6 +96,11 @@ class _GuessFrame:
         self.bits = self.bits + 8.0 * (self.end - self.pos) if self.cut else inf
         self.pos = self.end
 
+    def refuse(self) -> None:
+        """End here: the bytes are not a message, even if the data is cut."""
+        self.cut = False
+        self.stop()
+
 
 def guess(data: bytes, complete: bool = True) -> tuple[str, float]:
     """Return what ``data`` most probably holds, ``"message"``, ``"text"`` or ``"bytes"``, and a confidence of 0 to 1.
@@ -150,8 +155,7 @@ def _message_bits(data: bytes, complete: bool) -> float:
             child = _read_field(data, frame, len(above) < MAX_DEPTH)
             if frame.bits > frame.plain:
                 # No message that way; and what it would cost no longer matters.
-                frame.cut = False
-                frame.stop()
+                frame.refuse()
                 continue
             if child is not None:
                 above.append(frame)
@@ -190,12 +194,11 @@ def _read_field(data: bytes, frame: _GuessFrame, deeper: bool) -> _GuessFrame | 
         frame.stop()
         return None
     if wire == 4:
-        if not frame.groups or frame.groups.pop() != number:
-            frame.cut = False
-            frame.stop()
-            return None
-        frame.bits += _WIRE_BITS[4]
-        frame.pos = pos
+        if frame.groups and frame.groups.pop() == number:
+            frame.bits += _WIRE_BITS[4]
+            frame.pos = pos
+        else:
+            frame.refuse()
         return None
     frame.bits += _WIRE_BITS[wire] + _number_bits(number, frame.previous)
     frame.previous = number
@@ -207,8 +210,7 @@ def _read_field(data: bytes, frame: _GuessFrame, deeper: bool) -> _GuessFrame | 
     elif wire == 3:
         frame.groups.append(number)
         if len(frame.groups) > _MAX_GROUPS:
-            frame.cut = False
-            frame.stop()
+            frame.refuse()
     elif (size := 8 if wire == 1 else 4) > frame.end - pos:
         frame.stop()
     else:
