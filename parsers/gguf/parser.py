@@ -22,6 +22,7 @@ States::
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from functools import cache
 from math import prod
 from struct import calcsize, unpack_from
@@ -372,11 +373,10 @@ class GgufParser(Parser, Listing):
         yield "alignment", f"{self.alignment}"
         facts, table = root.find("metadata"), root.find("tensors")
         if facts is not None:
-            kinds: dict[str, int] = {}
-            for node in facts.children():
-                name = f"array of {_element(node)}" if node.kind == "array" else node.kind
-                kinds[name] = kinds.get(name, 0) + 1
-            words = ", ".join(f"{name} {count:,}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
+            kinds = Counter(
+                f"array of {_element(node)}" if node.kind == "array" else node.kind for node in facts.children()
+            )
+            words = ", ".join(f"{name} {count:,}" for name, count in kinds.most_common())
             yield "key-values", f"{len(facts):,} ({words})" if words else "0"
         found: dict[int, list[int]] = {}  # numbers of tensors, elements, and bytes, by type
         for node in table.children() if table is not None else ():

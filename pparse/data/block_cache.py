@@ -123,28 +123,21 @@ class BlockCache(DerivedData):
         high = missing[-1] + 1
         if high == last:  # read on only where something is read anyway
             high = max(high, -(-(missing[0] * BLOCK + ahead) // BLOCK))
-        self._request(missing[0], high)
-        return True
-
-    def _request(self, first: int, high: int) -> None:
-        """Read blocks ``[first, high)``, and keep them."""
-        begin = first * BLOCK
+        begin = missing[0] * BLOCK
         gap = self.next_gap(begin) if self.gaps else None
-        if gap is not None and gap.offset <= begin:
-            return
-        length = self._clip(begin, (high - first) * BLOCK)
-        if not length:
-            return
-        content = self._source.pread(begin, length)
-        for number in range(first, first + -(-len(content) // BLOCK)):
-            at = (number - first) * BLOCK
+        length = 0 if gap is not None and gap.offset <= begin else self._clip(begin, high * BLOCK - begin)
+        content = self._source.pread(begin, length) if length else b""
+        for at in range(0, len(content), BLOCK):
+            number = missing[0] + at // BLOCK
             block = content[at : at + BLOCK]
             if len(block) == BLOCK or begin + len(content) == self.size:
                 self._blocks[number] = block
                 self._blocks.move_to_end(number)
         while len(self._blocks) > self._most:
             self._blocks.popitem(last=False)
-        self._account()
+        if content:
+            self._account()
+        return True
 
     def _account(self) -> None:
         amount = len(self._blocks) * (BLOCK + 200)

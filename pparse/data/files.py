@@ -16,7 +16,7 @@ from itertools import islice
 
 from pparse.data.base import Data
 from pparse.equality import ByValue
-from pparse.errors import ClosedError, DataChangedError, SourceError, system_error
+from pparse.errors import ClosedError, DataChangedError, SourceError, refused, system_error
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -62,10 +62,6 @@ class FileIdentity(ByValue, by=("device", "inode", "size", "mtime_ns")):
         except OSError:
             return False  # it has another name now
         return (info.st_dev, info.st_ino) == (self.device, self.inode)
-
-    def same_file(self, other: FileIdentity) -> bool:
-        """Return whether this is the same file, even if it grew or changed."""
-        return (self.device, self.inode) == (other.device, other.inode)
 
     def refuse_another(self, now: FileIdentity, path: str, *, same_host: bool) -> None:
         """Raise `DataChangedError` if ``now``, of the file at ``path``, is not this one, which was pickled.
@@ -146,11 +142,9 @@ def inherited_pipe(path: str) -> BinaryIO | None:
 
     Opening any other pipe could wait forever for somebody to write.
     """
-    try:
+    with refused("cannot open", path):
         if path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and stat.S_ISFIFO(os.stat(path).st_mode):
             return open(path, "rb")
-    except OSError as error:
-        raise system_error(error, "cannot open", path) from error
     return None
 
 
@@ -163,13 +157,10 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     # Without O_NONBLOCK, opening a pipe would wait forever for a writer.
     flags |= getattr(os, "O_NONBLOCK", 0)
     try:
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise SourceError("is a folder, not a file", errno=errno.EISDIR, source=path)
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        if isinstance(error, SourceError):
-            raise
-        raise system_error(error, "cannot open", path) from error
+        with refused("cannot open", path):
+            if stat.S_ISDIR(os.stat(path).st_mode):
+                raise SourceError("is a folder, not a file", errno=errno.EISDIR, source=path)
+            descriptor = os.open(path, flags)
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:
@@ -181,12 +172,9 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
 
 def identity_of(descriptor: int, path: str) -> FileIdentity:
     """Return what identifies an open file. Raises `SourceError` if it cannot be read at any offset."""
-    try:
+    with refused("cannot read", path):
         info = os.fstat(descriptor)
-    except OSError as error:
-        raise system_error(error, "cannot read", path) from error
-    kind = info.st_mode
-    size = info.st_size
+    kind, size = info.st_mode, info.st_size
     if stat.S_ISBLK(kind):
         size = os.lseek(descriptor, 0, os.SEEK_END)
     elif not stat.S_ISREG(kind):
@@ -200,7 +188,10 @@ def identity_of(descriptor: int, path: str) -> FileIdentity:
 
 
 class PooledFile:
-    """One file of a `DescriptorPool`. The pool may close its descriptor; the next use reopens it."""
+    """One file of a `DescriptorPool`, which may close its descriptor; the next use reopens it.
+
+    ``with file as descriptor`` keeps it open meanwhile.
+    """
 
     def __init__(self, pool: DescriptorPool, path: str) -> None:
         self._pool = pool
@@ -212,7 +203,7 @@ class PooledFile:
         self.identity = _UNKNOWN  # until the first open
         """What identified the file when it was first opened."""
 
-    def _acquire(self) -> int:
+    def __enter__(self) -> int:
         with self._pool.lock:
             if self._closed:
                 raise ClosedError("the file is closed", source=self.path)
@@ -231,7 +222,7 @@ class PooledFile:
             self._users += 1
             return self._descriptor
 
-    def _release(self) -> None:
+    def __exit__(self, *exc: object) -> None:
         with self._pool.lock:
             self._users -= 1
             if self._closed and not self._users:
@@ -245,17 +236,15 @@ class PooledFile:
 
     def pread(self, offset: int, length: int) -> bytes:
         """Read with one system call; may be short."""
-        descriptor = self._acquire()
-        try:
-            if _HAS_PREAD:
-                return os.pread(descriptor, length, offset)
-            with self._pool.lock:  # pragma: no cover (Windows)
-                os.lseek(descriptor, offset, os.SEEK_SET)
-                return os.read(descriptor, length)
-        except (OSError, OverflowError) as error:
-            raise self._refused(error, offset) from error
-        finally:
-            self._release()
+        with self as descriptor:
+            try:
+                if _HAS_PREAD:
+                    return os.pread(descriptor, length, offset)
+                with self._pool.lock:  # pragma: no cover (Windows)
+                    os.lseek(descriptor, offset, os.SEEK_SET)
+                    return os.read(descriptor, length)
+            except (OSError, OverflowError) as error:
+                raise self._refused(error, offset) from error
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
         """Read into ``views``, one after the other (at most 1,000), with one system call; may be short."""
@@ -263,13 +252,11 @@ class PooledFile:
             chunk = self.pread(offset, min(len(views[0]), 1 << 22))
             views[0][: len(chunk)] = chunk
             return len(chunk)
-        descriptor = self._acquire()
-        try:
-            return os.preadv(descriptor, views, offset)
-        except (OSError, OverflowError) as error:
-            raise self._refused(error, offset) from error
-        finally:
-            self._release()
+        with self as descriptor:
+            try:
+                return os.preadv(descriptor, views, offset)
+            except (OSError, OverflowError) as error:
+                raise self._refused(error, offset) from error
 
     def _refused(self, error: OSError | OverflowError, offset: int) -> SourceError:
         """Return what to raise where the system refuses to read."""
@@ -279,24 +266,17 @@ class PooledFile:
 
     def check_unchanged(self) -> None:
         """Compare the open file (``fstat``) with what it was at first. Raises `DataChangedError`."""
-        descriptor = self._acquire()
-        try:
+        with self as descriptor:
             if not self.identity.is_shown_by(descriptor):
                 self._compare(identity_of(descriptor, self.path))
-        finally:
-            self._release()
 
     def _compare(self, now: FileIdentity) -> None:
         before = self.identity
         if before is _UNKNOWN or (before == now and before.ctime_ns == now.ctime_ns):
             return
         if before != now or before.may_have_been_written(now, self.path):
-            raise DataChangedError(
-                f"the file changed while it was open: {before.difference(now)}",
-                source=self.path,
-                wanted=before.size,
-                got=now.size,
-            )
+            reason = f"the file changed while it was open: {before.difference(now)}"
+            raise DataChangedError(reason, source=self.path, wanted=before.size, got=now.size)
         self.identity = now  # renamed, linked, given away
 
     def holes(self, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -304,21 +284,19 @@ class PooledFile:
         if not hasattr(os, "SEEK_HOLE"):
             return
         while start < end:
-            descriptor = self._acquire()
-            try:
-                hole = os.lseek(descriptor, start, os.SEEK_HOLE)
-                if hole >= end:
-                    return
+            with self as descriptor:
                 try:
-                    data = os.lseek(descriptor, hole, os.SEEK_DATA)
-                except OSError as error:
-                    if error.errno != errno.ENXIO:
-                        raise
-                    data = end  # a hole to the end of the file
-            except OSError:
-                return  # the file system does not report holes
-            finally:
-                self._release()
+                    hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+                    if hole >= end:
+                        return
+                    try:
+                        data = os.lseek(descriptor, hole, os.SEEK_DATA)
+                    except OSError as error:
+                        if error.errno != errno.ENXIO:
+                            raise
+                        data = end  # a hole to the end of the file
+                except OSError:
+                    return  # the file system does not report holes
             yield hole, min(data, end)
             start = data
 
@@ -329,13 +307,11 @@ class PooledFile:
         if not length:
             return memoryview(b"")
         aligned = offset - offset % mmap.ALLOCATIONGRANULARITY
-        descriptor = self._acquire()
-        try:
-            whole = mmap.mmap(descriptor, offset - aligned + length, access=mmap.ACCESS_READ, offset=aligned)
-        except (OSError, ValueError):
-            return None
-        finally:
-            self._release()
+        with self as descriptor:
+            try:
+                whole = mmap.mmap(descriptor, offset - aligned + length, access=mmap.ACCESS_READ, offset=aligned)
+            except (OSError, ValueError):
+                return None
         return memoryview(whole)[offset - aligned :]
 
     def __del__(self) -> None:
@@ -387,8 +363,8 @@ class DescriptorPool:
     def register(self, path: str) -> PooledFile:
         """Open ``path`` and return it. Raises `SourceError`, and `DataChangedError` if it is not what is expected."""
         file = PooledFile(self, path)
-        file._acquire()
-        file._release()
+        with file:
+            pass
         if (expected := self.expected.get(path)) is not None:
             expected[0].refuse_another(file.identity, path, same_host=expected[1])
         return file
@@ -533,7 +509,8 @@ class FileData(Data):
         except OSError:
             return None
         now = FileData(self.path)
-        if not self.identity.same_file(now.identity):  # another file has the name now
+        was, new = self.identity, now.identity
+        if (was.device, was.inode) != (new.device, new.inode):  # another file has the name now
             now.close()
             return None
         return now

@@ -5,6 +5,7 @@ What stands in one is its format's business: `pparse.compressed.gzip_index`, `pp
 
 from __future__ import annotations
 
+import os
 import struct
 
 from pparse.data.files import is_file, is_folder, open_file
@@ -61,16 +62,12 @@ def fingerprint(source: Range) -> bytes:
 
 def cache_folder() -> str:
     """Return the folder of indexes that do not lie beside their files (`XDG_CACHE_HOME`, ``~/.cache``)."""
-    import os
-
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "pparse", "gzip-index")
 
 
 def cache_path(source: Range) -> str:
     """Return the name that the index of ``source`` has in the cache: a copy of the file has the same."""
-    import os
-
     return os.path.join(cache_folder(), fingerprint(source).hex() + SUFFIX)
 
 

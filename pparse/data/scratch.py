@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.data.base import Buffer
-    from pparse.errors import SourceError
 
 _MAX_SYSTEM_CALL: Final = 1 << 30
 
@@ -53,12 +52,10 @@ class Scratch:
         with self._lock:
             if count > self.limit - self.used:
                 wanted = self.used + count
-                raise LimitError(
-                    f"the scratch files would take {format_size(wanted)}, above the limit scratch_bytes={self.limit}",
-                    option=f"--limit scratch_bytes={max(wanted, 2 * self.limit)}",
-                    wanted=wanted,
-                    got=self.limit,
-                )
+                size, cap = format_size(wanted), self.limit
+                reason = f"the scratch files would take {size}, above the limit scratch_bytes={cap}"
+                option = f"--limit scratch_bytes={max(wanted, 2 * cap)}"
+                raise LimitError(reason, option=option, wanted=wanted, got=cap)
             self.used += count
 
     def _give_back(self, count: int) -> None:
@@ -89,14 +86,12 @@ class Spool:
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
         with self._lock:
             self._take(len(view))
-            try:
+            with refused("cannot write a scratch file", self._scratch.folder):
                 os.lseek(self._descriptor, self.size, os.SEEK_SET)
                 while view:
                     done = os.write(self._descriptor, view[:_MAX_SYSTEM_CALL])
                     self.size += done
                     view = view[done:]
-            except OSError as error:
-                raise self._failed("write", error) from error
 
     def pread(self, offset: int, length: int) -> bytes:
         """Return up to ``length`` bytes at ``offset``; fewer only at the end."""
@@ -106,14 +101,12 @@ class Spool:
         with self._lock:  # reader and writer share one position
             self._check()
             length = max(0, min(length, self.size - offset))
-            try:
+            with refused("cannot read a scratch file", self._scratch.folder):
                 if length:
                     os.lseek(self._descriptor, offset, os.SEEK_SET)
                 while length and (chunk := os.read(self._descriptor, min(length, _MAX_SYSTEM_CALL))):
                     pieces.append(chunk)
                     length -= len(chunk)
-            except OSError as error:
-                raise self._failed("read", error) from error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def memory(self, size: int) -> mmap.mmap:
@@ -127,7 +120,7 @@ class Spool:
                 self.size = size
                 return mmap.mmap(self._descriptor, size)
             except (OSError, ValueError, OverflowError) as error:
-                raise self._failed("map", error) from error
+                raise system_error(error, "cannot map a scratch file", self._scratch.folder) from error
 
     def _take(self, count: int) -> None:
         self._check()
@@ -137,9 +130,6 @@ class Spool:
     def _check(self) -> None:
         if self.closed:
             raise ClosedError("the scratch file is closed")
-
-    def _failed(self, doing: str, error: Exception) -> SourceError:
-        return system_error(error, f"cannot {doing} a scratch file", self._scratch.folder)
 
     def close(self) -> None:
         """Delete the file; closing twice is harmless."""

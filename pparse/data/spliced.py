@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from operator import attrgetter
+from itertools import accumulate
 
 from pparse.data.base import Access, Data, Gap, GapTable, digest
 from pparse.data.stretches import Stretches, joined
@@ -190,20 +190,12 @@ class SplicedData(DerivedData):
 
     def __init__(self, parts: Iterable[Range], name: str = "<spliced>", stats: IoStats | None = None) -> None:
         self._parts = [part for part in parts if part.end > part.start]
-        self._starts: list[int] = []
-        total = 0
-        for part in self._parts:
-            self._starts.append(total)
-            total += part.end - part.start
+        *self._starts, total = accumulate((part.end - part.start for part in self._parts), initial=0)
         super().__init__(name, total, stats)
         self.sources = tuple({id(part.data): part.data for part in self._parts}.values())
         self._known = self._discoveries()  # the count when the gaps were collected
         self.gaps = self._find_gaps()
-        costs = {source.access for source in self.sources}
-        if Access.RESTART in costs:
-            self.access = Access.RESTART
-        elif Access.CHECKPOINT in costs:
-            self.access = Access.CHECKPOINT
+        self.access = max((source.access for source in self.sources), key=list(Access).index, default=Access.FREE)
 
     def _find_gaps(self) -> GapTable:
         found = (_gaps_of(part, start) for part, start in zip(self._parts, self._starts, strict=False))
@@ -331,17 +323,13 @@ class MissingData(Data):
 
 def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
     """Yield what ``part`` cannot serve, as offsets of spliced data in which ``part`` begins at ``base``."""
-    gaps = part.data.gaps
-    for place in range(max(0, bisect_right(gaps, part.start, key=attrgetter("offset")) - 1), len(gaps)):
-        gap = gaps[place]
-        if gap.offset >= part.end:
-            break
-        first = max(gap.offset, part.start)
-        last = part.end if gap.length is None else min(gap.offset + gap.length, part.end)
-        if first < last:
-            yield Gap(base + first - part.start, last - first, gap.exact)
-            if gap.length is None:
-                return
+    gap = part.data.next_gap(part.start)
+    while gap is not None and gap.offset < part.end:
+        first, last = max(gap.offset, part.start), part.end if gap.end is None else min(gap.end, part.end)
+        yield Gap(base + first - part.start, last - first, gap.exact)
+        if gap.end is None:
+            return
+        gap = part.data.next_gap(gap.end)
     size = part.data.size
     if size is not None and size < part.end:
         first = max(size, part.start)

@@ -195,7 +195,7 @@ class BlockTensor(Tensor):
             numbers = numbers[..., None] + (steps[::-1] if axis in selection.flips else steps)
         rows = numbers.reshape(-1)
         blocks = range(self.shape[-1] // size)
-        if self._row_bytes > _SMALL_ROW or self.status is not Status.COMPLETE:
+        if self._row_bytes > _SMALL_ROW or not self.is_complete:
             blocks = blocks[low // size : high // size + 1]
         before = blocks[0] * size
         stop = touched[-1] - before + (1 if touched.step > 0 else -1)

@@ -182,7 +182,10 @@ class DType:
         return -(-count * self.bits // 8)
 
     def unpack(self, packed: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-        """Return the codes of ``count`` elements, one per byte; the first element is in the lowest bits."""
+        """Return the codes of ``count`` elements, one per byte; the first element is in the lowest bits.
+
+        A view of them as `numpy` are these elements: ml_dtypes uses only the low bits of each byte.
+        """
         import numpy as np
 
         bits = self.bits
@@ -200,10 +203,6 @@ class DType:
         sixes = (words[:, None] >> np.arange(0, 24, 6, dtype=np.uint32)) & np.uint32(0x3F)
         flat: NDArray[np.uint8] = sixes.astype(np.uint8).reshape(-1)[:count]
         return flat
-
-    def from_codes(self, codes: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return unpacked codes as an array of this type; ml_dtypes uses only the low bits of each byte."""
-        return codes.view(self.numpy)
 
     def __eq__(self, other: object) -> bool:
         return self.name == (other.name if isinstance(other, DType) else other)

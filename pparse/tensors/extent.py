@@ -106,14 +106,9 @@ class Extent:
         if self.damaged or self.document_status is Status.DAMAGED:
             return Status.DAMAGED
         unread = self.document_status is Status.UNSUPPORTED
-        if (
-            self.truncated
-            or self.missing
-            or self.missing_bytes
-            or not (unread or self.document_status is Status.COMPLETE)
-        ):
-            return Status.TRUNCATED
-        if self.unwritten:  # an unfinished download: the size is right, but bytes are missing
+        # Of an unfinished download the size may be right, but bytes were never written.
+        lacks = self.truncated or self.missing or self.missing_bytes or self.unwritten
+        if lacks or not (unread or self.document_status is Status.COMPLETE):
             return Status.TRUNCATED
         return Status.UNSUPPORTED if self.unsupported or unread else Status.COMPLETE
 
@@ -171,10 +166,8 @@ class Extent:
 
     def _add_hit(self, tensor: Tensor, status: Status) -> None:
         if status is Status.TRUNCATED or status is Status.MISSING:
-            if status is Status.TRUNCATED:
-                self.truncated += 1
-            else:
-                self.missing += 1
+            self.truncated += status is Status.TRUNCATED
+            self.missing += status is Status.MISSING
             spans = tensor.spans
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
             # The order of names may differ from the order of bytes.

@@ -111,11 +111,9 @@ def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
     if table is None:
         return
     index = table.index
-    if index is not None and index.complete and index.repeated == frozenset():  # as is known from reading it
-        yield from ((str(node.key), node) for node in table.children())
-        return
+    differ = index is not None and index.complete and index.repeated == frozenset()  # as is known from reading it
     for node in table.children():
-        yield name_in(table, node), node
+        yield str(node.key) if differ else name_in(table, node), node
 
 
 def _meant(table: Node, name: str) -> Node | None:

@@ -113,7 +113,7 @@ class ComputedTensor(Tensor):
         return self._made_of
 
     def _worst(self) -> Tensor:
-        return next((tensor for tensor in self.sources if tensor.status is not Status.COMPLETE), self.sources[0])
+        return next((tensor for tensor in self.sources if not tensor.is_complete), self.sources[0])
 
     @property
     def status(self) -> Status:
@@ -152,7 +152,7 @@ class ComputedTensor(Tensor):
         if not step:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {self.dtype}")
         self.resolve()
-        if self.status is not Status.TRUNCATED or codes.status is Status.COMPLETE:
+        if self.status is not Status.TRUNCATED or codes.is_complete:
             self._refuse_if_not_whole()
         for part in self._decoded(start, step):
             yield part.view("u4") if raw else part
@@ -291,7 +291,7 @@ class TurnedTensor(ComputedTensor):
         return found.swapaxes(-1, -2).copy() if both else found
 
     def _whole_count(self, dtype: DType) -> int:
-        return self.size if self.status is Status.COMPLETE else 0
+        return self.size if self.is_complete else 0
 
     def _refuse_if_short(self, dtype: DType) -> None:
         self._of._refuse_if_short(dtype)
@@ -544,7 +544,8 @@ def _nvfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
         return None
     shape = (*packed.shape[:-1], 2 * packed.shape[-1]) if packed.shape else ()
     found = Quantisation(packed.name, _retyped(packed, "float4_e2m1fn", shape), (scale, whole))
-    found.told |= {"scale": scale, "scale_2": whole, "block": [*(1 for _ in shape[1:]), _NVFP4_GROUP]}
+    steps = (*(1 for _ in shape[1:]), _NVFP4_GROUP)
+    found.told |= {"scale": scale, "scale_2": whole, "block": [*steps]}
     if not packed.is_stored_as_array or not shape or shape[-1] % _NVFP4_GROUP:
         found.problem = f"elements of four bits in {shape_words(packed.shape)} bytes are no groups of {_NVFP4_GROUP}"
     elif scale.dtype != "float8_e4m3fn" or scale.shape != (*shape[:-1], shape[-1] // _NVFP4_GROUP):
@@ -552,7 +553,6 @@ def _nvfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
     elif whole.size != 1 or whole.dtype is None or whole.dtype.kind != "float":
         found.problem = f"its scale {whole.name}, {whole.type_name} of {whole.shape_text}, is not one number"
     else:
-        steps = (*(1 for _ in shape[1:]), _NVFP4_GROUP)
         found.scales += [Grid(scale, range(len(shape)), steps), Grid(whole)]
     return found
 
@@ -567,11 +567,11 @@ def _mxfp4(viewer: Viewer, packed: Tensor) -> Quantisation | None:
         return None
     shape = (*packed.shape[:-2], packed.shape[-2] * _MXFP4_GROUP)
     found = Quantisation(name, _retyped(packed, "float4_e2m1fn", shape), (scale,))
-    found.told |= {"scale": scale, "block": [*(1 for _ in shape[1:]), _MXFP4_GROUP]}
+    steps = (*(1 for _ in shape[1:]), _MXFP4_GROUP)
+    found.told |= {"scale": scale, "block": [*steps]}
     if not (packed.is_stored_as_array and scale.is_stored_as_array) or scale.shape != packed.shape[:-1]:
         found.problem = f"its scale {scale.name}, of {scale.shape_text}, is not one for each block"
     else:
-        steps = (*(1 for _ in shape[1:]), _MXFP4_GROUP)
         found.scales.append(Grid(_retyped(scale, "float8_e8m0fnu", scale.shape), range(len(shape)), steps))
         # Experts of gpt-oss: transformers multiplies by rows of the whole, the packed ones are its columns.
         found.is_turned = end == "_blocks" and len(shape) == 3

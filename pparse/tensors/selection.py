@@ -59,11 +59,10 @@ def normalise(index: Index, shape: Sequence[int]) -> list[int | slice]:
     dots = [number for number, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    missing = len(shape) - (len(items) - len(dots))
+    given = len(items) - len(dots)
+    missing = len(shape) - given
     if missing < 0:
-        raise IndexError(
-            f"too many indices: the tensor has {len(shape)} dimensions, the index has {len(items) - len(dots)}"
-        )
+        raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, the index has {given}")
     at = dots[0] if dots else len(items)
     items[at : at + len(dots)] = [slice(None)] * missing
     result: list[int | slice] = []
@@ -207,10 +206,7 @@ def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, m
     _read_axes(selection.offset, joined, itemsize, flat, read_into)
     array = flat.reshape([selection.axes[axis][0] for axis in real])
     # Restore the order of the index and the repeated axes.
-    back = [0] * len(real)
-    for place, axis in enumerate(sorted(real)):
-        back[place] = real.index(axis)
-    array = array.transpose(back)
+    array = array.transpose([real.index(axis) for axis in sorted(real)])
     full = [count if axis in real else 1 for axis, (count, _) in enumerate(selection.axes)]
     array = array.reshape(full)
     if tuple(full) != selection.shape:

@@ -254,8 +254,8 @@ class Tensor:
         return found
 
     def _learn(self) -> None:
-        """Let the viewer say what a tensor that is made now would be told from the beginning."""
-        if self._status not in _SETTLED:
+        """Let the viewer say what a tensor that is made now would be told from the beginning, if it has news."""
+        if self._owner is not None and self._owner._has_news and self._status not in _SETTLED:
             self._owner.renew(self)
 
     def _claims(self) -> Any:
@@ -277,8 +277,7 @@ class Tensor:
     @property
     def claimed_status(self) -> Status:
         """Status according to the format, whatever is known about the bytes."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return self._status
 
     @property
@@ -287,8 +286,7 @@ class Tensor:
 
         A stream that is known to be cut or damaged is first decoded to that place.
         """
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return tensor_status(self._status, self._known) if self._is_flawed() else self._status
 
     @status.setter
@@ -306,8 +304,7 @@ class Tensor:
     @property
     def verified(self) -> bool | None:
         """True: a checksum confirmed its bytes; False: one contradicts them; None: neither so far."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         if self._verified is False:
             return False
         found = self._known() if self._is_flawed() else None
@@ -328,8 +325,7 @@ class Tensor:
     @property
     def finding(self) -> Finding | None:
         """What is wrong with it, if anything."""
-        if self._owner is not None and self._owner._has_news:
-            self._learn()
+        self._learn()
         return self._found()
 
     @finding.setter
@@ -457,7 +453,7 @@ class Tensor:
         return True
 
     def __repr__(self) -> str:
-        status = "" if self.status is Status.COMPLETE else f", {self.status}"
+        status = "" if self.is_complete else f", {self.status}"
         shape = self.shape_text if self.is_shape_known else "of unknown shape"
         if self.unwritten_nbytes:
             status += f", {self.unwritten_nbytes} bytes never written"
@@ -529,8 +525,7 @@ class Tensor:
         dtype = self._known_dtype()
         items = normalise(index, self.shape)
         if dtype.packed:
-            if self.status is not Status.TRUNCATED:
-                self._refuse_if_not_whole()
+            self._refuse_unless_cut()
             array = self._select_packed(items, dtype)
         else:
             selection = select(items, self.shape, self.strides)
@@ -564,8 +559,7 @@ class Tensor:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {dtype}")
         if start < 0 or start % group:
             raise ValueError(f"cannot begin at element {start}: blocks of {dtype} begin at multiples of {group}")
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
+        self._refuse_unless_cut()
         self._check_unchanged()
         total, whole = self.size, self._whole_count(dtype)
         if self._strides is not None and not self._is_contiguous():
@@ -628,8 +622,7 @@ class Tensor:
         limit = parse_size(max_bytes)
         if not limit:
             raise ValueError("a block of 0 bytes cannot hold anything")
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
+        self._refuse_unless_cut()
         whole = self.available_nbytes
         self._check_unchanged()
         for first in range(0, whole, limit):
@@ -747,6 +740,11 @@ class Tensor:
             if self._is_flawed():  # around it: a checksum of its own may tell that its bytes are right nevertheless
                 for span in self._sources:
                     span.verify()
+
+    def _refuse_unless_cut(self) -> None:
+        """Raise if it is neither whole nor cut: of one that is cut, what exists is read."""
+        if self.status is not Status.TRUNCATED:
+            self._refuse_if_not_whole()
 
     def _refuse_if_not_whole(self) -> None:
         self.resolve()
@@ -869,7 +867,7 @@ class Tensor:
             else:
                 width = dtype.itemsize // (2 if dtype.kind == "complex" else 1)
                 codes = flat.view(f"u{width}").byteswap().view(dtype.raw_numpy)
-        array = codes if raw else dtype.from_codes(codes) if dtype.packed else codes.view(dtype.numpy)
+        array = codes if raw else codes.view(dtype.numpy)
         try:
             return array.reshape(shape)
         except ValueError as error:  # of numpy 1, arrays have 32 dimensions at most
@@ -930,7 +928,7 @@ class Tensor:
         group = 8 // gcd(8, dtype.bits)  # elements that fill whole bytes
         before = start % group
         codes = self._read_codes(start - before, before + count)[before:]
-        rows = dtype.from_codes(codes).reshape((*block, *self.shape[len(block) :]))
+        rows = codes.view(dtype.numpy).reshape((*block, *self.shape[len(block) :]))
         return np.array(rows[(*inner, *items[len(block) :])], order="C")
 
     def _strided_blocks(self, start: int, step: int, dtype: DType, raw: bool) -> Iterator[NDArray[Any]]:

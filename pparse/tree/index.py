@@ -94,6 +94,9 @@ class ChildIndex:
         """By number, the index of a child that is being read, or was and is large; and facts once they are known."""
         self._budget = budget
         self._evict = evict
+        # What is asked for with each child is found faster in the object than in its class.
+        self.stride, self.count, self.complete, self.learns = 1, 0, False, False
+        self.entries = self.group = self.tail = self.note = self._charge = None
 
     def add(self, offset: int) -> None:
         """Append a child that begins at ``offset``."""

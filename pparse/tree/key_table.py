@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 
 from pparse.errors import LimitError
 
@@ -58,11 +59,8 @@ class KeyTable:
         """Cover the next children, given the hashes of their keys."""
         rest = iter(hashes)
         while chunk := array("q", islice(rest, SLICE)):
-            ascending, ordinals = ranked(chunk)
-            if self.covered:
-                ordinals = _shifted(ordinals, self.covered)
-            self._slices.append((ascending, ordinals))
-            self.covered += len(chunk)
+            first, self.covered = self.covered, self.covered + len(chunk)
+            self._slices.append(_sorted(chunk, array("I", range(first, self.covered))))
             self._merge()
 
     def _merge(self) -> None:
@@ -101,16 +99,10 @@ class KeyTable:
 
     def repeated(self) -> Iterator[list[int]]:
         """Yield groups of ordinals whose keys share a hash and so may be equal."""
-        group: list[int] = []
-        last: int | None = None
-        for wanted, ordinal in self._in_order():
-            if wanted != last:
-                if len(group) > 1:
-                    yield group
-                group, last = [], wanted
-            group.append(ordinal)
-        if len(group) > 1:
-            yield group
+        for _, equal in groupby(self._in_order(), itemgetter(0)):
+            group = [ordinal for _, ordinal in equal]
+            if len(group) > 1:
+                yield group
 
     def _in_order(self) -> Iterator[tuple[int, int]]:
         pairs = [zip(*one, strict=True) for one in self._slices]
@@ -233,14 +225,6 @@ def _sorted(numbers: array[int], beside: array[int]) -> tuple[array[int], array[
         )
     ranks = sorted(range(len(numbers)), key=numbers.__getitem__)
     return array("q", map(numbers.__getitem__, ranks)), array("I", map(beside.__getitem__, ranks))
-
-
-def _shifted(ordinals: array[int], by: int) -> array[int]:
-    if len(ordinals) > _MANY:
-        import numpy as np
-
-        return array("I", (np.frombuffer(ordinals, np.uint32) + np.uint32(by)).tobytes())
-    return array("I", (ordinal + by for ordinal in ordinals))
 
 
 # -- Names of things of which several have one key: the second of two keys ``a`` is called ``a#2`` ---------------------

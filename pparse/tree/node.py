@@ -233,14 +233,8 @@ class Node:
             return  # the value is whole, only its position is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status is Status.TRUNCATED or status is Status.MISSING:
-            raise EndOfDataError(
-                reason,
-                offset=self.start,
-                path=self.path,
-                wanted=finding.wanted if finding else None,
-                got=finding.got if finding else None,
-                source=self.extraction.name,
-            )
+            numbers: Any = {} if finding is None else {"wanted": finding.wanted, "got": finding.got}
+            raise EndOfDataError(reason, offset=self.start, path=self.path, source=self.extraction.name, **numbers)
         if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
             raise UnsupportedError(reason, path=self.path, offset=self.start)
         if status is Status.UNSUPPORTED:
@@ -478,13 +472,9 @@ class Node:
         """Raise `LimitError` if the node covers more than ``max_bytes``."""
         size = self.result.parser.python_size(self)
         if max_bytes is not None and size > max_bytes:
-            raise LimitError(
-                f"the node covers {size} bytes",
-                option=told("--limit scalar_bytes=N", "max_bytes=None, or limits=Limits(scalar_bytes=N)"),
-                wanted=size,
-                got=max_bytes,
-                path=self.path,
-            )
+            option = told("--limit scalar_bytes=N", "max_bytes=None, or limits=Limits(scalar_bytes=N)")
+            reason = f"the node covers {size} bytes"
+            raise LimitError(reason, option=option, wanted=size, got=max_bytes, path=self.path)
 
     def at(self, path: str | Iterable[Step]) -> Node:
         """Return the node at ``path`` below this one. Raises `PathError` naming the step that leads nowhere."""

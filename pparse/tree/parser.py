@@ -66,18 +66,9 @@ class Container(Doored):
 
     doors = frozenset(
         (
-            "directory",
-            "verify_stream",
-            "enter",
-            "files",
-            "inner",
-            "open_member",
-            "verify_opened",
-            "shard",
-            "shard_names",
-            "unwrapped",
+            *("directory", "enter", "files", "inner", "look_at_names", "open_member", "shard", "shard_names"),
+            *("unwrapped", "verify", "verify_opened", "verify_stream", "weight_map"),
         )
-        + ("look_at_names", "verify", "weight_map")
     )
 
     def shard_names(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 
 from pparse.errors import ClosedError, EngineError, LimitError, PparseError
 from pparse.findings import Finding, FindingList, Severity, Status, clipped
@@ -130,10 +130,8 @@ class Result:
         ``fresh`` receives the entries of the children on the way, the first 256 of them.
         """
         if id(index) in self._reading:
-            raise PparseError(
-                f"the {node.kind} is being read: a callback cannot ask for its children now",
-                source=self.extraction.name,
-            )
+            reason = f"the {node.kind} is being read: a callback cannot ask for its children now"
+            raise PparseError(reason, source=self.extraction.name)
         before = self._reading
         self._reading = before | {id(index)}
         try:
@@ -323,11 +321,9 @@ class Result:
         finally:
             self._reading = before  # children that were being read with it are not any more
         if not group:
-            raise EngineError(
-                f"parser {self.parser.name} indexed {index.count} children, but returns none from number {first} on",
-                path=node.path,
-                state="entries",
-            )
+            name, count = self.parser.name, index.count
+            reason = f"parser {name} indexed {count} children, but returns none from number {first} on"
+            raise EngineError(reason, path=node.path, state="entries")
         return group
 
     # -- keys --------------------------------------------------------------------------------------------------------
@@ -419,13 +415,9 @@ class Result:
                 if one != other:
                     break
                 shared += 1
-        steps = (
-            steps[:shared]
-            + [
-                node.result.parser.step_to(node.parent, node.ordinal, node.key)  # type: ignore[arg-type]
-                for node in chain[shared:]
-            ]
-        )
+        steps = steps[:shared]
+        for node in chain[shared:]:
+            steps.append(node.result.parser.step_to(node.parent, node.ordinal, node.key))  # type: ignore[arg-type]
         self._last_steps = revision, ordinals, steps
         return list(steps)
 
@@ -499,19 +491,15 @@ class Result:
         self.check_open()
         self.findings.restart()
         shown = 0
-        for visit in self.parser.check(strict=strict):
-            noted = self.parser.notes_findings
-            if not noted and visit.finding is not None:
-                finding = visit.finding
+        for visit in chain(self.parser.check(strict=strict), (None,)):  # once more behind the last one
+            finding = None if visit is None or self.parser.notes_findings else visit.finding
+            if visit is not None and finding is not None:
                 finding.path = finding.path or clipped(visit.path)
                 finding.source = finding.source or self.extraction.name
                 self.findings.add(finding)
             while shown < len(self.findings) - self.findings.omitted:
                 yield self.findings[shown]
                 shown += 1
-        while shown < len(self.findings) - self.findings.omitted:
-            yield self.findings[shown]
-            shown += 1
         if self.findings.omitted:
             yield Finding(
                 "findings-omitted",

@@ -76,11 +76,8 @@ class RowIndex:
                 self.offsets.byteswap()
             least = 2 * STRIDE  # a row has two bytes at least
             ascending = all(one + least <= two for one, two in pairwise(self.offsets))
-            if (
-                zlib.crc32(table) != table_sum
-                or not ascending
-                or not 0 <= self.offsets[0] <= self.offsets[-1] < self._times[0]
-            ):
+            inside = 0 <= self.offsets[0] <= self.offsets[-1] < self._times[0]
+            if not (ascending and inside) or zlib.crc32(table) != table_sum:
                 raise MalformedError("the index is damaged: its table contradicts itself", source=data.name)
 
     def matches(self, source: Range) -> bool:

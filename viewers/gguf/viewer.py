@@ -80,7 +80,7 @@ class GgufViewer(NodeViewer):
             if start is None and self.root.status is Status.DAMAGED and span.length:
                 reason = "the table is damaged: where the data begin is not known"
                 status, finding = Status.DAMAGED, told("malformed", reason)
-            elif self.is_shifted:
+            elif self.behind[1] not in (b"", _MAGIC):  # the file is longer than its table says
                 status, finding = Status.DAMAGED, told("shifted", SHIFTED, offset=begin)
             elif node.ordinal in self.sharing:
                 status = Status.DAMAGED
@@ -119,11 +119,6 @@ class GgufViewer(NodeViewer):
                     first = data.read_known(end, min(4, there - end))[0]
             self._behind = end, first
         return self._behind
-
-    @property
-    def is_shifted(self) -> bool:
-        """Whether the file is longer than its table says, so that bytes may have been inserted anywhere."""
-        return self.behind[1] not in (b"", _MAGIC)
 
     @property
     def sharing(self) -> frozenset[int]:
