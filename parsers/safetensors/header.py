@@ -123,44 +123,43 @@ class CheckedInfo(TensorInfo):
         if not isinstance(fields, dict):
             self.problem = "the header entry is not an object"
             return
-        self._read_offsets(fields.get("data_offsets"))
-        dtype, word = self._read_type(fields.get("dtype"))
-        self.kind = dtype, self._read_shape(fields.get("shape")), word
+        self.problem = self._read_offsets(fields.get("data_offsets"))
+        dtype, word, odd_type = self._read_type(fields.get("dtype"))
+        shape, odd_shape = self._read_shape(fields.get("shape"))
+        self.kind, self.problem = (dtype, shape, word), self.problem or odd_type or odd_shape
         if self.problem is None:
             self._check_size(*self.kind)
 
-    def _read_type(self, word: object) -> tuple[DType | None, str]:
+    def _read_type(self, word: object) -> tuple[DType | None, str, str | None]:
+        """Return the type, the word for it, and what is wrong with that."""
         if isinstance(word, dict) and list(word.values()) == [None]:
             (word,) = word  # serde also accepts ``{"U8": null}``
         if not isinstance(word, str):
-            self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
-            return None, "?"
+            return None, "?", "the entry has no dtype" if word is None else "the dtype is not a string"
         dtype = STORED_DTYPES.get(word)
-        if dtype is None:
-            self.unsupported = True
-            self.problem = self.problem or f"the dtype {word[:40]!r} is not a safetensors dtype"
-        return dtype, word
+        self.unsupported = dtype is None
+        return dtype, word, None if dtype is not None else f"the dtype {word[:40]!r} is not a safetensors dtype"
 
-    def _read_shape(self, shape: object) -> tuple[int, ...]:
+    def _read_shape(self, shape: object) -> tuple[tuple[int, ...], str | None]:
+        """Return the lengths, and what is wrong with them."""
         if not isinstance(shape, list):
-            self.problem = self.problem or ("the entry has no shape" if shape is None else "the shape is not a list")
-        elif not all(type(length) is int and 0 <= length < _U64 for length in shape):
-            self.problem = self.problem or "a value in the shape is not a length"
-        else:
-            return tuple(shape)
-        return ()
+            return (), "the entry has no shape" if shape is None else "the shape is not a list"
+        if not all(type(length) is int and 0 <= length < _U64 for length in shape):
+            return (), "a value in the shape is not a length"
+        return tuple(shape), None
 
-    def _read_offsets(self, offsets: object) -> None:
+    def _read_offsets(self, offsets: object) -> str | None:
+        """Take the offsets; return what is wrong with them."""
         if offsets is None:
-            self.problem = "the entry has no data_offsets"
-        elif not isinstance(offsets, list) or len(offsets) != 2:
-            self.problem = "data_offsets is not a pair"
-        elif not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
-            self.problem = "a value in data_offsets is not an offset"
-        elif offsets[0] > offsets[1]:
-            self.problem = "data_offsets end before they begin"
-        else:
-            self.begin, self.end = offsets
+            return "the entry has no data_offsets"
+        if not isinstance(offsets, list) or len(offsets) != 2:
+            return "data_offsets is not a pair"
+        if not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
+            return "a value in data_offsets is not an offset"
+        if offsets[0] > offsets[1]:
+            return "data_offsets end before they begin"
+        self.begin, self.end = offsets
+        return None
 
     def _check_size(self, dtype: DType | None, shape: tuple[int, ...], word: str) -> None:
         count = 1
