@@ -29,7 +29,7 @@ from pparse.data.range_status import cut_status
 from pparse.data.zero_runs import unwritten
 from pparse.errors import DataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, spoken
 from pparse.findings import Finding, Severity, Status
-from pparse.kernels.riegeli_scan import block_headers, chunk_headers
+from pparse.kernels.riegeli import block_headers, chunk_headers
 from pparse.limits import are, count_words
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.riegeli.chunks import (

@@ -19,7 +19,7 @@ from pparse.conversion import converting as convert_module
 from pparse.conversion.converting import ConversionFolder
 from pparse.data.base import IoStats
 from pparse.errors import NotWholeError
-from pparse.kernels.joined_crc import joined_crc
+from pparse.kernels.crc32c import joined_crc
 from tests import sweep
 from tests.pytorch_files import checkpoint
 from tests.pytorch_zoo import FOLDER

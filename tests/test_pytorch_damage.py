@@ -14,7 +14,7 @@ import pparse
 from pparse.data.base import BytesData, IoStats
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import TensorError
-from pparse.kernels.joined_crc import crc_of_zeros
+from pparse.kernels.crc32c import crc_of_zeros
 from pparse.testing.fakes import GappyData
 from tests.pickle_arrays import array_pickle
 from tests.pytorch_files import checkpoint, legacy_checkpoint, numbered, script, tar_checkpoint

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pparse.errors import MalformedError
-from pparse.kernels.transposed import find_loop, is_canonical_message, sized_values, string_values, strings_of_stream
+from pparse.kernels.riegeli import find_loop, is_canonical_message, sized_values, string_values, strings_of_stream
 from pparse.kernels.varint import encode_varint, encode_varints
 from pparse.riegeli import parts as parts_module
 from pparse.riegeli import transposed

@@ -155,7 +155,7 @@ class StorageRecord(Stored):
 
     def is_of_zeros(self) -> bool:
         """Return whether its checksum is that of as many zeros as it has bytes, or it has none."""
-        from pparse.kernels.joined_crc import crc_of_zeros
+        from pparse.kernels.crc32c import crc_of_zeros
 
         known = None if self.member is None else self.member.checksum
         return known is None or known == ("crc32", crc_of_zeros(self.size))

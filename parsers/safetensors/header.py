@@ -123,44 +123,43 @@ class CheckedInfo(TensorInfo):
         if not isinstance(fields, dict):
             self.problem = "the header entry is not an object"
             return
-        self._read_offsets(fields.get("data_offsets"))
-        dtype, word = self._read_type(fields.get("dtype"))
-        self.kind = dtype, self._read_shape(fields.get("shape")), word
+        self.problem = self._read_offsets(fields.get("data_offsets"))
+        dtype, word, odd_type = self._read_type(fields.get("dtype"))
+        shape, odd_shape = self._read_shape(fields.get("shape"))
+        self.kind, self.problem = (dtype, shape, word), self.problem or odd_type or odd_shape
         if self.problem is None:
             self._check_size(*self.kind)
 
-    def _read_type(self, word: object) -> tuple[DType | None, str]:
+    def _read_type(self, word: object) -> tuple[DType | None, str, str | None]:
+        """Return the type, the word for it, and what is wrong with that."""
         if isinstance(word, dict) and list(word.values()) == [None]:
             (word,) = word  # serde also accepts ``{"U8": null}``
         if not isinstance(word, str):
-            self.problem = self.problem or ("the entry has no dtype" if word is None else "the dtype is not a string")
-            return None, "?"
+            return None, "?", "the entry has no dtype" if word is None else "the dtype is not a string"
         dtype = STORED_DTYPES.get(word)
-        if dtype is None:
-            self.unsupported = True
-            self.problem = self.problem or f"the dtype {word[:40]!r} is not a safetensors dtype"
-        return dtype, word
+        self.unsupported = dtype is None
+        return dtype, word, None if dtype is not None else f"the dtype {word[:40]!r} is not a safetensors dtype"
 
-    def _read_shape(self, shape: object) -> tuple[int, ...]:
+    def _read_shape(self, shape: object) -> tuple[tuple[int, ...], str | None]:
+        """Return the lengths, and what is wrong with them."""
         if not isinstance(shape, list):
-            self.problem = self.problem or ("the entry has no shape" if shape is None else "the shape is not a list")
-        elif not all(type(length) is int and 0 <= length < _U64 for length in shape):
-            self.problem = self.problem or "a value in the shape is not a length"
-        else:
-            return tuple(shape)
-        return ()
+            return (), "the entry has no shape" if shape is None else "the shape is not a list"
+        if not all(type(length) is int and 0 <= length < _U64 for length in shape):
+            return (), "a value in the shape is not a length"
+        return tuple(shape), None
 
-    def _read_offsets(self, offsets: object) -> None:
+    def _read_offsets(self, offsets: object) -> str | None:
+        """Take the offsets; return what is wrong with them."""
         if offsets is None:
-            self.problem = "the entry has no data_offsets"
-        elif not isinstance(offsets, list) or len(offsets) != 2:
-            self.problem = "data_offsets is not a pair"
-        elif not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
-            self.problem = "a value in data_offsets is not an offset"
-        elif offsets[0] > offsets[1]:
-            self.problem = "data_offsets end before they begin"
-        else:
-            self.begin, self.end = offsets
+            return "the entry has no data_offsets"
+        if not isinstance(offsets, list) or len(offsets) != 2:
+            return "data_offsets is not a pair"
+        if not all(type(offset) is int and 0 <= offset < _U64 for offset in offsets):
+            return "a value in data_offsets is not an offset"
+        if offsets[0] > offsets[1]:
+            return "data_offsets end before they begin"
+        self.begin, self.end = offsets
+        return None
 
     def _check_size(self, dtype: DType | None, shape: tuple[int, ...], word: str) -> None:
         count = 1
@@ -324,6 +323,7 @@ class PlainText:
         self._charge = budget.charge(0, "entries of the header", self._drop)
         self._hashes: array[int] | None = None
         self._names: dict[str, tuple[int, TensorInfo | None]] | KeyTable | None = None
+        self._looked_at: tuple[_Block, list[Any]] | None = None  # a block, and its entries in the text
         self._sought = 0  # how many names were looked for without a table of them
         self._names_charge = budget.charge(0, "a table of names", self._drop_names)
         self._kinds: dict[str, tuple[int, Any]] = {}
@@ -364,6 +364,23 @@ class PlainText:
         block = self._blocks[self._block_of(number)]
         rows = self._rows_of(block)
         return rows.names[number - block.first], rows.infos[number - block.first]
+
+    def places_in_text(self, number: int) -> tuple[tuple[int, int], ...]:
+        """Return begin and end of type, shape and offsets of tensor ``number``, which was read before, in the data."""
+        block = self._blocks[self._block_of(number)]
+        if self._looked_at is None or self._looked_at[0] is not block:
+            found: list[Any] = list(_ENTRY.finditer(self._text_of(block)))
+            for metadata in self.metadata_at:
+                if block.first <= metadata < block.first + block.count:
+                    found.insert(metadata - block.first, None)
+            self._looked_at = block, found
+        entry = self._looked_at[1][number - block.first]
+        text, kind, start = entry.string, entry[2], entry.start(2)
+        word = kind.index('"', len('"dtype"'))
+        places = (word, kind.index('"', word + 1) + 1), (kind.index("["), len(kind))
+        before = block.begin + (start if text.isascii() else len(text[:start].encode()))
+        offsets = before - start + text.rindex("[", 0, entry.start(3))
+        return *((before + low, before + high) for low, high in places), (offsets, before - start + entry.end(4) + 1)
 
     def _names_and_infos(self) -> Iterator[tuple[str, TensorInfo | None]]:
         """Yield name and entry of all that were read, ``__metadata__`` among them."""
@@ -620,11 +637,14 @@ class PlainText:
         """Return the rows of a block, which may have to be read again."""
         rows = block.rows
         if rows is None:
-            text = self._host.data.read_exact(block.begin, block.end - block.begin).decode()
-            # The comma or bracket behind the last entry shows its end.
-            rows = self._parse(text + "}", self._begin_of(text, block.begin))[0]
+            text = self._text_of(block)
+            rows = self._parse(text, self._begin_of(text, block.begin))[0]
             self._hold(block, rows)
         return rows
+
+    def _text_of(self, block: _Block) -> str:
+        """Return the text of a block; the bracket behind it shows where the last entry ends, if no comma does."""
+        return self._host.data.read_exact(block.begin, block.end - block.begin).decode() + "}"
 
     def _hold(self, block: _Block, rows: _Rows) -> None:
         """Keep the rows of a block, if there is room."""

@@ -14,22 +14,21 @@ States of the root::
 The tree is ``header_size``, ``metadata`` (if any), ``tensors``; a tensor has the fields of its header entry and
 ``data``, its bytes. ``tensors`` keeps no index: its children are those of the header.
 
-A sound header is gone through once, by `pparse.parsers.safetensors.header`, which makes no nodes: viewers ask for
-the entries as they stand. Any other text is one for the JSON parser, which is also asked for the nodes below the
-entries. Either way a header is judged as a whole (`SafetensorsParser.resolve_header`): the reference reader (tensor.rs,
-``Metadata::validate``) requires the tensors one after the other, without gaps, from the start of the data to the end of
-the file, and each name once.
+A sound header is gone through once, by `pparse.parsers.safetensors.header`, which makes no nodes: viewers ask for the
+entries as they stand, and the fields of an entry are found in its text. Any other text is one for the JSON parser,
+which is also asked for the nodes of ``metadata``. Either way a header is judged as a whole
+(`SafetensorsParser.resolve_header`): the reference reader (tensor.rs, ``Metadata::validate``) requires the tensors one
+after the other, without gaps, from the start of the data to the end of the file, and each name once.
 """
 
 from __future__ import annotations
 
 from itertools import chain, islice
 
-from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
-from pparse.data.zero_runs import unwritten
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import format_size
 from pparse.parsers.safetensors.header import (
     FIELDS,
@@ -65,6 +64,9 @@ if TYPE_CHECKING:
     Row = tuple[int, str | None, TensorInfo, Entry | None]
 
 _MAX_HOLES: Final = 10_000
+# A hole so near may have zeros beside it that belong to the file (`pparse.data.zero_runs`).
+_BESIDE: Final = 64 << 10
+_NUMBER: Final = lazy_pattern(rb"[0-9]++")
 
 
 class SafetensorsParser(Parser, Listing, Container):
@@ -199,9 +201,12 @@ class SafetensorsParser(Parser, Listing, Container):
 
         Zeros next to a hole count, as file systems allocate whole blocks.
         """
-        extraction = self.result.extraction
-        holes = unwritten(extraction.data, extraction.start, extraction.find_end())
-        return list(islice(holes, _MAX_HOLES))
+        data, start, end = self.result.extraction.data, self.result.extraction.start, self.result.extraction.find_end()
+        if next(data.holes(max(0, start - _BESIDE), end + _BESIDE), None) is None:  # as nearly always
+            return []
+        from pparse.data.zero_runs import unwritten
+
+        return list(islice(unwritten(data, start, end), _MAX_HOLES))
 
     def zeroed_header(self) -> Finding | None:
         """Return a finding if the file begins with zeros in place of its header."""
@@ -307,8 +312,12 @@ class SafetensorsParser(Parser, Listing, Container):
         mark(self.conflicts, self.namesakes, NAMESAKE)
         if places.known and self.text_status is Status.COMPLETE:
             extraction, end = self.result.extraction, self.data_start + places.end
-            if self.adrift is None and has_odd_tail(extraction.data, extraction.start, end, extraction.find_end()):
-                self.shifted, self.adrift = True, SHIFTED
+            there = extraction.find_end()
+            if self.adrift is None and there > end:
+                from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
+
+                if has_odd_tail(extraction.data, extraction.start, end, there):
+                    self.shifted, self.adrift = True, SHIFTED
 
     def infos(self, first: int = 0) -> Iterator[Row]:
         """Yield ``(ordinal in the header, name, checked entry, JSON entry if that is not whole)`` of every tensor, from
@@ -544,21 +553,43 @@ class SafetensorsParser(Parser, Listing, Container):
         if node.kind == "tensors":
             index.count = self.count()
             return node.start, DONE, 0
+        is_plain = self.is_plain and not self.result.extraction.data.flawed
+        if is_plain and node.kind == "array" and node.parent is not None and node.parent.kind == "tensor":
+            return self._emit_numbers(ctx)
+        if is_plain and node.kind == "tensor":
+            ordinal = self.header_ordinal(node.ordinal)
+            word = self.info(ordinal)[0].kind[2]
+            values = zip(FIELDS, ("string", "array", "array"), (word, UNLOADED_VALUE, UNLOADED_VALUE), strict=True)
+            for (field, kind, value), (start, end) in zip(values, self.plain.places_in_text(ordinal), strict=True):
+                ctx.emit(Entry(field, kind, start, end, value))
+            return self._emit_data(ctx)
         mirrored = index.note = self._mirrored(node)
         as_row = node.kind == "tensor" and mirrored.shape == LIST and len(mirrored) == len(FIELDS)
         for kid in mirrored.children():
             value = kid.value if kid.shape == "scalar" else UNLOADED_VALUE
             key = FIELDS[kid.ordinal] if as_row else kid.key
             ctx.emit(Entry(key, kid.kind, kid.start, kid.end, value, kid.known_status, kid.finding))
-        if node.kind == "tensor":
-            info, _ = self.info(self.header_ordinal(node.ordinal))
-            start, end = self.data_start + info.begin, self.data_start + info.end
-            status, finding = self.status_of(info), None
-            if status in (Status.TRUNCATED, Status.MISSING):
-                told = {"wanted": end - start, "got": max(0, self.result.extraction.find_end() - start)}
-                reason = "the tensor extends beyond the end of the file"
-                finding = self.finding_at("truncated", reason, node.path, start, **told)
-            ctx.emit(Entry("data", "bytes", start, end, status=status, finding=finding))
+        return self._emit_data(ctx) if node.kind == "tensor" else (node.start, DONE, 0)
+
+    def _emit_numbers(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Emit the numbers of a list in a plain header, whose text is short: there is no JSON parser to ask."""
+        start = ctx.pos
+        text = self.result.extraction.data.read_exact(start, (ctx.node.end or start) - start)
+        for number in _NUMBER.finditer(text):
+            ctx.emit(Entry(None, "number", start + number.start(), start + number.end(), int(number[0])))
+        return start, DONE, 0
+
+    def _emit_data(self, ctx: NodeContext) -> tuple[int, Any, int]:
+        """Emit the bytes of a tensor."""
+        node = ctx.node
+        info, _ = self.info(self.header_ordinal(node.ordinal))
+        start, end = self.data_start + info.begin, self.data_start + info.end
+        status, finding = self.status_of(info), None
+        if status in (Status.TRUNCATED, Status.MISSING):
+            told = {"wanted": end - start, "got": max(0, self.result.extraction.find_end() - start)}
+            reason = "the tensor extends beyond the end of the file"
+            finding = self.finding_at("truncated", reason, node.path, start, **told)
+        ctx.emit(Entry("data", "bytes", start, end, status=status, finding=finding))
         return node.start, DONE, 0
 
     def expect_length(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
@@ -626,7 +657,7 @@ class SafetensorsParser(Parser, Listing, Container):
             told: Any = {"severity": info.severity, "wanted": info.wanted, "got": info.got}
             finding = self.finding_at("bad-entry", info.problem, name or "", start, **told)
         elif self.shifted and info.begin < info.end:
-            finding = self.finding_at("shifted", SHIFTED, name or "", start)
+            finding = self.finding_at("shifted", str(self.adrift), name or "", start)
         kind = "invalid" if info.is_scalar else "tensor"
         return Entry(name, kind, start, end, status=self.status_of(info), finding=finding)
 

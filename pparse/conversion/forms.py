@@ -9,8 +9,8 @@ from zlib import crc32
 
 from pparse.display.text import shorten
 from pparse.errors import OptionError, PparseError, told
+from pparse.kernels.crc32c import joined_crc
 from pparse.kernels.ggml_blocks import q8_0_of
-from pparse.kernels.joined_crc import joined_crc
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.parsers.gguf.parser import ARRAY, LAYOUTS, TEXT, TYPES
 from pparse.parsers.safetensors.header import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, word_of

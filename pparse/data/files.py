@@ -218,11 +218,12 @@ class PooledFile:
                 self._descriptor = descriptor
                 if self.identity is _UNKNOWN:
                     self.identity = identity
-            self._pool.touch(self)
+            if _LATEST[0] != id(self):  # else it is the last one of all, so of its pool, too
+                self._pool.touch(self)
             self._users += 1
             return self._descriptor
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         with self._pool.lock:
             self._users -= 1
             if self._closed and not self._users:
@@ -372,8 +373,6 @@ class DescriptorPool:
     def touch(self, file: PooledFile) -> None:
         """Record that ``file`` was used just now."""
         key = id(file)
-        if _LATEST[0] == key:  # of all, so it is the last one here, too
-            return
         self._open.pop(key, None)
         _OPEN.pop(key, None)
         self._open[key] = _OPEN[key] = weakref.ref(file)

@@ -190,7 +190,7 @@ class SplicedData(DerivedData):
 
     def __init__(self, parts: Iterable[Range], name: str = "<spliced>", stats: IoStats | None = None) -> None:
         self._parts = [part for part in parts if part.end > part.start]
-        *self._starts, total = accumulate(map(len, self._parts), initial=0)
+        *self._starts, total = accumulate((part.end - part.start for part in self._parts), initial=0)
         super().__init__(name, total, stats)
         self.sources = tuple({id(part.data): part.data for part in self._parts}.values())
         self._known = self._discoveries()  # the count when the gaps were collected

@@ -317,7 +317,9 @@ def _combine(state: Scan, first: int, op: int, at: int) -> None:
         if first < 0:
             raise _StopAtError(at, UNDERFLOW)
         state.remake(ends_of(slots[1:] if slots[0] & 0xFF == MARK else slots, at))
-    slots[first:] = (slots[first] >> 8 << 8 | op,)
+    slot = slots[first] >> 8 << 8 | op
+    del slots[first:]
+    slots.append(slot)
 
 
 def _build(state: Scan, at: int) -> None:

@@ -21,7 +21,7 @@ from itertools import islice
 
 from pparse.errors import MalformedError
 from pparse.kernels.highway import Highway64, hash64
-from pparse.kernels.riegeli_scan import block_headers, chunk_headers
+from pparse.kernels.riegeli import block_headers, chunk_headers
 from pparse.kernels.varint import decode_varints, read_varint
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,

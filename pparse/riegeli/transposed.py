@@ -27,7 +27,7 @@ from itertools import chain, repeat
 from operator import index
 
 from pparse.errors import MalformedError
-from pparse.kernels.transposed import (
+from pparse.kernels.riegeli import (
     PADDING,
     expand_moves,
     find_loop,

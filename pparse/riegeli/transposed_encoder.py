@@ -17,7 +17,7 @@ from collections import Counter
 from heapq import heapify, heappop, heappush
 from itertools import islice, repeat
 
-from pparse.kernels.transposed import is_canonical_message
+from pparse.kernels.riegeli import is_canonical_message
 from pparse.kernels.varint import encode_varint, encode_varints, read_varint
 from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP, VARINT
 from pparse.lazy import lazy_pattern

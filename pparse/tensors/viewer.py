@@ -7,7 +7,6 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
-from pparse.data.zero_runs import LEAST, PAGE, zeros_at_end
 from pparse.document.opening import Resume, advise, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import Finding, FindingList, Severity, Status
@@ -443,6 +442,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         A download into a file of full size leaves them, and so does a tensor of zeros: from 64 KiB on it is a warning.
         Nothing is said of content that was packed, whose checksum says more, nor of holes, which are told as such.
         """
+        from pparse.data.zero_runs import LEAST, PAGE, zeros_at_end
+
         for file in (self.extraction.parsed, *(file for _, file in self.files_beside())):
             data, end = file.data, file.find_end()
             if not data.is_file or self._holes_of(data):

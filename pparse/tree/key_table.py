@@ -87,10 +87,14 @@ class KeyTable:
 
     def nth(self, key: object, occurrence: int) -> int | None:
         """Return the ordinal of the n-th key with the hash of ``key``; None if there are fewer."""
-        for ordinals, low, high in self._equal(key):
-            if low + occurrence <= high:
-                return ordinals[low + occurrence - 1]
-            occurrence -= high - low
+        wanted = key_hash(key)
+        for hashes, ordinals in self._slices:  # not by `_equal`: every look-up comes here
+            low = bisect_left(hashes, wanted)
+            if low < len(hashes) and hashes[low] == wanted:
+                high = bisect_right(hashes, wanted, low)
+                if low + occurrence <= high:
+                    return ordinals[low + occurrence - 1]
+                occurrence -= high - low
         return None
 
     def before(self, key: object, ordinal: int) -> int:

@@ -200,6 +200,8 @@ class Result:
         inner.data, inner.end = ctx.data, ctx.end
         inner.wanted_count = inner.wanted_key = inner.answer = None  # to its end, whatever was asked of it before
         inner.wanted_occurrence = 0
+        if ctx.node.parent is None and not inner.emitted and self.parser.rereads(kid.kind):
+            inner.fresh = []  # of a table of the document, the first entries are asked for next
         self._reading = self._reading | {id(index)}
         return inner
 
@@ -208,14 +210,19 @@ class Result:
         kid, index = inner.node, inner.index
         assert index is not None  # noqa: S101 -- every child that is read has one
         self._reading = self._reading - {id(index)}
+        if inner.fresh:
+            index.group = kept = (0, inner.fresh)
+            self.extraction.session.indexes.keep_group(index, kept)
+        inner.fresh = None
         self._learn(ctx, kid, sure=True)
         self._keep_for_parent(kid, index)
 
     def _keep_for_parent(self, node: Node, index: ChildIndex) -> None:
-        """Keep the complete index of ``node`` where it was read to find its end, if it is large."""
+        """Keep the complete index of ``node`` with that of its parent: of a large node, and of a table of the root."""
         above = node.parent.index if node.parent is not None else None
         if above is not None and above.learns:
-            if (node.end or 0) - node.start >= WORTH_KEEPING:
+            is_table = node.depth == 1 and node.ordinal < GROUP
+            if is_table or (node.end or 0) - node.start >= WORTH_KEEPING:
                 above.keep_child(node.ordinal, index, (node.end, node.known_status, node.finding))
                 return
             above.children.pop(node.ordinal, None)

@@ -298,8 +298,7 @@ class SafetensorsViewer(Viewer):
         zeroed = parser.zeroed_header()
         if zeroed is not None:
             self.findings.add(zeroed)
-            extent.document_status = Status.DAMAGED
-            extent.resume_at, extent.resume_file = 0, extraction.name
+            extent.document_status, extent.resume_at, extent.resume_file = Status.DAMAGED, 0, extraction.name
             return
         try:
             data_start = parser.data_start - extraction.start
@@ -307,14 +306,12 @@ class SafetensorsViewer(Viewer):
             header = parser.text_status
         except MalformedError as error:
             short = (extent.actual or 0) < 8
-            extent.document_status = cut_status(damaged=not short)
-            extent.expected = 8 if short else None
-            extent.at_least = True
+            extent.document_status, extent.at_least = cut_status(damaged=not short), True
             code = "truncated" if short else "malformed"
-            where: Any = {"offset": error.offset, "wanted": error.wanted, "got": error.got}
-            parser.result.findings.add(Finding(code, error.reason, source=extraction.name, **where))
-            extent.resume_at = extent.actual if short else None
-            extent.resume_file = extraction.name if short else None
+            told: Any = {"offset": error.offset, "wanted": error.wanted, "got": error.got}
+            parser.result.findings.add(Finding(code, error.reason, source=extraction.name, **told))
+            if short:
+                extent.expected, extent.resume_at, extent.resume_file = 8, extent.actual, extraction.name
             return
         extent.document_status = header if parser.wrong_length is None else Status.DAMAGED
         if parser.wrong_length is not None:
@@ -335,9 +332,7 @@ class SafetensorsViewer(Viewer):
         extent.at_least = header is Status.TRUNCATED
         extent.expected = max(data_start, extent.last_byte - extraction.start)
         if extent.actual is not None and extent.actual < extent.expected:
-            extent.cut_files = 1
-            extent.resume_at = extent.actual
-            extent.resume_file = extraction.name
+            extent.cut_files, extent.resume_at, extent.resume_file = 1, extent.actual, extraction.name
         if self.holes and self.holes[0][0] - extraction.start < extent.expected:
             # A download into a preallocated file: bytes before the first hole exist. Holes begin at whole blocks of
             # the file system, so the zeros right before a hole may not have been written either.
