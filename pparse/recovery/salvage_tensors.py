@@ -417,7 +417,7 @@ def _write(judge: TensorJudge, plan: SalvagePlan, name: str) -> TargetFile:
 
 def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the ``size`` bytes of a tensor. Raise `_SpoiledTensorError` if they cannot be read."""
-    done = 0
+    done, failed = 0, None
     try:
         for chunk in source:
             done += len(chunk)
@@ -425,11 +425,10 @@ def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) 
     except DataError as error:
         if isinstance(error, LimitError) and error.option.startswith("--budget"):
             raise  # for want of memory no tensor can be read: that says nothing of any
+        failed = error
+    if failed is not None or done != size:
         judge.spoiled.add(number)
-        raise _SpoiledTensorError from error
-    if done != size:
-        judge.spoiled.add(number)
-        raise _SpoiledTensorError
+        raise _SpoiledTensorError from failed
 
 
 def _read_all(judge: TensorJudge, plan: SalvagePlan) -> None:
