@@ -25,7 +25,7 @@ from pparse.conversion.forms import PIECE
 from pparse.conversion.plan import LeftOut, Options, Plan, refuse_damage
 from pparse.document.opening import refuse_unknown
 from pparse.findings import Status
-from pparse.limits import MIB, count_words, parse_size
+from pparse.limits import MIB, are, count_words, parse_size
 from pparse.writers.files import refuse_existing, refuse_full, try_lock
 from pparse.writers.journal import Journal, was_stopped
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from pparse.conversion.forms import Item
     from pparse.conversion.plan import Report
     from pparse.document.opening import Source
-    from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
@@ -355,15 +354,12 @@ class _Run:
         report.overflowed = {item.name: item.overflowed for _, item in self._items if item.overflowed}
         if report.overflowed:
             count, target = sum(report.overflowed.values()), self._plan.options.dtype
+            name = "" if target is None else target.name
+            has_no_infinity = name.startswith("float8") and name != "float8_e5m2"
             report.notes.append(
                 f"{count_words(count, 'number')} in {count_words(len(report.overflowed), 'tensor')} "
-                f"{'is' if count == 1 else 'are'} too large for {target}, and written as "
-                f"{'infinity' if _has_infinity(target) else 'NaN'}"
+                f"{are(count)} too large for {target}, and written as {'NaN' if has_no_infinity else 'infinity'}"
             )
-
-
-def _has_infinity(dtype: DType | None) -> bool:
-    return dtype is None or not dtype.name.startswith("float8") or dtype.name == "float8_e5m2"
 
 
 # -- the folder --------------------------------------------------------------------------------------------------------
@@ -659,14 +655,13 @@ class ConversionFolder:
 
     def _sync_folder(self, path: str) -> None:
         """Wait until the names are on the disk, where the system can tell."""
-        if os.name == "nt":
-            return
-        descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            with suppress(OSError):
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if os.name != "nt":
+            descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+            try:
+                with suppress(OSError):
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def close(self, *, keep: bool) -> None:
         """Release everything; ``keep``: leave the folder, for the same command to continue."""

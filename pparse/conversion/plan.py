@@ -463,7 +463,7 @@ class Plan:
             shown = ", ".join(sorted(names)[:_NAMED]) + (", …" if len(names) > _NAMED else "")
             self.report.notes.append(
                 f"an .npz holds arrays only: {count_words(len(names), 'other value')} of the source "
-                f"{'is' if len(names) == 1 else 'are'} not in it ({shown}). 'pparse info' shows them, 'pparse get FILE "
+                f"{are(len(names))} not in it ({shown}). 'pparse info' shows them, 'pparse get FILE "
                 "NAME' gives one, and a .safetensors file has them as metadata"
             )
         return {}

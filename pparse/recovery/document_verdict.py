@@ -166,8 +166,8 @@ def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
             found.append(reason)
     if extent.status in BROKEN and not any(finding.is_fault for finding in found):
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-        reason = f"it is {extent.status}; whole: {whole_words(extent)}{hit}"
-        summary = Finding(str(extent.status), reason, source=viewer.extraction.name)
+        words = f"it is {extent.status}; whole: {whole_words(extent)}{hit}"
+        summary = Finding(str(extent.status), words, source=viewer.extraction.name)
         found.append(viewer.truncation(extent) if extent.missing_bytes else summary)
     return found
 

@@ -25,7 +25,7 @@ from pparse.errors import (
     UnsupportedError,
     told,
 )
-from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.findings import Finding, FindingList, Severity
 from pparse.limits import parse_size
 from pparse.parsers.shards import ShardSet
 from pparse.paths import glob
@@ -340,7 +340,7 @@ def extract(
         outcome.unmatched = wanted.missed() if isinstance(wanted, _Members) else []
         summary.note_confirmed(sum(outcome.confirmed.values()))
         for file in kept.files:
-            if file.status is Status.COMPLETE and file.source in outcome.confirmed:
+            if file.is_complete and file.source in outcome.confirmed:
                 file.verified = True
         return outcome
 

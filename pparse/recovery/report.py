@@ -98,6 +98,11 @@ class RecoveredFile:
             return cls(None, verdict.status, reason=verdict.reason, **known)
         return cls.written(file, verdict.status, reason=verdict.reason, gaps=verdict.gaps, **known)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of it is lost or in doubt."""
+        return self.status is Status.COMPLETE
+
     def to_dict(self) -> dict[str, object]:
         """Return all but the gaps as plain data, in the order of the schema."""
         return {
@@ -118,7 +123,7 @@ class RecoveredFile:
         """Return one readable line, with control characters escaped."""
         name = self.path if self.path is not None else self.raw_name or "?"
         why = f": {printable(self.reason)}" if self.reason else ""
-        mark = "verified" if self.verified and self.status is Status.COMPLETE else ""
+        mark = "verified" if self.verified and self.is_complete else ""
         return f"{self.status.value:<11} {mark:<8} {format_size(self.bytes):>9}  {printable(name)}{why}"
 
     def __repr__(self) -> str:
@@ -157,8 +162,8 @@ class Summary:
         self.counts[file.status] += 1
         self.lost_parts[file.status] += file.is_part
         self.verified += bool(file.verified)
-        self.confirmed += bool(file.verified) and file.status is Status.COMPLETE
-        if file.status is Status.COMPLETE and not file.verified:
+        self.confirmed += bool(file.verified) and file.is_complete
+        if file.is_complete and not file.verified:
             self.parts += file.parts[0]
             self.parts_confirmed += file.parts[1]
         self.bytes += file.bytes
@@ -228,7 +233,6 @@ class RecoveryReport:
         self._fill = fill
         self._buffer = bytearray(b'{"schema": %d, "files": [' % SCHEMA)
         self._separator = "\n"
-        self._done = False
         self._file = target.atomic(name)
 
     def add(self, file: RecoveredFile) -> None:
@@ -249,7 +253,7 @@ class RecoveryReport:
 
         Raise `SourceError`.
         """
-        if self._done:
+        if self._file.closed:
             return self.summary
         try:
             self._put(f'\n], "fill": {_dump(self._fill)}, "findings": [')
@@ -265,14 +269,11 @@ class RecoveryReport:
         except BaseException:
             self.discard()
             raise
-        self._done = True
         return self.summary
 
     def discard(self) -> None:
         """Remove the report, unless it is finished."""
-        if not self._done:
-            self._done = True
-            self._file.discard()
+        self._file.discard()
 
     def __enter__(self) -> Self:
         return self

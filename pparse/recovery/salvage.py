@@ -384,7 +384,7 @@ class Job:
 class Rest:
     """Writes ``name.rest.json``, which lists what a salvaged file lacks: ``head``, and entries in the list ``lost``.
 
-    The file is created with the first entry, or by `write`. ``count`` is the number of entries. As a context manager it
+    The file is created with the first entry, or by `open`. ``count`` is the number of entries. As a context manager it
     is removed after an exception.
     """
 
@@ -396,19 +396,18 @@ class Rest:
         self._pieces: list[tuple[str, int, int, str, Status | None]] = []
         self.count = 0
 
-    def write(self) -> None:
-        """Create the file, if it does not exist."""
+    def open(self) -> TargetFile:
+        """Return the file; create it, if it does not exist."""
         if self._file is None:
             self._file = self._job.target.create(self._name)
             head = json.dumps({"schema": SCHEMA, **self._head})
             self._file.write(f'{head[:-1]}, "lost": ['.encode())
+        return self._file
 
     def add(self, entry: dict[str, object]) -> None:
         """Add an entry, which is written on a line of its own."""
-        self.write()
-        assert self._file is not None  # noqa: S101 -- just made
         separator = ",\n" if self.count else "\n"
-        self._file.write((separator + json.dumps(entry)).encode())
+        self.open().write((separator + json.dumps(entry)).encode())
         self.count += 1
 
     def lose(
@@ -435,12 +434,8 @@ class Rest:
         file = self._file
         if file is None or file.closed:
             return
-        try:
+        with file:
             file.write(b"\n]}\n")
-            file.close()
-        except BaseException:
-            file.discard()
-            raise
         self._job.report(file, status, f"what the saved file lacks: {count_words(self.count, 'part')}")
 
     def discard(self) -> None:

@@ -10,7 +10,7 @@ from pparse.data.base import copy_into
 from pparse.data.range_status import cut_status
 from pparse.errors import DataError, FaultError, LimitError
 from pparse.findings import Status
-from pparse.limits import KIB, MIB, count_words
+from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
 from pparse.recovery.salvage import UNHARMED, Rest, text_of
 from pparse.riegeli.chunks import TRANSPOSED, ChunkData, ChunkError
@@ -250,7 +250,7 @@ def described(copy: RecordCopy) -> str:
     if copy.unchecked:
         reason += f", {copy.unchecked:,} of them without a checksum, from a truncated chunk"
     stretches = "stretch" if copy.lost == 1 else "stretches"
-    return f"{reason}; {copy.lost:,} {stretches} of the file {'is' if copy.lost == 1 else 'are'} lost"
+    return f"{reason}; {copy.lost:,} {stretches} of the file {are(copy.lost)} lost"
 
 
 # -- TFRecord ----------------------------------------------------------------------------------------------------------

@@ -88,18 +88,19 @@ class TensorJudge:
 
     def judge(self, number: int, tensor: Tensor) -> tuple[Status, str, bool]:
         """Return the status of a tensor, the reason, and whether its only problem is that its bytes may be wrong."""
-        status = tensor.status
-        reason = tensor.finding.reason if tensor.finding is not None else str(status)
-        if tensor.is_text and tensor.spans and status is Status.COMPLETE:
+        status, finding = tensor.status, tensor.finding
+        is_whole = status is Status.COMPLETE
+        if is_whole and tensor.is_text and tensor.spans:
             return status, "", False
+        reason = finding.reason if finding is not None else str(status)
         if status is Status.UNSUPPORTED or tensor.dtype is None or not tensor.spans:
-            return (Status.UNSUPPORTED if status is Status.COMPLETE else status), reason, False
+            return (Status.UNSUPPORTED if is_whole else status), reason, False
         if number in self.spoiled:
             return Status.DAMAGED, "its bytes cannot be read", False
-        if status is Status.COMPLETE and not tensor.unwritten_nbytes:
-            return Status.COMPLETE, "", False
         if tensor.unwritten_nbytes:
             return Status.DAMAGED, f"{tensor.unwritten_nbytes:,} bytes of it were never written (a file hole)", True
+        if is_whole:
+            return status, "", False
         return status, reason, status is Status.DAMAGED and _has_all_bytes(tensor)
 
     def rank(self, tensor: Tensor) -> int:
@@ -197,10 +198,11 @@ class SalvagePlan:
             self._job.session.check_cancelled()
             self.total += 1
             status, _, suspect = judge.judge(number, tensor)
+            is_whole = status is Status.COMPLETE
             self.suspects += suspect
-            if status is not Status.COMPLETE and self.worst is not Status.DAMAGED:
+            if not is_whole and self.worst is not Status.DAMAGED:
                 self.worst = cut_status(damaged=status not in (Status.TRUNCATED, Status.MISSING))
-            is_meant = suspect if is_suspect else status is Status.COMPLETE
+            is_meant = suspect if is_suspect else is_whole
             is_taken = is_meant and judge.why_unfit(number, tensor, suspect=suspect) is None
             self._taken.append(is_taken)
             if is_taken:
@@ -233,6 +235,11 @@ class SalvagePlan:
             at += sizes[index]
         self._places = places
         self._sorted = tuple(array("q", map(found.__getitem__, order)) for found in (numbers, offsets, sizes))  # type: ignore[assignment]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all tensors are whole, and can be in a file."""
+        return self.worst is Status.COMPLETE
 
     def has(self, number: int) -> bool:
         """Return whether a tensor goes to the file."""
@@ -366,7 +373,7 @@ def save_model(
     while True:
         plan = SalvagePlan(judge, is_suspect=is_suspect)
         try:
-            if opens and plan.worst is Status.COMPLETE:
+            if opens and plan.is_whole:
                 spoiled = len(judge.spoiled)
                 if job.data.access is not Access.FREE:  # else all gaps are known
                     _read_all(judge, plan)
@@ -409,7 +416,7 @@ def _write(judge: TensorJudge, plan: SalvagePlan, name: str) -> TargetFile:
 
 def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the ``size`` bytes of a tensor. Raise `_SpoiledTensorError` if they cannot be read."""
-    done = 0
+    done, failed = 0, None
     try:
         for chunk in source:
             done += len(chunk)
@@ -417,11 +424,10 @@ def _whole(judge: TensorJudge, number: int, size: int, source: Iterator[bytes]) 
     except DataError as error:
         if isinstance(error, LimitError) and error.option.startswith("--budget"):
             raise  # for want of memory no tensor can be read: that says nothing of any
+        failed = error
+    if failed is not None or done != size:
         judge.spoiled.add(number)
-        raise _SpoiledTensorError from error
-    if done != size:
-        judge.spoiled.add(number)
-        raise _SpoiledTensorError
+        raise _SpoiledTensorError from failed
 
 
 def _read_all(judge: TensorJudge, plan: SalvagePlan) -> None:
@@ -461,7 +467,7 @@ class Leftovers:
         rest = Rest(self.job, self.name, {"format": self.viewer.format, "metadata": metadata})
         try:
             if metadata or self.is_listed:
-                rest.write()
+                rest.open()
             for number, tensor in enumerate(self.viewer.tensors()):
                 self.job.session.check_cancelled()
                 self._save_tensor(rest, number, tensor)
@@ -487,8 +493,9 @@ class Leftovers:
     def _save_tensor(self, rest: Rest, number: int, tensor: Tensor) -> None:
         """Save what is there of a tensor that is not in the saved file, and list it."""
         status, why, suspect = self.judge.judge(number, tensor)
+        is_whole = status is Status.COMPLETE
         unfit = self.judge.why_unfit(number, tensor, suspect=suspect)
-        if status is Status.COMPLETE and unfit is None:
+        if is_whole and unfit is None:
             if self.job.kept is not None:
                 self.job.kept(tensor.name, tensor.stored_nbytes)
             return
@@ -498,11 +505,11 @@ class Leftovers:
         there = length = tensor.stored_nbytes
         if suspect and unfit is None and self._second is not None:
             entry.path = self._second
-        elif status is Status.COMPLETE and tensor.is_text:
+        elif is_whole and tensor.is_text:
             there = self._write_known(tensor, entry, unfit or "")
             if there < length:  # it lies in several places
                 entry.status = Status.UNSUPPORTED
-        elif status is Status.COMPLETE or suspect:
+        elif is_whole or suspect:
             why = f"{why}; {unfit}" if why else unfit or ""
             if not self._write_array(unjudged(tensor) if suspect else tensor, entry, why):
                 there = 0
@@ -676,14 +683,14 @@ def salvage_safetensors(job: Job) -> str:
         refused = [finding for finding in found if finding.code in REFUSED]
         opens = parser.text_status is Status.COMPLETE and parser.wrong_length is None and not refused
         plan, file = save_model(judge, opens=opens)
-        if opens and plan.worst is Status.COMPLETE:
+        if opens and plan.is_whole:
             return UNHARMED
         suspect, second = save_suspect(judge, plan)
         if file is None and second is None:  # a model without tensors
             plan, file = save_model(judge, empty=True)
     except (MalformedError, GapError, EndOfDataError):  # in the header; those in tensors are noted
         return NOTHING
-    status: Status = Status.TRUNCATED if plan.worst is Status.COMPLETE else plan.worst
+    status: Status = Status.TRUNCATED if plan.is_whole else plan.worst
     if file is not None:
         status = _report_model(judge, plan, file, refused)
     path = report_suspect(job, suspect, second)
@@ -714,7 +721,7 @@ def _report_model(judge: SafetensorsJudge, plan: SalvagePlan, file: TargetFile, 
     if problem is not None:
         reason += f"; its header: {problem.reason}"
     status = plan.worst
-    if status is Status.COMPLETE:
+    if plan.is_whole:
         errors = any(finding.severity is Severity.ERROR for finding in refused)
         status = Status.TRUNCATED if not refused else Status.DAMAGED if errors else Status.COMPLETE
     if refused:

@@ -675,7 +675,10 @@ class TargetFile(_Open):
         return self.bytes - self.skipped
 
     def write(self, data: Buffer) -> int:
-        """Write ``data``; return its size. Raise `LimitError` (nothing is written then), `SourceError` for a full disk."""
+        """Write ``data``; return its size.
+
+        Raise `LimitError` (nothing is written then), `SourceError` if the disk is full.
+        """
         count = memoryview(data).nbytes
         if self.expansion is not None:
             self.expansion.add(count)

@@ -741,7 +741,7 @@ class ProvisionalVerdicts:
         """Return a report function that looks at each file and passes it on to ``report``."""
 
         def look(file: RecoveredFile) -> None:
-            if file.status is Status.COMPLETE and file.verified is not True:
+            if file.is_complete and file.verified is not True:
                 self._told.append(file.source)
             report(file)
 

@@ -207,20 +207,20 @@ class HashTable:
         self._used = 0  # slots that are not free, the removed ones included
 
     def __contains__(self, key: int) -> bool:
-        return self._slots[self._find(self._slots, key)] != _FREE
+        return self._slots[self._find(key)] != _FREE
 
     def add(self, key: int) -> None:
         """Add ``key``. Raise `LimitError` if the table must grow beyond the memory budget."""
         if 3 * self._used >= 2 * len(self._slots):
             self._grow()
-        at = self._find(self._slots, key)
+        at = self._find(key)
         if self._slots[at] == _FREE:
             self._slots[at] = _legal(key)
             self._used += 1
 
     def discard(self, key: int) -> None:
         """Remove ``key``, if it is there."""
-        at = self._find(self._slots, key)
+        at = self._find(key)
         if self._slots[at] != _FREE:
             self._slots[at] = _REMOVED
 
@@ -229,10 +229,9 @@ class HashTable:
         self._slots = _empty(1)
         self._charge.release()
 
-    @staticmethod
-    def _find(slots: array[int], key: int) -> int:
+    def _find(self, key: int) -> int:
         """Return the slot of ``key``, or the free one at which the search for it ended."""
-        key = _legal(key)
+        key, slots = _legal(key), self._slots
         mask = len(slots) - 1
         at = key & mask
         while slots[at] not in (_FREE, key):
@@ -240,15 +239,13 @@ class HashTable:
         return at
 
     def _grow(self) -> None:
-        size = 2 * len(self._slots)
-        self._charge.resize(8 * (size + len(self._slots)))
-        grown = _empty(size)
-        self._used = 0
-        for key in self._slots:
+        old, size = self._slots, 2 * len(self._slots)
+        self._charge.resize(8 * (size + len(old)))
+        self._slots, self._used = _empty(size), 0
+        for key in old:
             if key > _REMOVED:
-                grown[self._find(grown, key)] = key
+                self._slots[self._find(key)] = key
                 self._used += 1
-        self._slots = grown
         self._charge.resize(8 * size)
 
 
