@@ -603,7 +603,7 @@ class Library(Mapping[str, FunctionBody]):
     """The functions of a graph's library by name."""
 
     def __init__(self, graph: Node | None, extraction: Host) -> None:
-        self._list = node_at(graph, "library", "function")
+        self._list: Any = node_at(graph, "library", "function")
         self._extraction = extraction
 
     def __len__(self) -> int:
@@ -630,10 +630,7 @@ class Library(Mapping[str, FunctionBody]):
         return (FunctionBody(kid, self._extraction) for kid in kids_of(self._list))
 
     def __getitem__(self, name: str) -> FunctionBody:
-        number = self._numbers[name]
-        if self._list is None:
-            raise KeyError(name)
-        return FunctionBody(self._list.child(number), self._extraction)
+        return FunctionBody(self._list.child(self._numbers[name]), self._extraction)
 
 
 def _value(name: str, number: object, shape: Node | None) -> Value:
