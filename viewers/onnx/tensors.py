@@ -199,9 +199,8 @@ class ExternalFiles:
     def _file(self, location: str) -> ExternalFile:
         file = self._files.get(location)
         if file is None:
-            self._extraction.session.limits.check(
-                "entries", len(self._files) + 1, "the number of files with external data"
-            )
+            limits = self._extraction.session.limits
+            limits.check("entries", len(self._files) + 1, "the number of files with external data")
             file = self._files[location] = self._opened(location)
         return file
 
