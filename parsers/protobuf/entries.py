@@ -108,26 +108,16 @@ class ValueEntries:
             return None, None
         cut = part.end >= there or found.end > there
         at, _ = self.place(part.data, found.start, found.start)
-        finding = self.finding(
-            "truncated" if cut else "malformed",
-            f"the {kind} ends early" if cut else f"the {kind} extends beyond its message",
-            at,
-            wanted=found.end - found.start,
-            got=max(0, min(part.end, there) - found.start),
-        )
-        return cut_status(damaged=not cut), finding
+        code, words = ("truncated", "ends early") if cut else ("malformed", "extends beyond its message")
+        wanted, got = found.end - found.start, max(0, min(part.end, there) - found.start)
+        return cut_status(damaged=not cut), self.finding(code, f"the {kind} {words}", at, wanted=wanted, got=got)
 
     def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
         """Return the trail of a field, no longer than needed to know that none of `types` means it."""
         return trail if len(trail) > self._longest else (*trail, number)
 
     def merged(
-        self,
-        key: Key,
-        origin: Origin,
-        status: Status | None = None,
-        finding: Finding | None = None,
-        kind: str | None = None,
+        self, key: Key, origin: Origin, status: Status | None = None, finding: Finding | None = None, kind: str = ""
     ) -> Entry:
         """Return the entry of a message."""
         ranges = tuple(piece for piece in origin.pieces if isinstance(piece, Range))

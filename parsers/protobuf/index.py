@@ -446,8 +446,7 @@ class PartScan:
         window = window or self.window()
         if slot.stride == 1:
             offsets = slot.offsets
-            for number in range(first, len(offsets)):
-                yield window.field(offsets[number])
+            yield from map(window.field, map(offsets.__getitem__, range(first, len(offsets))))
             return
         ordinal = first - first % STRIDE
         while ordinal < slot.count:

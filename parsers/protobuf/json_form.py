@@ -214,9 +214,8 @@ def _is_default(field: FieldType, value: Any) -> bool:
     """Return whether ``value`` is that of a field which is not set; -0.0 is not."""
     if field.type in _FLOATS:
         return not value and str(value)[:1] != "-"
-    return (
-        bool(value == named(field, field.default)) if field.type in (schema.TYPE_ENUM, schema.TYPE_BOOL) else not value
-    )
+    has_own = field.type in (schema.TYPE_ENUM, schema.TYPE_BOOL)
+    return bool(value == named(field, field.default)) if has_own else not value
 
 
 # -- reading values ----------------------------------------------------------------------------------------------------

@@ -527,7 +527,6 @@ class WireMaker:
     """Makes one message. Frames are opened and closed like brackets; the outermost is the message itself."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        self._budget = budget
         self.charge = budget.charge(0, "the small fields of a message in JSON form")
         """The memory of what was made."""
         self._frames = [_JsonFrame(b"")]

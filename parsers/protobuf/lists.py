@@ -461,8 +461,7 @@ class _New:
         self.count = count
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
-        for number in range(ordinal, ordinal + self.count - first):
-            yield owner.overlaid(number)
+        yield from map(owner.overlaid, range(ordinal, ordinal + self.count - first))
 
     def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
         yield from range(first, first + self.count)

@@ -156,10 +156,8 @@ class Message:
         Raises `MalformedError`, `EndOfDataError`.
         """
         found = self.fields.get(number)
-        if not found:
-            return None
-        item = found[-1]
-        if isinstance(item, OverlayField):
+        item = found[-1] if found else None
+        if item is None or isinstance(item, OverlayField):
             return item
         return item[0], item[0].last(number, self.window(item[0]))
 

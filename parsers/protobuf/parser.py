@@ -145,9 +145,7 @@ class ProtobufParser(Parser, Listing):
 
     def step_to(self, parent: Node, ordinal: int, key: Key) -> Any:
         """Return the path step; names and map keys occur once."""
-        if isinstance(key, str):
-            return KeyStep(key)
-        return super().step_to(parent, ordinal, key)
+        return KeyStep(key) if isinstance(key, str) else super().step_to(parent, ordinal, key)
 
     def key_meant(self, node: Node, key: Key) -> Key:
         """Accept the number of a field as its name."""
@@ -326,14 +324,9 @@ class ProtobufParser(Parser, Listing):
         reason = "the message ends inside a field" if truncated else "a field extends beyond its message"
         node = ctx.node
         first, _ = self.make.place(part.part.data, min(end, there), min(end, there))
-        finding = self.make.finding(
-            "truncated" if truncated else "malformed",
-            reason,
-            first,
-            path=node.path,
-            wanted=after - part.part.start if after > end else None,
-            got=min(end, there) - part.part.start,
-        )
+        code = "truncated" if truncated else "malformed"
+        wanted, got = after - part.part.start if after > end else None, min(end, there) - part.part.start
+        finding = self.make.finding(code, reason, first, path=node.path, wanted=wanted, got=got)
         worse = node.known_status is Status.DAMAGED
         self.result.close_node(node, cut_status(damaged=worse or not truncated), finding)
 

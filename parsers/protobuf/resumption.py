@@ -90,19 +90,14 @@ class LostElement(OverlayField):
 
 
 def find_resumption(
-    data: Data,
-    start: int,
-    end: int,
-    type: MessageType,
-    check_cancelled: Callable[[], None],
-    content: bytes | None = None,
+    data: Data, start: int, end: int, type: MessageType, check: Callable[[], None], content: bytes | None = None
 ) -> Resumption | None:
     """Return what is lost of the message ``data[start:end]``, all of whose bytes exist; None if there is nothing to do.
 
     That is the case if field follows field to its end (whatever they hold), or to where the data were cut; and if no
     position to continue at can be proved. ``content``: the bytes of the message, if they were read already.
     """
-    search = _Search(data, start, end, type, check_cancelled)
+    search = _Search(data, start, end, type, check)
     if content is not None:
         search.window.take(start, content)
     return search.run()
@@ -111,15 +106,13 @@ def find_resumption(
 class _Search:
     """One search; ``_last`` is the number of the last field before the damage."""
 
-    def __init__(
-        self, data: Data, start: int, end: int, type: MessageType, check_cancelled: Callable[[], None]
-    ) -> None:
+    def __init__(self, data: Data, start: int, end: int, type: MessageType, check: Callable[[], None]) -> None:
         self._data = data
         self._start = start
         self._end = end
         self._type = type
-        self._check_cancelled = check_cancelled
-        self._checker = Checker(check_cancelled)
+        self._check_cancelled = check
+        self._checker = Checker(check)
         self.window = Window(data, end, _JUMP)
         self._heads = Window(data, end)  # of the positions that are tried, in order
         self._dead: set[int] = set()

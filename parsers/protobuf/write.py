@@ -132,10 +132,8 @@ def _field(node: Node, number: int, contributions: list[Contribution]) -> Iterat
     origin: Origin = node.note
     field = origin.type.fields.get(number) if origin.type is not None else None
     if field is None:
-        raise MalformedError(
-            f"chunks go to field {number}, which {origin.type.full_name if origin.type else 'the type'} does not have",
-            path=node.path,
-        )
+        name = origin.type.full_name if origin.type else "the type"
+        raise MalformedError(f"chunks go to field {number}, which {name} does not have", path=node.path)
     if field.is_map:
         yield from _map(node, field)
     elif field.repeated:
@@ -240,9 +238,5 @@ def _require_whole(node: Node) -> None:
     finding = node.finding
     reason = finding.reason if finding is not None else f"it is {status}"
     kind = EndOfDataError if status in (Status.TRUNCATED, Status.MISSING) else MalformedError
-    raise kind(
-        f"cannot be merged: {reason}",
-        path=node.path or None,
-        offset=finding.offset if finding is not None else None,
-        source=node.extraction.name,
-    )
+    offset = finding.offset if finding is not None else None
+    raise kind(f"cannot be merged: {reason}", path=node.path or None, offset=offset, source=node.extraction.name)

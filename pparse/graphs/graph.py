@@ -622,8 +622,7 @@ class GraphSelection(_Part):
 
     def __iter__(self) -> Iterator[str]:
         yield from self.arguments
-        for row in self.rows():
-            yield row[1]
+        yield from (row[1] for row in self.rows())
 
     def __len__(self) -> int:
         return self.marks.count(1, 0, self.graph.index.first_constant)

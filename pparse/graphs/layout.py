@@ -228,16 +228,11 @@ _WIDE: Final = 1_400.0
 class LayerPlan:
     """Where everything goes: parts of a graph that no edge joins are laid out each for itself, and side by side.
 
-    ``first`` says which boxes stand at the top if no edge leads to or from them.
+    ``top`` says which boxes stand at the top if no edge leads to or from them.
     """
 
     def __init__(
-        self,
-        widths: Sequence[float],
-        edges: Sequence[tuple[int, int]],
-        first: Sequence[bool],
-        height: float,
-        gap: float,
+        self, widths: Sequence[float], edges: Sequence[tuple[int, int]], top: Sequence[bool], height: float, gap: float
     ) -> None:
         self.places: list[tuple[float, float]] = [(0.0, 0.0)] * len(widths)
         """The middle of the upper side of each box."""
@@ -254,7 +249,7 @@ class LayerPlan:
             new = {box: number for number, box in enumerate(part)}
             links = [(new[edges[number][0]], new[edges[number][1]]) for number in own]
             laid.append(GraphLayout([widths[box] for box in part], links))
-        order = sorted(range(len(parts)), key=lambda n: (not (first[parts[n][0]] and not mine[n]), -len(parts[n])))
+        order = sorted(range(len(parts)), key=lambda n: (not (top[parts[n][0]] and not mine[n]), -len(parts[n])))
         widest = max((layout.span for layout in laid), default=0.0)
         x = y = low = 0.0
         step = height + gap
@@ -310,9 +305,7 @@ class GraphLayout:
         """The boxes and points of each layer, from left to right."""
         self.middles = [0.0] * len(self.layers)
         self._place(above, below)
-        self.span = max(
-            (middle + width / 2 for middle, width in zip(self.middles, self.widths, strict=True)), default=0
-        )
+        self.span = max((at + width / 2 for at, width in zip(self.middles, self.widths, strict=True)), default=0)
         """How wide it is."""
 
     def _route(self, edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -357,10 +350,8 @@ class GraphLayout:
                 wishes = []
                 for number in row:
                     near = above[number] if down else below[number]
-                    near = above[number] + below[number] if both or not near else near
-                    wishes.append(
-                        sum(self.middles[other] for other in near) / len(near) if near else self.middles[number]
-                    )
+                    near = (above[number] + below[number] if both or not near else near) or [number]
+                    wishes.append(sum(self.middles[other] for other in near) / len(near))
                 self._settle(row, wishes)
         least = min((self.middles[n] - self.widths[n] / 2 for row in self.rows for n in row), default=0.0)
         self.middles = [middle - least for middle in self.middles]

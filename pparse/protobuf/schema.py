@@ -201,10 +201,8 @@ class Schema:
                 names.setdefault(name.rpartition(".")[2].lower()[:200], name)
         except MalformedError:
             pass  # suggest only what can be read
-        close = difflib.get_close_matches(wanted, names, 3)
-        return PathError(
-            f"there is no {what} with this name", path=full_name, suggestions=tuple(names[name] for name in close)
-        )
+        close = tuple(names[name] for name in difflib.get_close_matches(wanted, names, 3))
+        return PathError(f"there is no {what} with this name", path=full_name, suggestions=close)
 
     def _enum_names(self) -> Iterator[str]:
         for package, names in self._names.items():

@@ -405,9 +405,8 @@ class NumpyMapViewer(ArrayTreeViewer):
         """Return what a map says of an array; None if it says nothing of one."""
         if node.kind != "map" or node.note[0] not in (4, 5):
             return None
-        parts = {}
-        for kid in node.children():
-            parts[kid.key.decode("latin-1") if isinstance(kid.key, bytes) else str(kid.key)] = kid
+        keyed = ((kid.key, kid) for kid in node.children())
+        parts = {key.decode("latin-1") if isinstance(key, bytes) else str(key): kid for key, kid in keyed}
         mark, data = parts.get("nd"), parts.get("data")
         if mark is None or mark.value is not True:
             return None

@@ -24,7 +24,7 @@ from pparse.errors import EndOfDataError, FaultError, LimitError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.check import fitting_tags
-from pparse.parsers.protobuf.index import ChunkRange, Window
+from pparse.parsers.protobuf.index import Window
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.tensors import NAME, read_head
@@ -359,9 +359,6 @@ class OnnxPlaces(TensorPlaces):
         graphs = (schema.message(f"onnx.{name}Proto") for name in ("Graph", "Model", "TrainingInfo", "Function"))
         self._around = (*graphs, self.attribute_type, self.node_type)
         self._searched = False
-        # What is in one stretch of a file is there if what lies behind it is.
-        data = maker.extraction.data
-        self._file, self._file_end = data if data.is_plain else None, -1
         self._held: tuple[str, Node] | None = None
         self._near: Window | None = None  # the last one in which an element was looked up
 
@@ -515,17 +512,6 @@ class OnnxPlaces(TensorPlaces):
         # The last field of a graph is followed by those of what it is in.
         types = self._around if place.at[0] else self._around[:2]
         return all(fitting_tags(raw, type) < least for type in types)
-
-    def plain(self, pieces: Sequence[Piece]) -> Range | None:
-        """Return the one stretch of bytes that a message consists of, if all of it is there; else None."""
-        part = pieces[0] if len(pieces) == 1 else None
-        if part.__class__ is Range and part.data is self._file and part.end <= self._file_end:
-            return part
-        if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > (end := self.make.data_end(part)):
-            return None
-        if part.data is self._file:
-            self._file_end = end
-        return part
 
     def _sparse(
         self, name: str, pieces: Sequence[Piece], window: Window | None, prefix: str | None = None

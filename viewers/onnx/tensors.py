@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from functools import partial
+from itertools import islice
 from math import prod
 
 from pparse.data.range_status import cut_status
@@ -199,9 +200,8 @@ class ExternalFiles:
     def _file(self, location: str) -> ExternalFile:
         file = self._files.get(location)
         if file is None:
-            self._extraction.session.limits.check(
-                "entries", len(self._files) + 1, "the number of files with external data"
-            )
+            limits = self._extraction.session.limits
+            limits.check("entries", len(self._files) + 1, "the number of files with external data")
             file = self._files[location] = self._opened(location)
         return file
 
@@ -300,7 +300,7 @@ EXTERNAL: Final = 1
 PAYLOAD: Final = frozenset((4, 5, 6, 7, RAW_DATA, 10, 11, EXTERNAL_DATA, DATA_LOCATION))
 """The fields that hold the elements, or say where they are."""
 _MAX_RANK: Final = 64  # of what is read quickly
-_TAG_DIM, _TAG_DIMS, _TAG_TYPE = DIMS << 3, DIMS << 3 | LEN, DATA_TYPE << 3
+_TAG_DIM, _TAG_TYPE = DIMS << 3, DATA_TYPE << 3
 _TAG_NAME, _TAG_RAW = NAME << 3 | LEN, RAW_DATA << 3 | LEN
 
 
@@ -320,9 +320,8 @@ class OnnxMaker(TensorMaker):
         dtype = None if known is None else known.dtype
         if known is None or dtype is None or part.data is not self.extraction.data or not self._is_sure:
             return None
-        if length != dtype.stored_nbytes(prod(shape)) or (not length and has_too_many(shape)):
-            return None
-        if len(shape) > self._most_dims:
+        is_odd = length != dtype.stored_nbytes(prod(shape)) or (not length and has_too_many(shape))
+        if is_odd or len(shape) > self._most_dims:
             return None
         return self.new(shown, dtype, shape, (Span(part.data, part.start + start, length, self._path),), known.name)
 
@@ -340,9 +339,8 @@ class OnnxMaker(TensorMaker):
             return self.missing(name, cut, stored)  # the number of elements is unknown
         wrong = wrong or self._refused(message)
         if wrong is None and known is None:
-            reason = f"its data_type is {number}, which onnx does not have"
-            unknown = (Status.UNSUPPORTED, reason) if number else (Status.DAMAGED, "it has no data_type")
-            wrong = Problem(*unknown)
+            unknown = Problem(Status.UNSUPPORTED, f"its data_type is {number}, which onnx does not have")
+            wrong = unknown if number else Problem(Status.DAMAGED, "it has no data_type")
         if wrong is not None or known is None:
             return self.new(name, known.dtype if known is not None else None, shape, (), stored, wrong)
         if message.scalar(DATA_LOCATION) in (EXTERNAL, "EXTERNAL"):
@@ -372,13 +370,10 @@ class OnnxMaker(TensorMaker):
 
     def _shape(self, message: Message) -> tuple[tuple[int, ...], Problem | None]:
         """Return the shape, and what is wrong with it."""
-        sizes: list[int] = []
-        most = self.extraction.session.limits.tensor_rank
-        for size in numbers(message, DIMS):
-            if len(sizes) >= most:
-                return UNKNOWN_SHAPE, Problem(Status.UNSUPPORTED, f"the tensor has more than {most} dimensions")
-            sizes.append(size)
-        shape = tuple(sizes)
+        most = self._most_dims
+        shape = tuple(islice(numbers(message, DIMS), most + 1))
+        if len(shape) > most:
+            return UNKNOWN_SHAPE, Problem(Status.UNSUPPORTED, f"the tensor has more than {most} dimensions")
         if min(shape, default=0) < 0:
             return shape, Problem(Status.DAMAGED, f"a dimension of the tensor is negative: {min(shape)}")
         if has_too_many(shape):
@@ -404,12 +399,10 @@ class OnnxMaker(TensorMaker):
         if cut:
             problem = problem or Problem(Status.TRUNCATED, "the file ends inside its values")
             there = values.count
-            damaged = problem.is_damage
-            if made.size or damaged:
-                self.judge(made, problem, cut_status(there, damaged=damaged), count, there)
+            if made.size or problem.is_damage:
+                self.judge(made, problem, cut_status(there, damaged=problem.is_damage), count, there)
         elif listed is not None and (listed != count or values.extra_words):
-            field = self.type.fields[known.field].name
-            reason = f"{field} lists {listed:,} values; type and shape need {count:,}"
+            reason = f"{values.field.name} lists {listed:,} values; type and shape need {count:,}"
             self.judge(made, Problem(Status.DAMAGED, reason), None, count, listed)
         return made
 

@@ -391,9 +391,8 @@ def lengths_in(content: Range, count: int) -> Iterator[tuple[int, int]]:
     """Yield ``count`` lengths, with where the next one, or the checksum, begins. Raises `MalformedError`."""
     size = len(content)
     if count > size:
-        raise MalformedError(
-            f"{size} bytes cannot hold {count:,} lengths", offset=content.start, wanted=count, got=size
-        )
+        reason = f"{size} bytes cannot hold {count:,} lengths"
+        raise MalformedError(reason, offset=content.start, wanted=count, got=size)
     pos, total = content.start, 0
     block, base = b"", content.start
     for _ in range(count):

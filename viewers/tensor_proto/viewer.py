@@ -9,6 +9,7 @@ from itertools import islice
 from pparse.data.reader import Range
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
+from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
@@ -80,6 +81,9 @@ class TensorPlaces:
         # By the hash of names: numbers of their places, and the scopes of these. The budget may drop it at any time.
         self._table: tuple[KeyTable, list[array[int]], list[Any]] | None = None
         self._charge: Charge | None = None
+        # What is in one stretch of a file is there if what lies behind it is.
+        data = maker.extraction.data
+        self._file, self._file_end = data if data.is_plain else None, -1
 
     @abstractmethod
     def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[Any]:
@@ -150,6 +154,17 @@ class TensorPlaces:
         if isinstance(place.value, Problem):
             return self.maker.missing(shown, place.value)
         return self.maker.tensor(shown, place.value, place.near)
+
+    def plain(self, pieces: Sequence[Piece]) -> Range | None:
+        """Return the one stretch of bytes that a message consists of, if all of it is there; else None."""
+        part = pieces[0] if len(pieces) == 1 else None
+        if part.__class__ is Range and part.data is self._file and part.end <= self._file_end:
+            return part
+        if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.end > (end := self.make.data_end(part)):
+            return None
+        if part.data is self._file:
+            self._file_end = end
+        return part
 
     @staticmethod
     def _text(message: Message, number: int, default: str | None = "") -> Any:

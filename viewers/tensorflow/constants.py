@@ -12,12 +12,11 @@ from collections import namedtuple
 from functools import cached_property, partial
 from itertools import accumulate, islice, repeat
 
-from pparse.data.reader import Range
 from pparse.errors import FaultError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
-from pparse.parsers.protobuf.index import ChunkRange, Window
+from pparse.parsers.protobuf.index import Window
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
@@ -217,8 +216,8 @@ class Constants(TensorPlaces):
         self, at: tuple[int, int], prefix: str, pieces: Sequence[Piece], window: Window | None = None
     ) -> Iterator[TensorPlace]:
         """Yield the tensors of one NodeDef."""
-        part = pieces[0] if len(pieces) == 1 else None
-        if isinstance(part, Range) and self._is_plain(part):
+        part = self.plain(pieces)
+        if part is not None and part.end - part.start <= _SMALL:
             window = window or Window(part.data, part.end)
             raw = window.read(part.start, part.end)
             if _TAG_TENSOR not in raw and _OP_CONST not in raw:
@@ -230,12 +229,6 @@ class Constants(TensorPlaces):
                     yield TensorPlace(prefix + label, (data.range(base + start, base + end),), window, at)
                 return
         yield from self._by_messages(at, prefix, pieces)
-
-    def _is_plain(self, part: Range) -> bool:
-        """Return whether a NodeDef is small, and complete."""
-        if part.end - part.start > _SMALL or part.end > self.make.data_end(part):
-            return False
-        return not (isinstance(part, ChunkRange) and part.type > 1)
 
     def _by_messages(self, at: tuple[int, int], prefix: str, pieces: Sequence[Piece]) -> Iterator[TensorPlace]:
         message = Message(self.make, pieces, self.node_type)

@@ -157,8 +157,7 @@ class NodeDefs(ListedGraph):
             return
         index = index_of(self.elements)
         if index is None:  # not made of NodeDefs: another schema
-            for ordinal in range(len(self.elements)):
-                yield self._by_tree(ordinal)
+            yield from map(self._by_tree, range(len(self.elements)))
             return
         touched = index.touched()
         for first, segment in zip(index.firsts, index.segments, strict=True):
@@ -184,8 +183,7 @@ class NodeDefs(ListedGraph):
                 rows[number - ordinal] = self._by_pieces(number, pieces)
             yield from rows
             ordinal = last
-        for number in range(ordinal, stop):  # what the bytes do not tell
-            yield self._by_tree(number)
+        yield from map(self._by_tree, range(ordinal, stop))  # what the bytes do not tell
 
     def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | WireField]:
         """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
@@ -286,9 +284,8 @@ class NodeDefs(ListedGraph):
                 if field.tag == _ATTR:
                     colocated = self._colocated(field, window, colocated)
                 elif field.tag in (_NAME, _OP, _INPUT, _DEVICE):
-                    session.limits.check(
-                        "name_bytes", field.end - field.start, "a name in a NodeDef", offset=field.start
-                    )
+                    size = field.end - field.start
+                    session.limits.check("name_bytes", size, "a name in a NodeDef", offset=field.start)
                     text = texts[field.tag] = window.read(field.start, field.end)
                     if field.tag == _INPUT:
                         inputs.append(text.decode())
@@ -467,19 +464,16 @@ def tensorflow_graph(source: Extraction | Result | Node, *, meta_graph: int = 0,
         graphs = root.find("meta_graphs")
         count = len(graphs) if graphs is not None else 0
         if graphs is None or not 0 <= meta_graph < count:
-            raise PathError(
-                f"the SavedModel has {count} meta graphs, none with number {meta_graph}", path="meta_graphs"
-            )
+            reason = f"the SavedModel has {count} meta graphs, none with number {meta_graph}"
+            raise PathError(reason, path="meta_graphs")
         meta = graphs.child(meta_graph)
     elif root.kind == META_GRAPH:
         meta = root
     elif root.kind != GRAPH:
+        name = root.extraction.name
         if root.kind == CHUNKS:
             reason = root.finding.reason if root.load() is not None and root.finding is not None else ""
-            raise EndOfDataError(
-                f"no graph can be read without the chunk metadata: {reason}", source=root.extraction.name
-            )
-        name = root.extraction.name
+            raise EndOfDataError(f"no graph can be read without the chunk metadata: {reason}", source=name)
         raise UnsupportedError(f"{name}: it holds no TensorFlow graph: it is of kind {root.kind}")
     return Graph(MainGraph(meta.find("graph_def") if meta is not None else root, root.extraction, meta), max_nodes)
 
@@ -603,7 +597,7 @@ class Library(Mapping[str, FunctionBody]):
     """The functions of a graph's library by name."""
 
     def __init__(self, graph: Node | None, extraction: Host) -> None:
-        self._list = node_at(graph, "library", "function")
+        self._list: Any = node_at(graph, "library", "function")
         self._extraction = extraction
 
     def __len__(self) -> int:
@@ -630,10 +624,7 @@ class Library(Mapping[str, FunctionBody]):
         return (FunctionBody(kid, self._extraction) for kid in kids_of(self._list))
 
     def __getitem__(self, name: str) -> FunctionBody:
-        number = self._numbers[name]
-        if self._list is None:
-            raise KeyError(name)
-        return FunctionBody(self._list.child(number), self._extraction)
+        return FunctionBody(self._list.child(self._numbers[name]), self._extraction)
 
 
 def _value(name: str, number: object, shape: Node | None) -> Value:

@@ -441,32 +441,6 @@ def _texts(node: Node | None) -> Iterator[str]:
             yield value
 
 
-def interface_of(meta_graphs: Iterable[Node]) -> list[dict[str, Any]]:
-    """Return, for each meta graph, its tags, signatures and functions as plain data."""
-    return [
-        {
-            "tags": tags_of(graph),
-            "signatures": {found.name: found.to_dict() for found in signatures_of(graph)},
-            "functions": {name: [way.to_dict() for way in ways] for name, ways in functions_of(graph)},
-        }
-        for graph in meta_graphs
-    ]
-
-
-def interface_lines(meta_graphs: Iterable[Node]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of `pparse info`: labels and texts, a line for each input, output, and way to call."""
-    graphs = list(meta_graphs)
-    for graph in graphs:
-        where = f"  (tags: {', '.join(tags_of(graph)) or 'none'})" if len(graphs) > 1 else ""
-        for signature in signatures_of(graph):
-            yield "signature", f"{signature.name}{where}" + f"  {signature.method_name}".rstrip()
-            yield from _sides(signature)
-        for name, ways in functions_of(graph):
-            yield "function", f"{name}{where}"
-            for way in ways:
-                yield "  callable", str(way)
-
-
 def signatures_of(graph: Node) -> Iterator[Signature]:
     """Yield the signatures of a meta graph, in the order of names."""
     found = list(islice(kids_of(graph.find("signature_def")), _MOST))
@@ -479,7 +453,8 @@ def tags_of(graph: Node) -> list[str]:
     return [text_at(kid) for kid in kids_of(node_at(graph, "meta_info_def", "tags"))]
 
 
-def _sides(signature: Signature) -> Iterator[tuple[str, str]]:
+def sides_of(signature: Signature) -> Iterator[tuple[str, str]]:
+    """Yield a line for each input and output of a signature: a label and a text."""
     for label, side in (("  input", signature.inputs), ("  output", signature.outputs)):
         for name, info in sorted(side.items()):
             yield label, f"{name}  {_type(info)}  {info.tensor or ', '.join(info.parts.values())}"

@@ -75,7 +75,7 @@ class SavedModelViewer(TensorflowViewer):
         try:
             index = self.extraction.sibling(INDEX_OF_VARIABLES)
             index.find_end()  # a file is opened when it is asked
-            variables = index.view()
+            variables: Viewer = index.view()
             if isinstance(variables, CheckpointViewer):
                 variables.parser.other_names = self._names_by_key
             return variables

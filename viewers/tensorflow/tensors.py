@@ -275,9 +275,8 @@ class TensorflowMaker(TensorMaker):
                 made.finding = self._extra(name, made.size, listed)
         problem = message.problem
         if problem is not None or (content is not None and content.end > self.make.data_end(content)):
-            damaged = problem is not None and problem.is_damage
             problem = problem or Problem(Status.TRUNCATED, "the file ends inside its strings")
-            self.judge(made, problem, cut_status(made.spans, damaged=damaged))
+            self.judge(made, problem, cut_status(made.spans, damaged=problem.is_damage))
         elif self.lost_content and not made.spans and made.size:
             reason = "its strings are in a chunk that cannot be identified without the metadata"
             self.judge(made, Problem(Status.MISSING, reason))

@@ -106,11 +106,26 @@ class TensorflowViewer(ProtoViewer):
 
     def interface(self) -> list[dict[str, Any]]:
         """Return tags, signatures and functions of each meta graph."""
-        return meta.interface_of(self.meta_graphs())
+        return [
+            {
+                "tags": meta.tags_of(graph),
+                "signatures": {found.name: found.to_dict() for found in meta.signatures_of(graph)},
+                "functions": {name: [way.to_dict() for way in ways] for name, ways in meta.functions_of(graph)},
+            }
+            for graph in self.meta_graphs()
+        ]
 
     def interface_lines(self) -> Iterator[tuple[str, str]]:
-        """Yield the signatures with their inputs and outputs, and what functions are callable with."""
-        return meta.interface_lines(self.meta_graphs())
+        """Yield labels and texts, a line for each input and output of signatures, and each way to call a function."""
+        graphs = list(self.meta_graphs())
+        for graph in graphs:
+            where = f"  (tags: {', '.join(meta.tags_of(graph)) or 'none'})" if len(graphs) > 1 else ""
+            for signature in meta.signatures_of(graph):
+                yield "signature", f"{signature.name}{where}" + f"  {signature.method_name}".rstrip()
+                yield from meta.sides_of(signature)
+            for name, ways in meta.functions_of(graph):
+                yield "function", f"{name}{where}"
+                yield from (("  callable", str(way)) for way in ways)
 
     @property
     def collections(self) -> Mapping[str, Any]:
