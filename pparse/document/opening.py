@@ -119,8 +119,6 @@ def open_expecting(
     format: str | None = None,
     parsers: Iterable[type[Parser]] | None = None,
     registry: Registry | None = None,
-    options: Mapping[str, object] | None = None,
-    budget: int | str | MemoryBudget = "64MiB",
     folder: str | os.PathLike[str] | Folder | None = None,
     **others: Any,
 ) -> Extraction:
@@ -133,11 +131,11 @@ def open_expecting(
     if parsers is not None:
         parsers = tuple(parsers)
         chosen = _with_parsers(chosen, parsers)
-    if options:
-        check_options(options, chosen, format=format)
+    if others.get("options"):
+        check_options(others["options"], chosen, format=format)
     for name in ("include", "exclude"):
         others[name] = tuple(others.get(name, ()))
-    session = Session(registry=chosen, budget=budget, options=options, **others)
+    session = Session(registry=chosen, **others)
     session.pool.expected.update(expected)
     session.expected.update(given or {})
     try:
@@ -147,10 +145,9 @@ def open_expecting(
         session.source = extraction.topmost.data
         if format is not None:
             extraction.parse(format)
-        named: dict[str, Any] = {"format": format, "parsers": parsers, "registry": registry, "options": options}
-        named["folder"] = folder
-        if budget != "64MiB":
-            named["budget"] = session.budget.limit
+        if others.pop("budget", "64MiB") != "64MiB":
+            others["budget"] = session.budget.limit
+        named = {"format": format, "parsers": parsers, "registry": registry, "folder": folder}
         session.opened = Opened(source, {**named, **others})
         return extraction
     except BaseException:
