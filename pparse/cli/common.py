@@ -431,8 +431,10 @@ class Matcher:
             self._unmet = [pattern for pattern in self._unmet if pattern not in hits]
         for pattern in self._unmet:
             pattern.look_inside(name, *others[-1:])
-        if self._unmet:
-            self._keep(rank, *dict.fromkeys((name, *others[-1:])))
+        for one in dict.fromkeys((name, *others[-1:])) if self._unmet else ():
+            if self._kept < _KEPT and len(one) <= LONG_NAME:
+                self._names.setdefault(rank, []).append(one)
+                self._kept += 1
         return found
 
     @property
@@ -446,13 +448,6 @@ class Matcher:
             return True
         others = viewer.other_names(tensor) if viewer.has_keys else ()
         return self(tensor.name, others, viewer.rank(tensor) if self._unmet else 0)
-
-    def _keep(self, rank: int, *names: str) -> None:
-        """Keep names for suggestions."""
-        for name in names:
-            if self._kept < _KEPT and len(name) <= LONG_NAME:
-                self._names.setdefault(rank, []).append(name)
-                self._kept += 1
 
     def complaints(self) -> Iterator[str]:
         """Yield a message for each pattern without a match, with similar patterns, names or files."""
@@ -503,13 +498,14 @@ class _Pattern:
         files = _near_files(self.text) if self._is_path else []
         if self._inside and not files:
             part, count = next(iter(self._inside.items()))
-            return f"{what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {count_words(asked, 'name')})?"
+            return f"{what}; did you mean '*{part}*' ({count:,} of {count_words(asked, 'name')})?"
         near = [*files, *next(filter(None, (near_misses(self.text.strip("*?"), names) for names in groups)), ())]
         if self._is_path and (files or not near):
             what += ", and there is no such file"
         if near:
-            return f"{what}; did you mean {' or '.join(map(_quoted, near))}?"
-        return f"{what}; names look like {_quoted(groups[0][0])}" if groups and self._is_plain else what
+            quoted = [f"'{name}'" for name in near]
+            return f"{what}; did you mean {' or '.join(quoted)}?"
+        return f"{what}; names look like '{groups[0][0]}'" if groups and self._is_plain else what
 
 
 # Text that looks like a file: it has a folder or an extension.
@@ -520,21 +516,17 @@ def _near_files(path: str) -> list[str]:
     """Return up to three existing files with a path similar to ``path``, which may name something inside one."""
     outer, mark, inner = path.partition("::")
     folder, name = files.split(outer)
-    there = list(islice(files.names_in(folder), _KEPT))
     from difflib import SequenceMatcher
 
     def nearness(one: str, other: str) -> float:
         return SequenceMatcher(None, one.lower(), other.lower()).ratio()
 
     stem = name.partition(".")[0]
+    there = islice(files.names_in(folder), _KEPT)
     # A common extension does not make them similar.
-    near = [(nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
-    best = sorted(((ratio, other) for ratio, other in near if ratio >= 0.6), key=lambda pair: (-pair[0], pair[1]))
+    near = [(-nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
+    best = sorted(pair for pair in near if pair[0] <= -0.6)
     return [files.inside(folder, other) + mark + inner for _, other in best[:3]]
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'"
 
 
 def _expression(pattern: str) -> Callable[[str], bool]:
