@@ -59,6 +59,8 @@ _DATA_BEHIND_PREFIX: Final = ".data-00000-of-"
 _URL: Final = lazy_pattern(r"(?i)[a-z][a-z0-9+.-]+://")
 # Names of a folder that are looked at.
 _MOST_NAMES: Final = 10_000
+# What is said of a part that is not there: code, and words before a size.
+_ABSENT: Final = ("part-missing", "is missing; the first one has")
 # Keywords that mean nothing in another process.
 _LOCAL: Final = ("progress", "cancel", "stats")
 
@@ -343,29 +345,19 @@ def open_split(session: Session, found: SplitSet, format: str | None = None) -> 
     for number, (part, following) in enumerate(zip(found.parts, [*found.parts[1:], found.next_name], strict=True)):
         source = files_there.get(part)
         there = 0 if source is None else source.size or 0
+        is_last = number == len(found.parts) - 1
+        lacks = max(0, each - there) if source is None or not (is_last or of_zip) else 0
+        known = source is not None or (not is_last and (of_zip or max(sizes) <= each))
         if source is not None:
             sources.append(source)
-        may_lack = number < len(found.parts) - 1 and not of_zip
-        lacks = max(0, each - there) if may_lack or source is None else 0
-        known = source is not None or (number < len(found.parts) - 1 and (of_zip or max(sizes) <= each))
         if lacks:
+            code, what = _ABSENT if source is None else ("part-cut", f"has {there:,} of")
+            rest = "" if known or is_last else "; what is behind it is not read: parts differ in size"
+            reason = f"part {files.name_of(part.removeprefix(found.whole) or part)} {what} {each:,} bytes{rest}"
+            length = lacks if known else None
+            notes.append(Finding(code, reason, source=found.whole, offset=place + there, length=length))
             if known:
                 sources.append(session.adopt(MissingData(lacks)))
-            what = f"has {there:,} of" if source is not None else "is missing; the first one has"
-            rest = (
-                ""
-                if known or number == len(found.parts) - 1
-                else "; what is behind it is not read: parts differ in size"
-            )
-            notes.append(
-                Finding(
-                    "part-missing" if source is None else "part-cut",
-                    f"part {files.name_of(part.removeprefix(found.whole) or part)} {what} {each:,} bytes{rest}",
-                    source=found.whole,
-                    offset=place + there,
-                    length=lacks if known else None,
-                )
-            )
         parts.append(FilePart(part, there, there + lacks, following))
         place += there + lacks
         if not known:
