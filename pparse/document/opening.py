@@ -100,7 +100,7 @@ def open(
     Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
     format has an option. An unrecognised format raises only when the tree is first used.
     """
-    keywords = dict(locals())
+    keywords = dict(locals())  # all that was given
     del keywords["source"]
     return open_expecting(source, {}, **keywords)
 
