@@ -10,13 +10,11 @@ from itertools import islice
 
 from pparse import errors
 from pparse.cli.streams import screen, tell
-from pparse.data import files
 from pparse.errors import PathError, PparseError, SourceError, UnsupportedError, speak_of_commands
 from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, Limits, count_words, parse_size
 from pparse.paths import glob
-from pparse.tree.result import LONG_NAME, near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -311,6 +309,8 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
 
 def is_there(word: str) -> bool:
     """Say whether a word of the command line is a file: one that exists, standard input, or something in a file."""
+    from pparse.data import files
+
     parts = word.split("::")
     return word == "-" or any(files.is_there("::".join(parts[:count])) for count in range(len(parts), 0, -1))
 
@@ -409,6 +409,9 @@ class Matcher:
     """
 
     def __init__(self, patterns: Sequence[str], words: Sequence[str] = (), *, regex: bool = False) -> None:
+        from pparse.tree.result import LONG_NAME
+
+        self._longest = LONG_NAME
         self._unmet = [_Pattern(text, regex=regex) for text in dict.fromkeys(patterns)]
         self._unmet += [_Pattern(text, regex=regex, word=True) for text in dict.fromkeys(words)]
         self._met: list[_Pattern] = []
@@ -432,7 +435,7 @@ class Matcher:
         for pattern in self._unmet:
             pattern.look_inside(name, *others[-1:])
         for one in dict.fromkeys((name, *others[-1:])) if self._unmet else ():
-            if self._kept < _KEPT and len(one) <= LONG_NAME:
+            if self._kept < _KEPT and len(one) <= self._longest:
                 self._names.setdefault(rank, []).append(one)
                 self._kept += 1
         return found
@@ -499,6 +502,8 @@ class _Pattern:
         if self._inside and not files:
             part, count = next(iter(self._inside.items()))
             return f"{what}; did you mean '*{part}*' ({count:,} of {count_words(asked, 'name')})?"
+        from pparse.tree.result import near_misses
+
         near = [*files, *next(filter(None, (near_misses(self.text.strip("*?"), names) for names in groups)), ())]
         if self._is_path and (files or not near):
             what += ", and there is no such file"
@@ -514,9 +519,12 @@ _FILE: Final = lazy_pattern(r"/|\.[A-Za-z0-9_]{1,12}$")
 
 def _near_files(path: str) -> list[str]:
     """Return up to three existing files with a path similar to ``path``, which may name something inside one."""
+    from difflib import SequenceMatcher
+
+    from pparse.data import files
+
     outer, mark, inner = path.partition("::")
     folder, name = files.split(outer)
-    from difflib import SequenceMatcher
 
     def nearness(one: str, other: str) -> float:
         return SequenceMatcher(None, one.lower(), other.lower()).ratio()

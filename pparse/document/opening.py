@@ -493,11 +493,6 @@ class Resume(ByValue, Declared, by=("file", "at")):
         return told
 
     @property
-    def has_name(self) -> bool:
-        """Whether the file is one that can be named: what was piped in, or stood in memory, is called ``<stdin>``."""
-        return not (self.file.startswith("<") and self.file.endswith(">"))
-
-    @property
     def words(self) -> str:
         """What to do with the file, in words."""
         if not self.helps:
@@ -579,10 +574,11 @@ def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
         if not only.helps:
             return [f"no download to resume: {only.note}"]
         how = " (curl -C - does so)" if only.at and not only.hole else ""
-        of = f" of {only.file}" if only.has_name else ""
+        has_name = not (only.file.startswith("<") and only.file.endswith(">"))  # as what was piped in: ``<stdin>``
+        of = f" of {only.file}" if has_name else ""
         what = f"resume the download at byte {only.at}{of}{how}"
         if not only.at:
-            what = f"fetch {only.file}" if only.has_name else "fetch it again"
+            what = f"fetch {only.file}" if has_name else "fetch it again"
         return [what + (f"; {only.note}" if only.note else "")]
     shown = files if most is None or len(files) <= most else files[:most]
     width = min(80, max(len(file.file) for file in shown))
