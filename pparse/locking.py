@@ -52,12 +52,12 @@ def steps(lock: RLock, source: Generator[T], most: int = GROUP) -> Iterator[T]:
         size = min(2 * size, most)
 
 
-def guarded(method: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``method`` as a door: called from outside, it runs under the ``lock`` of its object.
 
     If it returns a generator, that runs in `steps`.
     """
-    most = 1 if (name or method.__name__) in _ONE_BY_ONE else GROUP
+    most = 1 if method.__name__ in _ONE_BY_ONE else GROUP
 
     @wraps(method)
     def door(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pparse
-from pparse.document.opening import outside
+from pparse.document.opening import Resume, outside
 from pparse.errors import SourceError
 from tests import onnx_files
 from tests.truth.samples import load
@@ -314,3 +314,11 @@ def test_a_file_beside_that_cannot_be_read_changes_nothing(tmp_path):
                 with pparse.view(path, folder=Hostile(error, listed=listed)) as model:
                     assert str(model.extent().status) == "truncated"
                     assert model.extent().resume_at == CUT_AT
+
+
+def test_what_a_class_declares_is_what_its_constructor_takes() -> None:
+    resume = Resume("a", 1, hole=True)
+    assert (resume.file, resume.at, resume.hole, resume.size, resume.helps) == ("a", 1, True, None, True)
+    for wrong in (lambda: Resume("a", 1, holes=True), lambda: Resume("a", 1, True, 2, "", True, "more")):
+        with pytest.raises(TypeError, match="Resume takes file, at, hole, size, note, helps"):
+            wrong()

@@ -10,13 +10,11 @@ from itertools import islice
 
 from pparse import errors
 from pparse.cli.streams import screen, tell
-from pparse.data import files
 from pparse.errors import PathError, PparseError, SourceError, UnsupportedError, speak_of_commands
 from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, Limits, count_words, parse_size
 from pparse.paths import glob
-from pparse.tree.result import LONG_NAME, near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -311,6 +309,8 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
 
 def is_there(word: str) -> bool:
     """Say whether a word of the command line is a file: one that exists, standard input, or something in a file."""
+    from pparse.data import files
+
     parts = word.split("::")
     return word == "-" or any(files.is_there("::".join(parts[:count])) for count in range(len(parts), 0, -1))
 
@@ -409,6 +409,9 @@ class Matcher:
     """
 
     def __init__(self, patterns: Sequence[str], words: Sequence[str] = (), *, regex: bool = False) -> None:
+        from pparse.tree.result import LONG_NAME
+
+        self._longest = LONG_NAME
         self._unmet = [_Pattern(text, regex=regex) for text in dict.fromkeys(patterns)]
         self._unmet += [_Pattern(text, regex=regex, word=True) for text in dict.fromkeys(words)]
         self._met: list[_Pattern] = []
@@ -431,8 +434,10 @@ class Matcher:
             self._unmet = [pattern for pattern in self._unmet if pattern not in hits]
         for pattern in self._unmet:
             pattern.look_inside(name, *others[-1:])
-        if self._unmet:
-            self._keep(rank, *dict.fromkeys((name, *others[-1:])))
+        for one in dict.fromkeys((name, *others[-1:])) if self._unmet else ():
+            if self._kept < _KEPT and len(one) <= self._longest:
+                self._names.setdefault(rank, []).append(one)
+                self._kept += 1
         return found
 
     @property
@@ -446,13 +451,6 @@ class Matcher:
             return True
         others = viewer.other_names(tensor) if viewer.has_keys else ()
         return self(tensor.name, others, viewer.rank(tensor) if self._unmet else 0)
-
-    def _keep(self, rank: int, *names: str) -> None:
-        """Keep names for suggestions."""
-        for name in names:
-            if self._kept < _KEPT and len(name) <= LONG_NAME:
-                self._names.setdefault(rank, []).append(name)
-                self._kept += 1
 
     def complaints(self) -> Iterator[str]:
         """Yield a message for each pattern without a match, with similar patterns, names or files."""
@@ -503,13 +501,16 @@ class _Pattern:
         files = _near_files(self.text) if self._is_path else []
         if self._inside and not files:
             part, count = next(iter(self._inside.items()))
-            return f"{what}; did you mean {_quoted(f'*{part}*')} ({count:,} of {count_words(asked, 'name')})?"
+            return f"{what}; did you mean '*{part}*' ({count:,} of {count_words(asked, 'name')})?"
+        from pparse.tree.result import near_misses
+
         near = [*files, *next(filter(None, (near_misses(self.text.strip("*?"), names) for names in groups)), ())]
         if self._is_path and (files or not near):
             what += ", and there is no such file"
         if near:
-            return f"{what}; did you mean {' or '.join(map(_quoted, near))}?"
-        return f"{what}; names look like {_quoted(groups[0][0])}" if groups and self._is_plain else what
+            quoted = [f"'{name}'" for name in near]
+            return f"{what}; did you mean {' or '.join(quoted)}?"
+        return f"{what}; names look like '{groups[0][0]}'" if groups and self._is_plain else what
 
 
 # Text that looks like a file: it has a folder or an extension.
@@ -518,23 +519,22 @@ _FILE: Final = lazy_pattern(r"/|\.[A-Za-z0-9_]{1,12}$")
 
 def _near_files(path: str) -> list[str]:
     """Return up to three existing files with a path similar to ``path``, which may name something inside one."""
+    from difflib import SequenceMatcher
+
+    from pparse.data import files
+
     outer, mark, inner = path.partition("::")
     folder, name = files.split(outer)
-    there = list(islice(files.names_in(folder), _KEPT))
-    from difflib import SequenceMatcher
 
     def nearness(one: str, other: str) -> float:
         return SequenceMatcher(None, one.lower(), other.lower()).ratio()
 
     stem = name.partition(".")[0]
+    there = islice(files.names_in(folder), _KEPT)
     # A common extension does not make them similar.
-    near = [(nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
-    best = sorted(((ratio, other) for ratio, other in near if ratio >= 0.6), key=lambda pair: (-pair[0], pair[1]))
+    near = [(-nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
+    best = sorted(pair for pair in near if pair[0] <= -0.6)
     return [files.inside(folder, other) + mark + inner for _, other in best[:3]]
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'"
 
 
 def _expression(pattern: str) -> Callable[[str], bool]:

@@ -78,27 +78,6 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--force", "replace existing files")
     parser.add("-n --dry-run", "only say what would be written")
     parser.add_json()
-    parser.set_defaults(jsonl=False)
-
-
-class _Choice:
-    """Tells which tensors to convert, and finds patterns without a match."""
-
-    def __init__(self, include: list[str], exclude: list[str]) -> None:
-        self._include = Matcher(include)
-        self._exclude = Matcher(exclude) if exclude else None
-
-    def __call__(self, viewer: Viewer, tensor: Tensor) -> bool:
-        """Return whether to convert a tensor."""
-        wanted = self._include.takes(viewer, tensor)
-        return not (self._exclude is not None and self._exclude.takes(viewer, tensor)) and wanted
-
-    def refuse_unmatched(self, plan: object) -> None:
-        """Raise `OptionError` if a pattern matches no name; all were asked for when there is a plan."""
-        complaints = list(self._include.complaints())
-        complaints += self._exclude.complaints() if self._exclude is not None else ()
-        if complaints:
-            raise OptionError(f"{'; '.join(complaints)} (nothing was written)")
 
 
 def run(options: Any, out: Output) -> int:
@@ -107,14 +86,24 @@ def run(options: Any, out: Output) -> int:
     from pparse.conversion.plan import Options
     from pparse.document.registry import viewer_for
 
-    choice = _Choice(options.include, options.exclude)
-    wanted = Options(target=options.output, chosen=choice, **{name: getattr(options, name) for name in _SAME.split()})
+    matchers = [Matcher(options.include), *([Matcher(options.exclude)] if options.exclude else ())]
+
+    def chosen(viewer: Viewer, tensor: Tensor) -> bool:
+        is_wanted, *is_excluded = [matcher.takes(viewer, tensor) for matcher in matchers]
+        return is_wanted and not any(is_excluded)
+
+    def refuse_unmatched(plan: object) -> None:  # all names were asked for when there is a plan
+        complaints = [complaint for matcher in matchers for complaint in matcher.complaints()]
+        if complaints:
+            raise OptionError(f"{'; '.join(complaints)} (nothing was written)")
+
+    wanted = Options(target=options.output, chosen=chosen, **{name: getattr(options, name) for name in _SAME.split()})
     with open_file(options, out) as document:
         viewer = viewer_for(document)
         if viewer is None:
             raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
         try:
-            report = convert_view(viewer, options.output, wanted, dry_run=options.dry_run, look=choice.refuse_unmatched)
+            report = convert_view(viewer, options.output, wanted, dry_run=options.dry_run, look=refuse_unmatched)
         except NotWholeError as error:
             _tell_refused(error, document, options, out)
             return DAMAGED

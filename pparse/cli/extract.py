@@ -56,14 +56,9 @@ def run(options: Any, out: Output) -> int:
             )
         listing.note_confirmed(outcome.confirmed)
         listing.close()
-        if options.json:
-            out.json(recover.outcome_to_dict(options, outcome, document.findings, listing.kept))
-        elif not options.quiet:
-            out.say(f"{safe(options.output)}: {outcome.summary}")
-            out.findings(finding for finding in document.findings if finding not in told)
-            recover.tell_course(out, outcome)
-            if not outcome.is_whole and not outcome.limits:
-                out.say(f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing")
+        for_people = recover.tell_outcome(options, out, outcome, document.findings, told, listing)
+        if for_people and not outcome.is_whole and not outcome.limits:
+            out.say(f"'pparse recover {safe(options.file)} -o DIR' saves more, and reports where bytes are missing")
         for name in outcome.unmatched:
             out.error(f"no member matches {name!r}")
     if outcome.unmatched:

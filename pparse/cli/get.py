@@ -91,7 +91,6 @@ def add_arguments(parser: Arguments) -> None:
         "record, the bytes that are there"
     )
     parser.add("--partial", partial, choices=("prefix", "fill"))
-    parser.set_defaults(jsonl=False)
 
 
 def run(options: Any, out: Output) -> int:

@@ -135,7 +135,8 @@ def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer
         raise UnsupportedError(f"texts are not arrays of numbers like {form}; --json writes texts", path=tensor.name)
     as_npy = form == ".npy"
     whole = index is None and options.partial is None
-    if form is not None and (whole or not as_npy or options.dtype is not None or _is_foreign(tensor)):
+    is_foreign = tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin == 2
+    if form is not None and (whole or not as_npy or options.dtype is not None or is_foreign):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)
         part = tensor if whole else tensor_of(tensor, _array(tensor, index, options.partial))
@@ -205,10 +206,6 @@ def _converted(array: Any, options: Any) -> Any:
         raise OptionError(f"--dtype {options.dtype}: {error.reason}") from error
     except (TypeError, ValueError) as error:
         raise OptionError(f"--dtype {options.dtype}: {error}") from error
-
-
-def _is_foreign(tensor: Tensor) -> bool:
-    return tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin == 2
 
 
 def _tensor_bytes(tensor: Tensor, index: Index, as_npy: bool, partial: str | None, stream: BinaryIO) -> None:

@@ -121,7 +121,7 @@ class _Rows:
             self.codes.append(row.code)
             unread = row.status == "unreadable"
             self.unread += unread
-            self.unknown += item.is_unknown
+            self.unknown += item.viewer is None and item.error is None  # nobody looked whether it is whole
             self.broken += not unread and row.code != OK
             self.tensors += row.tensors or 0
             self.size += row.size or 0

@@ -193,7 +193,6 @@ def add_folder_arguments(parser: Arguments) -> None:
     parser.add("--follow-links", "of a folder: copy the targets of links that lead out of it")
     parser.add("--no-fingerprint", "of a folder: write no fingerprint.pb")
     parser.add_json()
-    parser.set_defaults(jsonl=False)
 
 
 def is_folder_job(options: Any) -> bool:

@@ -23,7 +23,7 @@ from pparse.tensors.status import status_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
@@ -84,9 +84,10 @@ def run(options: Any, out: Output) -> int:
                 out.error("name the format with -f (see 'pparse formats') if you know what the file was")
             return exit_code_of(error)
         listing.close()
-        _tell(options, out, outcome, [one for one in outcome.findings if options.json or one not in told], listing)
-        if not (outcome.is_whole or options.quiet or options.json):
-            out.lines(resume_lines(to_resume(document) if outcome.resume is None else outcome.resume))
+        if tell_outcome(options, out, outcome, outcome.findings, told, listing):
+            _tell_use(out, outcome, safe(options.output), listing)
+            if not outcome.is_whole:
+                out.lines(resume_lines(to_resume(document) if outcome.resume is None else outcome.resume))
     return exit_code(options, outcome)
 
 
@@ -141,26 +142,39 @@ def telling_how_to_go_on(options: Any, out: Output, listing: FileTable) -> Itera
         raise
 
 
-def tell_course(out: Output, outcome: Outcome) -> None:
-    """Report what an earlier run had done, which limits files met, and how to lift them."""
+def tell_outcome(
+    options: Any, out: Output, outcome: Outcome, findings: Iterable[Finding], told: list[Finding], listing: FileTable
+) -> bool:
+    """Report what was written, what an earlier run had done, which limits files met, and how to lift them.
+
+    Return whether people read it, who were ``told`` some findings before. For JSON that is all.
+    """
+    if options.json:
+        found = {
+            "file": options.file,
+            "output": options.output,
+            "files": listing.kept,
+            "summary": outcome.summary.to_dict(),
+            "findings": [finding.to_dict() for finding in findings],
+            "limits": [{"option": met.option, "files": met.files} for met in outcome.limits.values()],
+        }
+        out.json(found)
+    if options.json or options.quiet:
+        return False
+    out.say(f"{safe(options.output)}: {outcome.summary}")
+    out.findings(finding for finding in findings if finding not in told)
     if outcome.resumed:
         done = "1 member was" if outcome.resumed == 1 else f"{outcome.resumed:,} members were"
         out.say(f"{done} there already: this continued a run that was stopped")
     for met in outcome.limits.values():
         out.say(f"{count_words(met.files, 'file')} met a limit, and is cut or left out here; lift it with {met.option}")
+    return True
 
 
-def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: FileTable) -> None:
-    if options.json:
-        out.json(outcome_to_dict(options, outcome, findings, listing.kept))
-        return
-    if options.quiet:
-        return
-    out.say(f"{safe(options.output)}: {outcome.summary}")
-    out.findings(findings)
-    tell_course(out, outcome)
-    where = safe(options.output)
-    if not outcome.summary.files:
+def _tell_use(out: Output, outcome: Outcome, where: str, listing: FileTable) -> None:
+    """Say what the files can be used for."""
+    summary = outcome.summary
+    if not summary.files:
         out.say("there are no files in it" if outcome.is_whole else "nothing could be recovered")
     elif not outcome.is_whole and not listing.useful and outcome.limits:
         out.say(f"nothing was saved, for want of room within the limit; see {where}/RECOVERY.json")
@@ -168,11 +182,16 @@ def _tell(options: Any, out: Output, outcome: Outcome, findings: Any, listing: F
         out.say(f"nothing was saved: not one tensor, file or record is there; see {where}/RECOVERY.json")
     elif outcome.is_whole:
         lost = "nothing is missing" if not outcome.warnings else "nothing is known to be missing"
-        out.say(f"{lost}; {_checked(outcome.summary)}: use {where} ({where}/RECOVERY.json lists them)")
-    elif outcome.summary.is_complete:
-        out.say(f"each file is complete, but what contained them is not; {_checked(outcome.summary)}: use {where}")
+        out.say(f"{lost}; {_checked(summary)}: use {where} ({where}/RECOVERY.json lists them)")
+    elif summary.is_complete:
+        out.say(f"each file is complete, but what contained them is not; {_checked(summary)}: use {where}")
     else:
-        _tell_use(out, outcome.summary, where)
+        missing = "which bytes are missing (zeros stand for them, or the file ends there)" if summary.gaps else ""
+        doubtful = "which may be wrong" if summary.doubtful else ""
+        said = " and ".join(filter(None, (missing, doubtful))) or "what is wrong with them"
+        out.say(f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says {said}")
+        for path in summary.set_apart[:_SHOWN]:
+            out.say(f"set apart, since it may be wrong: {safe(path)}")
 
 
 def _checked(summary: Summary) -> str:
@@ -189,28 +208,6 @@ def _checked(summary: Summary) -> str:
         return f"a checksum agrees {inside}" if inside else f"no checksum covers {it}"
     told = f"a checksum agrees for {confirmed:,} of {count_words(count, 'file')}"
     return f"{told}, and {inside}" if inside else told
-
-
-def _tell_use(out: Output, summary: Summary, where: str) -> None:
-    """Say what the files can be used for."""
-    missing = "which bytes are missing (zeros stand for them, or the file ends there)" if summary.gaps else ""
-    doubtful = "which may be wrong" if summary.doubtful else ""
-    said = " and ".join(filter(None, (missing, doubtful))) or "what is wrong with them"
-    out.say(f"use the files in {where}; of those that are not complete, {where}/RECOVERY.json says {said}")
-    for path in summary.set_apart[:_SHOWN]:
-        out.say(f"set apart, since it may be wrong: {safe(path)}")
-
-
-def outcome_to_dict(options: Any, outcome: Outcome, findings: Any, files: list[dict[str, object]]) -> dict[str, object]:
-    """Return the outcome as plain data, for JSON."""
-    return {
-        "file": options.file,
-        "output": options.output,
-        "files": files,
-        "summary": outcome.summary.to_dict(),
-        "findings": [finding.to_dict() for finding in findings],
-        "limits": [{"option": met.option, "files": met.files} for met in outcome.limits.values()],
-    }
 
 
 class FileTable:

@@ -64,10 +64,10 @@ def shorten(text: str, width: int = 400) -> str:
 _PIECE: Final = r"\x1b\[[0-9]*m|."
 
 
-def few(names: Iterable[str], most: int = 6) -> str:
-    """Return the first names, each shortened, for a line that people read; ``…`` says that there are more."""
-    shown = [safe(shorten(name, 60)) for name in islice(names, most + 1)]
-    return (", ".join(shown[:most]) or "none") + (" …" if len(shown) > most else "")
+def few(names: Iterable[str]) -> str:
+    """Return the first six names, each shortened, for a line that people read; ``…`` says that there are more."""
+    shown = [safe(shorten(name, 60)) for name in islice(names, 7)]
+    return (", ".join(shown[:6]) or "none") + (" …" if len(shown) > 6 else "")
 
 
 def columns_of(text: str) -> int:

@@ -503,7 +503,9 @@ class Extraction:
             raise FormatError(reason, source=self.name)
         result = self.results.get(parser.name)
         if result is None:
-            findings = self.parent.findings_of_stream() if self.implicit and self.parent is not None else None
+            around = self.parent if self.implicit else None  # a stream shares its findings with what is inside
+            stream = around.results.get(around._format or "") if around is not None else None
+            findings = stream.findings if stream is not None else None
             if findings is not None:
                 findings.call(self.name, f"{self.outermost.path} ({self.name})")
             result = self.results[parser.name] = Result(self, parser, findings)
@@ -531,11 +533,6 @@ class Extraction:
     def assume(self, format: str) -> None:
         """Treat this as ``format`` from now on if no parser recognises it."""
         self._format, self._best = format, None
-
-    def findings_of_stream(self) -> FindingList | None:
-        """Return the findings that this stream shares with the document inside it."""
-        result = self.results.get(self._format or "")
-        return None if result is None else result.findings
 
     @property
     def parsed(self) -> Extraction:
@@ -733,7 +730,7 @@ class Extraction:
         return f"<{type(self).__name__} {self.path!r}, {size}>"
 
 
-_DOORS: Final = "assume child fetch_siblings findings_of_stream get node parse verify verify_streams sibling view walk"
+_DOORS: Final = "assume child fetch_siblings get node parse verify verify_streams sibling view walk"
 guard(Extraction, _DOORS.split())
 
 

@@ -31,7 +31,7 @@ _LAST: Final = 4
 _MOST_LOCKS: Final = 1_000
 _lock: Final = RLock()  # of the tables; nothing is opened under it
 _opening: Final[dict[bytes, RLock]] = {}  # one at a time opens a document; by its key
-_opened: Final[dict[bytes, list[weakref.ref[Extraction]]]] = {}
+_opened: Final[dict[bytes, weakref.WeakSet[Extraction]]] = {}
 _viewers: Final[weakref.WeakValueDictionary[tuple[int, tuple[str, ...]], Any]] = weakref.WeakValueDictionary()
 _latest: Final[OrderedDict[int, tuple[Extraction, list[Any]]]] = OrderedDict()
 
@@ -156,6 +156,8 @@ def _document(handle: Handle) -> Extraction:
     with _lock:
         if len(_opening) > _MOST_LOCKS:
             _opening.clear()  # at worst a document is opened twice
+            for key in [key for key, documents in _opened.items() if not documents]:
+                del _opened[key]
         own = _opening.setdefault(handle.key, RLock())
     with own:
         for known in _living(handle.key):
@@ -167,19 +169,14 @@ def _document(handle: Handle) -> Extraction:
         session = opened.session
         session.let_go = lambda: _forget(handle.key, session)
         with _lock:
-            _opened.setdefault(handle.key, []).append(weakref.ref(opened))
+            _opened.setdefault(handle.key, weakref.WeakSet()).add(opened)
         return opened
 
 
 def _living(key: bytes) -> list[Extraction]:
     """Return the documents that are open for handles with this key."""
     with _lock:
-        found = [(ref, opened) for ref in _opened.get(key, ()) if (opened := ref()) is not None]
-        if found:
-            _opened[key] = [ref for ref, _ in found]
-        else:
-            _opened.pop(key, None)
-        return [opened for _, opened in found]
+        return list(_opened.get(key, ()))
 
 
 def _forget(key: bytes, session: Session) -> None:
@@ -187,7 +184,7 @@ def _forget(key: bytes, session: Session) -> None:
     with _lock:
         for opened in _living(key):
             if opened.session is session:
-                _opened[key] = [ref for ref in _opened[key] if ref() is not opened]  # `_living` drops an empty list
+                _opened[key].discard(opened)
                 _latest.pop(id(opened), None)
 
 

@@ -95,11 +95,6 @@ class Item(Declared):
         """Whether its format is one that is read, or its name says so."""
         return self.viewer is not None or self.error is not None or self.what == _PASSED
 
-    @property
-    def is_unknown(self) -> bool:
-        """Whether nobody looked whether it is whole."""
-        return self.viewer is None and self.error is None
-
     def files(self) -> set[str]:
         """Return the names, in its folder, of the files of a model, as far as they can be opened."""
         name = self.path.rpartition("/")[2]

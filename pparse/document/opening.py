@@ -59,6 +59,8 @@ _DATA_BEHIND_PREFIX: Final = ".data-00000-of-"
 _URL: Final = lazy_pattern(r"(?i)[a-z][a-z0-9+.-]+://")
 # Names of a folder that are looked at.
 _MOST_NAMES: Final = 10_000
+# What is said of a part that is not there: code, and words before a size.
+_ABSENT: Final = ("part-missing", "is missing; the first one has")
 # Keywords that mean nothing in another process.
 _LOCAL: Final = ("progress", "cancel", "stats")
 
@@ -98,7 +100,7 @@ def open(
     Raises `SourceError` if the source cannot be read, `FormatError` if ``format`` is unknown, and `OptionError` if no
     format has an option. An unrecognised format raises only when the tree is first used.
     """
-    keywords = dict(locals())
+    keywords = dict(locals())  # all that was given
     del keywords["source"]
     return open_expecting(source, {}, **keywords)
 
@@ -119,8 +121,6 @@ def open_expecting(
     format: str | None = None,
     parsers: Iterable[type[Parser]] | None = None,
     registry: Registry | None = None,
-    options: Mapping[str, object] | None = None,
-    budget: int | str | MemoryBudget = "64MiB",
     folder: str | os.PathLike[str] | Folder | None = None,
     **others: Any,
 ) -> Extraction:
@@ -133,11 +133,11 @@ def open_expecting(
     if parsers is not None:
         parsers = tuple(parsers)
         chosen = _with_parsers(chosen, parsers)
-    if options:
-        check_options(options, chosen, format=format)
+    if others.get("options"):
+        check_options(others["options"], chosen, format=format)
     for name in ("include", "exclude"):
         others[name] = tuple(others.get(name, ()))
-    session = Session(registry=chosen, budget=budget, options=options, **others)
+    session = Session(registry=chosen, **others)
     session.pool.expected.update(expected)
     session.expected.update(given or {})
     try:
@@ -147,10 +147,9 @@ def open_expecting(
         session.source = extraction.topmost.data
         if format is not None:
             extraction.parse(format)
-        named: dict[str, Any] = {"format": format, "parsers": parsers, "registry": registry, "options": options}
-        named["folder"] = folder
-        if budget != "64MiB":
-            named["budget"] = session.budget.limit
+        if others.pop("budget", "64MiB") != "64MiB":
+            others["budget"] = session.budget.limit
+        named = {"format": format, "parsers": parsers, "registry": registry, "folder": folder}
         session.opened = Opened(source, {**named, **others})
         return extraction
     except BaseException:
@@ -346,29 +345,19 @@ def open_split(session: Session, found: SplitSet, format: str | None = None) -> 
     for number, (part, following) in enumerate(zip(found.parts, [*found.parts[1:], found.next_name], strict=True)):
         source = files_there.get(part)
         there = 0 if source is None else source.size or 0
+        is_last = number == len(found.parts) - 1
+        lacks = max(0, each - there) if source is None or not (is_last or of_zip) else 0
+        known = source is not None or (not is_last and (of_zip or max(sizes) <= each))
         if source is not None:
             sources.append(source)
-        may_lack = number < len(found.parts) - 1 and not of_zip
-        lacks = max(0, each - there) if may_lack or source is None else 0
-        known = source is not None or (number < len(found.parts) - 1 and (of_zip or max(sizes) <= each))
         if lacks:
+            code, what = _ABSENT if source is None else ("part-cut", f"has {there:,} of")
+            rest = "" if known or is_last else "; what is behind it is not read: parts differ in size"
+            reason = f"part {files.name_of(part.removeprefix(found.whole) or part)} {what} {each:,} bytes{rest}"
+            length = lacks if known else None
+            notes.append(Finding(code, reason, source=found.whole, offset=place + there, length=length))
             if known:
                 sources.append(session.adopt(MissingData(lacks)))
-            what = f"has {there:,} of" if source is not None else "is missing; the first one has"
-            rest = (
-                ""
-                if known or number == len(found.parts) - 1
-                else "; what is behind it is not read: parts differ in size"
-            )
-            notes.append(
-                Finding(
-                    "part-missing" if source is None else "part-cut",
-                    f"part {files.name_of(part.removeprefix(found.whole) or part)} {what} {each:,} bytes{rest}",
-                    source=found.whole,
-                    offset=place + there,
-                    length=lacks if known else None,
-                )
-            )
         parts.append(FilePart(part, there, there + lacks, following))
         place += there + lacks
         if not known:
@@ -504,11 +493,6 @@ class Resume(ByValue, Declared, by=("file", "at")):
         return told
 
     @property
-    def has_name(self) -> bool:
-        """Whether the file is one that can be named: what was piped in, or stood in memory, is called ``<stdin>``."""
-        return not (self.file.startswith("<") and self.file.endswith(">"))
-
-    @property
     def words(self) -> str:
         """What to do with the file, in words."""
         if not self.helps:
@@ -590,10 +574,11 @@ def resume_lines(files: Sequence[Resume], most: int | None = None) -> list[str]:
         if not only.helps:
             return [f"no download to resume: {only.note}"]
         how = " (curl -C - does so)" if only.at and not only.hole else ""
-        of = f" of {only.file}" if only.has_name else ""
+        has_name = not (only.file.startswith("<") and only.file.endswith(">"))  # as what was piped in: ``<stdin>``
+        of = f" of {only.file}" if has_name else ""
         what = f"resume the download at byte {only.at}{of}{how}"
         if not only.at:
-            what = f"fetch {only.file}" if only.has_name else "fetch it again"
+            what = f"fetch {only.file}" if has_name else "fetch it again"
         return [what + (f"; {only.note}" if only.note else "")]
     shown = files if most is None or len(files) <= most else files[:most]
     width = min(80, max(len(file.file) for file in shown))

@@ -256,23 +256,25 @@ def detect(extraction: Extraction) -> type[Parser]:
 
 
 def _note_name(extraction: Extraction, excerpt: Excerpt, chosen: type[Parser]) -> None:
-    """Note that the name of a file says another format than its content."""
+    """Note that the name of a file says another format than its content.
+
+    Nothing is noted of a compressed stream: many programs write one under the name of its content.
+    """
     reason = _misnamed(excerpt, chosen)
-    if reason is not None:
+    if reason is None:
+        return
+    from pparse.codecs.table import CODECS
+
+    if chosen.name not in CODECS:
         extraction.notes += (Finding("misnamed", reason, severity=Severity.NOTE, source=extraction.name),)
 
 
 def _misnamed(excerpt: Excerpt, chosen: type[Parser]) -> str | None:
     """Return what data are whose name says another format than their content, in words; None if it does not.
 
-    Nothing is said of an extension that no format has, and of a compressed stream: many
-    programs write one under the name of its content.
+    Nothing is said of an extension that no format has.
     """
     if excerpt.ends_with(chosen.usual_names):
-        return None
-    from pparse.codecs.table import CODECS
-
-    if chosen.name in CODECS:
         return None
     owners = [known for known in BUILTINS if excerpt.ends_with(known.extensions)]
     named = [import_dotted(known.parser) for known in owners if not known.named_is_enough]
