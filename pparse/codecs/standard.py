@@ -218,4 +218,4 @@ def read_xz_block(head: bytes) -> XzBlock | None:
         if name is None or props is None or props[0] > end - props[1] or (name[0] == _LZMA2) != (not left):
             return None  # LZMA2 comes last, and only last
         place, at = props[1], sum(props)
-    return None if sizes[0] == 0 or place + 1 != at or head[at:end].strip(b"\0") else XzBlock(*sizes, place)
+    return None if sizes[0] == 0 or place + 1 != at or head[at:end].strip(b"\0") else XzBlock(sizes[0], sizes[1], place)
