@@ -9,6 +9,8 @@ States: none. What a stream holds is decoded by `pparse.compressed.inflated` and
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pparse.codecs.base import decompressor
 from pparse.codecs.gzip_header import BGZF_END, FTEXT, MAX_HEADER, SYSTEMS, parse_header
 from pparse.codecs.table import CODECS
@@ -22,7 +24,7 @@ from pparse.tree.parser import Confidence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import ClassVar, Final
+    from typing import ClassVar
 
     from pparse.compressed.gzip_index import GzipIndex
     from pparse.tree.node import Node
@@ -45,33 +47,19 @@ def decodes(codec: str, head: bytes) -> bool:
         stream.close()
 
 
-class _MagicParser(StreamParser):
-    """A format that its first bytes tell."""
+class _DescribedParser(StreamParser):
+    """A format that its first bytes tell; or nothing but its name does, whatever other format those look like."""
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """CERTAIN by the magic bytes, if what follows can be decoded; LIKELY by those alone."""
-        head = excerpt.head(_TRIED)
-        if not any(head.startswith(magic) for magic in CODECS[cls.codec].magics):
+        """CERTAIN by magic bytes or name, if what follows can be decoded; LIKELY by magic bytes alone."""
+        head, by_magic = excerpt.head(_TRIED), CODECS[cls.codec].told_by == "magic"
+        if not (head.startswith(CODECS[cls.codec].magics) if by_magic else excerpt.ends_with(cls.extensions)):
             return Confidence.NO
-        try:
-            return Confidence.CERTAIN if decodes(cls.codec, head) else Confidence.LIKELY
-        except DataError:  # its library is missing
-            return Confidence.LIKELY
-
-
-class _NamedParser(StreamParser):
-    """A format that nothing marks but its name, whatever other format its first bytes look like."""
-
-    @classmethod
-    def match(cls, excerpt: Excerpt) -> Confidence:
-        """CERTAIN by the name, if the content can be decoded."""
-        if not excerpt.ends_with(cls.extensions):
-            return Confidence.NO
-        try:
-            return Confidence.CERTAIN if decodes(cls.codec, excerpt.head(_TRIED)) else Confidence.NO
-        except DataError:  # its library is missing
-            return Confidence.NO
+        with suppress(DataError):  # its library is missing
+            if decodes(cls.codec, head):
+                return Confidence.CERTAIN
+        return Confidence.LIKELY if by_magic else Confidence.NO
 
 
 class GzipParser(StreamParser):
@@ -242,14 +230,11 @@ class LzmaParser(StreamParser):
         return Confidence.LIKELY if decodes("lzma", head) else Confidence.NO
 
 
-_BASES: Final = {"magic": _MagicParser, "name": _NamedParser}
-
-
 def __getattr__(name: str) -> type[StreamParser]:
     """Make the parser of a codec of which its descriptor says all: `Bz2Parser`, `ZstdParser` …"""
     for codec in CODECS.values():
-        if codec.told_by in _BASES and codec.parser == f"{__name__}:{name}":
+        if codec.told_by in ("magic", "name") and codec.parser == f"{__name__}:{name}":
             more = {"codec": codec.name, "__doc__": f"A file in the format {codec.title}.", "__module__": __name__}
-            made = globals()[name] = type(name, (_BASES[codec.told_by],), more)
+            made = globals()[name] = type(name, (_DescribedParser,), more)
             return made
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from pparse.codecs import deflate_entry
 from pparse.codecs.deflate_entry import DeflateEntry
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resumed import ResumedData
-from pparse.compressed.resync import Failure
+from pparse.compressed.resync import Failure, deflate_source
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.kernels import deflate_blocks
@@ -629,7 +629,7 @@ def work(monkeypatch) -> Work:
         return find(buffer, first, last)
 
     monkeypatch.setattr(deflate_entry.DeflateEntry, "feed", counted)
-    monkeypatch.setattr(deflate_blocks, "find_blocks", searched)
+    monkeypatch.setattr(deflate_source, "find_blocks", searched)
     return done
 
 
@@ -643,6 +643,19 @@ def test_hostile_streams_cost_linear_work(name, work):
     assert work.fed <= 200 * len(stream) + MIB
     assert work.out <= 50 * len(stream) + 64 * MIB
     assert work.searched <= 8 * len(stream) + MIB
+
+
+def test_what_was_decoded_once_is_gone_on_from(work):
+    """Where the decoder was in step before damage, and what is read behind it, begins at saved states."""
+    stream = bytearray(gzip.compress(content("text", 4 * MIB), 6))
+    middle = len(stream) // 2
+    stream[middle : middle + 60_000] = random.Random(1).randbytes(60_000)
+    data = resumed(bytes(stream))
+    data.verify()
+    assert 1 * MIB < work.out < 3 * MIB  # what was tried behind the damage; not what precedes it, once more
+    tried = work.out
+    assert len(data.read_known(data.size - 9, 9)[0]) == 9
+    assert work.out - tried < 1.5 * MIB
 
 
 def test_thousands_of_members_whose_checksum_contradicts():

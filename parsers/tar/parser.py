@@ -464,13 +464,14 @@ class TarParser(ArchiveParser):
         data = self.result.extraction.data
         revision, members = data.revision, list[ArchiveMember]()
         if self._all is not None and self._all[0] == revision:
+            self.result.check_open()
             yield from map(copy, self._all[1])
             return
         for member in self._files():
             if len(members) <= _KEPT and data.access is not Access.FREE:
                 members.append(copy(member))
             yield member
-        if 0 < len(members) <= _KEPT and data.revision == revision:
+        if 0 < len(members) <= _KEPT and data.revision == revision and not self._checking:  # which tells of them later
             self._all = revision, members
 
     def _files(self) -> Iterator[ArchiveMember]:

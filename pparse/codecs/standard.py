@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import namedtuple
 
 from pparse.codecs.base import CHECKPOINT, checked, package, whole
 from pparse.codecs.library import Core, LibraryDecompressor
@@ -108,6 +109,7 @@ class Bz2Stream(LibraryDecompressor):
 
 # What liblzma needs beside the dictionary, with room to spare.
 _LZMA_STATE: Final = 256 * KIB
+_LZMA2: Final = 0x21  # the name of the filter
 
 
 class LzmaStream(LibraryDecompressor):
@@ -162,8 +164,9 @@ def _xz_dictionary(head: bytes, size: int | None) -> tuple[int, bytes] | None:
     end = 12 + (head[12] + 1) * 4
     if len(head) < end:
         return None
-    place = _xz_property(head[:end])
-    if place is None or head[place] > 40:
+    found = read_xz_block(head[12:end])
+    place = 0 if found is None else 12 + found.property
+    if not place or head[place] > 40:
         return 0, b""
     bits = head[place]
     if size is not None:  # the least size that holds it all
@@ -176,21 +179,43 @@ def _lzma2_size(bits: int) -> int:
     return (1 << 32) - 1 if bits == 40 else (2 | bits & 1) << (bits // 2 + 11)
 
 
-def _xz_property(head: bytes) -> int | None:
-    """Return where the property byte of the LZMA2 filter stands in a stream head with one block header."""
-    end = len(head) - 4
-    if zlib.crc32(head[12:end]) != struct.unpack_from("<I", head, end)[0]:
-        return None
-    flags = head[13]
-    at = 14
-    for _ in range((flags >> 6 & 1) + (flags >> 7)):  # compressed, uncompressed size
-        while at < end and head[at] & 0x80:
-            at += 1
-        at += 1
-    for _ in range((flags & 3) + 1):  # filters: id, size of the properties (one byte each in practice), properties
-        if at + 2 > end:
-            return None
-        if head[at] == 0x21:
-            return at + 2 if head[at + 1] == 1 and at + 2 < end else None
-        at += 2 + head[at + 1]
+def take_vli(data: bytes, at: int) -> tuple[int, int] | None:
+    """Return the number at ``data[at:]``, 7 bits a byte, 9 bytes at most, and where it ends; None if there is none."""
+    number = shift = 0
+    for place in range(at, min(at + 9, len(data))):
+        byte = data[place]
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (number, place + 1) if byte or place == at else None
     return None
+
+
+class XzBlock(namedtuple("XzBlock", "compressed_size size property")):
+    """What the header of a block of xz says: the ``compressed_size`` and the ``size`` if it declares them, and where
+    in it the property of its LZMA2 filter stands, the size of the dictionary."""
+
+    __slots__ = ()
+
+
+def read_xz_block(head: bytes) -> XzBlock | None:
+    """Return what ``head``, the header of a block (.xz file format 1.2.0, 3.1), says; None if it is not sound."""
+    end = len(head) - 4
+    if head[1] & 0x3C or zlib.crc32(head[:end]) != int.from_bytes(head[end:], "little"):
+        return None
+    at = 2
+    sizes: list[int | None] = []
+    for bit in (0x40, 0x80):
+        found = take_vli(head, at) if head[1] & bit else (None, at)
+        if found is None:
+            return None
+        sizes.append(found[0])
+        at = found[1]
+    place = 0
+    for left in range(head[1] & 3, -1, -1):
+        name = take_vli(head, at)
+        props = None if name is None else take_vli(head, name[1])
+        if name is None or props is None or props[0] > end - props[1] or (name[0] == _LZMA2) != (not left):
+            return None  # LZMA2 comes last, and only last
+        place, at = props[1], sum(props)
+    return None if sizes[0] == 0 or place + 1 != at or head[at:end].strip(b"\0") else XzBlock(sizes[0], sizes[1], place)

@@ -506,8 +506,12 @@ class InflatedData(DecodedData):
 
     def saved_decoders(self) -> list[tuple[int, Decompressor]]:
         """Return checkpoints in the member that decoding came to last, in order, with where that begins."""
-        points = [(point.start, point.decoder) for point in self._checkpoints.points]
-        return [(start, saved) for start, saved in points if saved is not None and start == self.member_start]
+        return [found for found in self._checkpoints.saved() if found[0] == self.member_start]
+
+    def take_over(self, points: Checkpoints, produced: int) -> None:
+        """Know what who decoded all that can be had of this, ``produced`` bytes, found on the way: where it can begin
+        again."""
+        self._checkpoints, self.produced = points, produced
 
     # -- the end -------------------------------------------------------------------------------------------------
 

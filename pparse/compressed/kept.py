@@ -209,6 +209,11 @@ class Checkpoints:
                 self.spacing *= 2
             self.points = kept
 
+    def saved(self) -> list[tuple[int, Decompressor]]:
+        """Return the decoders that were saved, in order, with where their members begin."""
+        points = [(point.start, point.decoder) for point in self.points]
+        return [(start, decoder) for start, decoder in points if decoder is not None]
+
     def close(self) -> None:
         """Give back the memory."""
         self.points = self.points[:1]

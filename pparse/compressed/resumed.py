@@ -290,7 +290,7 @@ class ResumedData(DecodedData):
             if self._learned:
                 return self._read_placed(offset, length)
             chunk = self._read_head(offset, length) if self._clip(offset, length) else b""
-            if len(chunk) == length or not self._learned:
+            if len(chunk) == length or not self.finished:
                 return chunk, []
             more, unknown = self.read_known(offset + len(chunk), length - len(chunk))
             return chunk + more, unknown

@@ -198,9 +198,13 @@ class MemberFolder(Folder):
         for name, size in sorted(found.items()):
             yield FolderItem(name, FILE, size)
 
+    def _inside(self, name: str) -> str:
+        """Return the whole name of what is called ``name`` in it."""
+        return self._prefix + "/".join(confine(name))
+
     def below(self, name: str) -> MemberFolder:
         """Return the folder ``name`` below it."""
-        return MemberFolder(self._parser, self._prefix + "/".join(confine(name)) + "/")
+        return MemberFolder(self._parser, self._inside(name) + "/")
 
     def open(self, name: str) -> SplicedData:
         """Return the content of the member ``name``."""
@@ -208,7 +212,7 @@ class MemberFolder(Folder):
 
     def enter(self, name: str, beside: object) -> Extraction:
         """Enter the member ``name``. Raises `EndOfDataError` if it may be in the part that the archive lacks."""
-        full = self._prefix + "/".join(confine(name))
+        full = self._inside(name)
         if self._parser.member_node(full) is None:
             if self._parser.is_cut:
                 raise EndOfDataError("it is not in the archive, which is truncated", path=full)
@@ -218,8 +222,7 @@ class MemberFolder(Folder):
 
     def sizes(self, name: str) -> Sequence[int]:
         """Return the sizes of the members in the folder ``name``."""
-        prefix = self._prefix + "/".join(confine(name)) + "/"
-        return [member.size or 0 for _, member in self._below(prefix)]
+        return [member.size or 0 for _, member in self._below(self._inside(name) + "/")]
 
 
 def folder_in(parser: ArchiveParser, name: str) -> MemberFolder | None:

@@ -16,14 +16,13 @@ from pparse.limits import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.errors import PparseError
 
-    Pieces = Callable[..., Iterator["Piece"]]
 
 # -- What a codec's module is told of damage (`Failure`), and what it finds behind it (`Piece`) ------------------------
 

@@ -221,7 +221,7 @@ class _DeflateWalk:
         return _Position(
             found.trial.end,
             here.member_out,
-            chain=Chain(found.bit, found.entry, tail, noter(piece), place, lambda: found.trial.saved),
+            chain=Chain(found.bit, found.entry, tail, noter(piece), place, found.trial.points.saved),
             by_gap=found.trial.by_gap,
             sound=found.bit // 8,
             before=here.least,
@@ -517,6 +517,7 @@ class _DeflateWalk:
         if trial.length or not trial.ended:
             entered = partial(EntryDecompressor, found.bit % 8, *entry)
             inner = self._env.inflate(self._data.range(start, self._end), "deflate", entered=entered)
+            inner.take_over(trial.points, trial.length)
         data = EnteredData(inner, self._data.name, trial.length, trial.edges, tail)
         size = data.size or 0
         if found.weak:

@@ -11,7 +11,7 @@ from functools import partial
 
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry, EntryDecompressor, stretches
 from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
-from pparse.compressed.kept import reread
+from pparse.compressed.kept import Checkpoint, Checkpoints, reread
 from pparse.compressed.resync import BEFORE_DAMAGE, real_end
 from pparse.data.base import Access, Data, GapTable
 from pparse.data.range_status import SuspectRange
@@ -96,19 +96,18 @@ class Trial:
     error: PparseError | None = None
     crc = 0  # CRC-32 of what came out, if all of it is known
 
-    def __init__(self, end: int, *, ended: bool = False) -> None:
+    def __init__(self, end: int, *, ended: bool = False, points: Checkpoints | None = None) -> None:
         self.end = end
         self.ended = ended  # with a final block
         self.edges = array("q")  # where each stretch begins and ends that depends on lost bytes
-        self.saved: list[
-            tuple[int, EntryDecompressor]
-        ] = []  # the last two of those `BACK` from each other, see `Chain`
+        self.points = points  # where decoding can begin again
 
 
 def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv) -> Trial:
     """Decode ``data[:end]`` from bit ``bit`` on, as far as that goes."""
-    at = saved_at = start = bit // 8
-    trial = Trial(start)
+    at = start = bit // 8
+    points = Checkpoints(Checkpoint(0, start, 0), env.budget)
+    trial = Trial(start, points=points)
     feed = 2 * KIB  # most trials are short
     stream = EntryDecompressor(bit % 8, *entry, budget=env.budget, reread=partial(reread, data, start, end))
     try:
@@ -130,8 +129,8 @@ def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv) 
             if not trial.edges:
                 trial.crc = zlib.crc32(out, trial.crc)
             env.limits.check("inflated_bytes", trial.length, f"what {data.name} holds")
-            if at - saved_at >= BACK and (saved := stream.copy()) is not None:
-                trial.saved, saved_at = [*trial.saved[-1:], (start, saved)], at
+            if points.wants(trial.length) and (saved := stream.copy()) is not None:
+                points.add(Checkpoint(saved.total_out, start, 0, saved))
         trial.ended = True
     except EndOfDataError as error:
         trial.cut, trial.error = not trial.by_gap, error

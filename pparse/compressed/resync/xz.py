@@ -18,6 +18,7 @@ from array import array
 from bisect import bisect_left
 from collections import namedtuple
 
+from pparse.codecs.standard import read_xz_block, take_vli
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere
 from pparse.compressed.resync.blocks import CUT, LARGEST, BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.errors import LimitError, MalformedError
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 MAGIC: Final = b"\xfd7zXZ\0"
 _FOOTER: Final = b"YZ"
 HEADER: Final = 12  # bytes of the header of a stream, and of its footer
-LZMA2: Final = 0x21
 # Bytes of a check, by its kind.
 _CHECKS: Final = (0, 4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32, 64, 64, 64)
 # The least that a block takes.
@@ -80,18 +80,6 @@ def _vli(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-def take_vli(data: bytes, at: int) -> tuple[int, int] | None:
-    """Return the number at ``data[at:]`` and where it ends; None if there is none."""
-    number = shift = 0
-    for place in range(at, min(at + 9, len(data))):
-        byte = data[place]
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (number, place + 1) if byte or place == at else None
-    return None
 
 
 def check_of_header(look: Look, at: int) -> int | None:
@@ -232,33 +220,13 @@ class BlockHead(namedtuple("BlockHead", "length compressed_size size")):
 
 def block_head_at(look: Look, at: int) -> BlockHead | None:
     """Return the block header at ``at``; None if there is no sound one."""
-    first = look.get(at, 2)
-    if len(first) < 2 or not first[0] or first[1] & 0x3C:
+    first = look.number(at, 1)
+    length = 4 * ((first or 0) + 1)
+    head = look.get(at, length) if first else b""
+    found = read_xz_block(head) if first and len(head) == length else None
+    if found is None or max(found.compressed_size or 0, found.size or 0) > LARGEST:
         return None
-    length = 4 * (first[0] + 1)
-    head = look.get(at, length)
-    if len(head) < length or zlib.crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
-        return None
-    place = 2
-    sizes: list[int | None] = []
-    for bit in (0x40, 0x80):
-        found = take_vli(head, place) if first[1] & bit else None
-        if first[1] & bit and found is None:
-            return None
-        sizes.append(None if found is None else found[0])
-        place = place if found is None else found[1]
-    count = (first[1] & 3) + 1
-    for number in range(count):
-        name = take_vli(head, place)
-        props = None if name is None else take_vli(head, name[1])
-        if name is None or props is None or props[1] + props[0] > length - 4:
-            return None
-        if (name[0] == LZMA2) != (number == count - 1):  # it comes last, and only last
-            return None
-        place = props[1] + props[0]
-    if any(size is not None and size > LARGEST for size in sizes) or sizes[0] == 0 or head[place:-4].strip(b"\0"):
-        return None
-    return BlockHead(length, sizes[0], sizes[1])
+    return BlockHead(length, found.compressed_size, found.size)
 
 
 class Chunks:
