@@ -387,8 +387,8 @@ class Scanner(Walker):
         else:
             if found.crc != claim.crc and compressed_size != claim.compressed_size:
                 # It ended at the wrong place: the bytes behind that are searched.
-                following = self._next_behind(start, found.end)
-                extent.end = extent.next = min(following, start + claim.compressed_size, self.end)
+                most = min(start + claim.compressed_size, self.end)
+                extent.end = extent.next = min(self._next_behind(start, found.end), most)
                 return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
                 extent.end = extent.next = following
