@@ -126,8 +126,9 @@ def followed(have: int, compressed_size: int) -> str:
 def note_contradiction(extent: MemberExtent, claim: Claim, claims: list[Claim]) -> MemberExtent:
     """Record that local header and directory disagree; the one that fits the file is right."""
     for other in claims:
-        said = other.compressed_size, other.size or claim.size, other.crc or claim.crc
-        if other is not claim and said != claim[:3]:
+        if other is claim:
+            continue
+        if (other.compressed_size, other.size or claim.size, other.crc or claim.crc) != claim[:3]:
             who = "local header" if claim.listed else "directory"
             extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
     return extent
