@@ -644,9 +644,9 @@ def _whole_leaf(walk: TextWalk, keep: bool) -> Any:
     if match is None and at + _LEAF > len(walk.block) and walk.base + len(walk.block) < walk.end and at:
         walk._load(BLOCK)
         match = SUBTREE.match(walk.block, 0, _LEAF)
-    if match is None or not depth_at_most(match[0], walk.limits.leaf_depth):
+    text, decoder = match[0] if match is not None else b"", walk.parser.decoder
+    if not text or not depth_at_most(text, walk.limits.leaf_depth):
         return UNLOADED_VALUE
-    text, decoder = match[0], walk.parser.decoder
     duplicates = decoder.duplicates
     if keep:
         try:

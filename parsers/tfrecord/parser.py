@@ -71,14 +71,13 @@ class _Sizes:
 
     def __init__(self) -> None:
         self.count = self.total = self.largest = 0
-        self.smallest = 0
+        self.smallest = 1 << 64
 
     def add(self, lengths: array[int]) -> None:
         """Add the sizes of more records."""
         if lengths:
             smallest, largest = min(lengths), max(lengths)
-            self.smallest = min(self.smallest, smallest) if self.count else smallest
-            self.largest = max(self.largest, largest)
+            self.smallest, self.largest = min(self.smallest, smallest), max(self.largest, largest)
             self.count += len(lengths)
             self.total += sum(lengths)
 

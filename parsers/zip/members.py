@@ -260,25 +260,14 @@ def verified_content(
         return None
     if member.status is not Status.COMPLETE or member.finding is not None or note.method not in (STORED, DEFLATE):
         return None
-    room = LOCAL_SIZE + len(member.raw_name) + _EXTRA
-    try:
-        block = data.known(member.start, room + compressed_size + _DESCRIPTOR)
-        extra = int.from_bytes(block[LOCAL_SIZE - 2 : LOCAL_SIZE], "little")
-        if extra > _EXTRA:
-            block = data.known(member.start, room + extra + compressed_size + _DESCRIPTOR)
-    except (EndOfDataError, LimitError, MalformedError):
+    header, block = _stored(data, member, compressed_size + _DESCRIPTOR)
+    if header is None or len(block) < compressed_size or not agrees(member, header, lambda: block[compressed_size:]):
         return None
-    header = read_local(block)
-    if header is None or header.raw_name != member.raw_name:
-        return None
-    begin = header.length
-    end = begin + compressed_size
-    if len(block) < end or not agrees(member, header, lambda: block[end:]):
-        return None
-    content = block[begin:end] if note.method == STORED else _inflated(block[begin:end], size)
+    stored = block[:compressed_size]
+    content = stored if note.method == STORED else _inflated(stored, size)
     if content is None or len(content) != size or crc32(content) != checksum[1]:
         return None
-    return member.start + begin, content
+    return member.start + header.length, content
 
 
 def first_content(data: Data | Window, member: ArchiveMember, note: ZipNote, count: int) -> tuple[bytes, int]:
@@ -288,28 +277,33 @@ def first_content(data: Data | Window, member: ArchiveMember, note: ZipNote, cou
     Only the beginning of a stream is read: nothing is learned of the rest.
     """
     odd = member.status is not Status.COMPLETE or member.finding is not None or not note.listed
-    if odd or note.method not in (STORED, DEFLATE):
+    stored, packed = note.method == STORED, member.compressed_size
+    if odd or note.method not in (STORED, DEFLATE) or (stored and packed != member.size):
         return b"", -1
-    if note.method == STORED:
-        return _first_stored(data, member, count) if member.compressed_size == member.size else (b"", -1)
+    header, block = _stored(data, member, min(packed, count if stored else 2 * count))
+    if stored:
+        return block[:packed], -1 if header is None else member.start + header.length
     try:
-        return decompressobj(-MAX_WBITS).decompress(_first_stored(data, member, 2 * count)[0], count), -1
+        return decompressobj(-MAX_WBITS).decompress(block[:packed], count), -1
     except error:
         return b"", -1
 
 
-def _first_stored(data: Data | Window, member: ArchiveMember, count: int) -> tuple[bytes, int]:
-    """Return up to ``count`` stored bytes of a listed member, from the first on, and where they begin; none if its
-    header is not there."""
-    room = LOCAL_SIZE + len(member.raw_name) + _EXTRA
+def _stored(data: Data | Window, member: ArchiveMember, count: int) -> tuple[LocalHeader | None, bytes]:
+    """Return the local header of a listed member, and at least ``count`` bytes from its first stored one on, as far as
+    they exist; None and no bytes if the header is not there."""
+    room = LOCAL_SIZE + len(member.raw_name)
     try:
-        block = data.known(member.start, room + min(member.compressed_size, count))
+        block = data.known(member.start, room + _EXTRA + count)
+        extra = int.from_bytes(block[LOCAL_SIZE - 2 : LOCAL_SIZE], "little")
+        if extra > _EXTRA:
+            block = data.known(member.start, room + extra + count)
     except (EndOfDataError, LimitError, MalformedError):
-        return b"", -1
+        return None, b""
     header = read_local(block)
     if header is None or header.raw_name != member.raw_name:
-        return b"", -1
-    return block[header.length :][: member.compressed_size], member.start + header.length
+        return None, b""
+    return header, block[header.length :]
 
 
 def likely_size(data: Data, member: ArchiveMember) -> int | None:
@@ -322,7 +316,7 @@ def likely_size(data: Data, member: ArchiveMember) -> int | None:
     least = stored - stored // 1_000 - 64  # deflate adds five bytes to 64 KiB that it cannot compress
     size += max(0, -((size - least) // records.WRAP)) * records.WRAP
     decoder, count = decompressobj(-MAX_WBITS), 0
-    head = rest = _first_stored(data, member, SMALL)[0]
+    head = rest = _stored(data, member, min(member.compressed_size, SMALL))[1][: member.compressed_size]
     try:
         while rest:
             count += len(decoder.decompress(rest, SMALL))

@@ -141,13 +141,14 @@ def with_zip64(extra: bytes, *values: int) -> tuple[int, ...]:
 
 def is_name(raw: bytes, flags: int) -> bool:
     """Say whether ``raw`` may be a member's name: not empty, no control characters, valid UTF-8 if flagged as such."""
-    if not raw or len(raw.translate(None, _CONTROL)) != len(raw):
+    return bool(raw) and len(raw.translate(None, _CONTROL)) == len(raw) and (not flags & UTF8 or _is_utf8(raw))
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
         return False
-    if flags & UTF8:
-        try:
-            raw.decode()
-        except UnicodeDecodeError:
-            return False
     return True
 
 
@@ -227,13 +228,7 @@ def is_japanese(names: Iterable[bytes]) -> bool:
 
 def needs_guess(raw: bytes, flags: int) -> bool:
     """Return whether nothing says which encoding a name is in: it is not ASCII, nor flagged as or valid UTF-8."""
-    if raw.isascii() or flags & UTF8:
-        return False
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
+    return not raw.isascii() and not flags & UTF8 and not _is_utf8(raw)
 
 
 def kind_of(declared: str, size: int) -> str:
@@ -523,12 +518,9 @@ class LocalHeader:
             last = first + count
             if (first < 10 and last > 6) or (first < 30 and last > 26):  # flags and method, lengths
                 return False
-            if first < 18 and last > 14:
-                self.crc = None
-            if first < 22 and last > 18:
-                self.compressed_size = None
-            if first < 26 and last > 22:
-                self.size = None
+            for field, at in (("crc", 14), ("compressed_size", 18), ("size", 22)):
+                if first < at + 4 and last > at:
+                    setattr(self, field, None)
             low, high = max(0, first - LOCAL_SIZE), min(len(self.raw_name), last - LOCAL_SIZE)
             if low < high:
                 self.raw_name = self.raw_name[:low] + b"?" * (high - low) + self.raw_name[high:]

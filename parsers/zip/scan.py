@@ -126,8 +126,9 @@ def followed(have: int, compressed_size: int) -> str:
 def note_contradiction(extent: MemberExtent, claim: Claim, claims: list[Claim]) -> MemberExtent:
     """Record that local header and directory disagree; the one that fits the file is right."""
     for other in claims:
-        said = other.compressed_size, other.size or claim.size, other.crc or claim.crc
-        if other is not claim and said != claim[:3]:
+        if other is claim:
+            continue
+        if (other.compressed_size, other.size or claim.size, other.crc or claim.crc) != claim[:3]:
             who = "local header" if claim.listed else "directory"
             extent.blame("contradiction", f"the {who} has sizes or a CRC that do not fit the file")
     return extent
@@ -387,8 +388,8 @@ class Scanner(Walker):
         else:
             if found.crc != claim.crc and compressed_size != claim.compressed_size:
                 # It ended at the wrong place: the bytes behind that are searched.
-                following = self._next_behind(start, found.end)
-                extent.end = extent.next = min(following, start + claim.compressed_size, self.end)
+                most = min(start + claim.compressed_size, self.end)
+                extent.end = extent.next = min(self._next_behind(start, found.end), most)
                 return extent.blame("malformed", "its compressed data are damaged (they end elsewhere)")
             if found.crc != claim.crc and (following := self._successor(start, found.end, header)) is not None:
                 extent.end = extent.next = following

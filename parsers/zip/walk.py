@@ -506,20 +506,23 @@ class Walker:
             head, unknown = self.read(pos, central_length(head))
         return read_central(head[: max(0, unknown[0][0])] if unknown else head)
 
-    def _header(self, pos: int, *, broken: bool = False) -> tuple[LocalHeader | None, list[tuple[int, int]]]:
-        """Return the local header at ``pos``, if its lengths are known, and which of its bytes are not; ``broken``
-        ignores its signature."""
+    def _broken(self, pos: int) -> tuple[LocalHeader | None, list[tuple[int, int]]]:
+        """Return the local header at ``pos``, whatever its signature is, and which of its bytes are unknown."""
         head, unknown = self.read(pos, LOCAL_SIZE)
-        if len(head) < LOCAL_SIZE or not (broken or head.startswith(LOCAL)):
-            return None, unknown
-        if any(first < 30 and first + count > 26 for first, count in unknown):
+        if len(head) < LOCAL_SIZE:
             return None, unknown
         block, unknown = self.read(pos, local_length(head))
-        return read_local(block, broken=broken), unknown
+        return read_local(block, broken=True), unknown
 
     def header_at(self, pos: int) -> LocalHeader | None:
         """Return the local header at ``pos``, as far as it is known; None if there is none."""
-        header, unknown = self._header(pos)
+        head, unknown = self.read(pos, LOCAL_SIZE)
+        if len(head) < LOCAL_SIZE or not head.startswith(LOCAL):
+            return None
+        if unknown and any(first < 30 and first + count > 26 for first, count in unknown):
+            return None
+        block, unknown = self.read(pos, local_length(head))
+        header = read_local(block)
         if header is None:
             return None
         if unknown and (self.data.inexact_gap(pos, pos + header.length) or not header.mask(unknown)):
@@ -571,7 +574,7 @@ class Walker:
             return None
         head, unknown = self.read(pos, LOCAL_SIZE + len(entry.raw_name))
         if not unknown and head[LOCAL_SIZE:] == entry.raw_name:
-            header, _ = self._header(pos, broken=True)
+            header, _ = self._broken(pos)
             if header is not None and header.raw_name == entry.raw_name:
                 if header.method != entry.method:  # also broken
                     header.method, header.flags = entry.method, entry.flags
@@ -589,7 +592,7 @@ class Walker:
 
     def broken_at(self, pos: int) -> LocalHeader | None:
         """Return the header with a broken signature at ``pos``, if its sizes lead to the next record."""
-        header, unknown = self._header(pos, broken=True)
+        header, unknown = self._broken(pos)
         if header is None or unknown or not header.is_sane() or header.compressed_size is None:
             return None
         alike = sum(have == meant for have, meant in zip(self.read(pos, 4)[0], LOCAL, strict=True))
