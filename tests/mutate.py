@@ -73,7 +73,6 @@ MODULES = (
     "pparse/codecs/base.py",
     "pparse/codecs/library.py",
     "pparse/kernels/wire.py",
-    "pparse/riegeli/chunk_data.py",
     "pparse/riegeli/chunks.py",
     "pparse/riegeli/salvage.py",
     "parsers/cpb/parser.py",

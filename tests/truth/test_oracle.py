@@ -196,9 +196,9 @@ def plant_recovered_file_unreadable(monkeypatch):
 
 
 def plant_hashes_ignored(monkeypatch):
-    from pparse.riegeli import chunk_data
+    from pparse.riegeli import chunks
 
-    monkeypatch.setattr(chunk_data.ChunkReader, "_compare", lambda *words: None)
+    monkeypatch.setattr(chunks.ChunkReader, "_compare", lambda *words: None)
 
 
 def plant_second_question_forgets(monkeypatch):
