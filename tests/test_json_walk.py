@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import pparse
 from pparse import UNLOADED_VALUE, Limits, Severity, Status
 from pparse.errors import CancelledError, LimitError, PparseError
+from pparse.parsers.json.text import StrictDecoder
 from tests import sweep
 from tests.rows import rows
 
@@ -513,3 +514,16 @@ def test_scalars_before_what_is_none_are_looked_through_once(monkeypatch):
     with read(text) as document:
         assert document.root.to_python() == value
     assert sum(searched) < 8 * len(text)
+
+
+def test_small_members_are_checked_many_at_a_time(monkeypatch):
+    calls = []
+    skim, decode = StrictDecoder.skim, StrictDecoder.decode
+    monkeypatch.setattr(StrictDecoder, "skim", lambda self, text: calls.append(text) or skim(self, text))
+    monkeypatch.setattr(StrictDecoder, "decode", lambda self, text, at: calls.append(text) or decode(self, text, at))
+    for value in ({f"k{number}": number for number in range(9000)}, [{"a": [1, "x"]}] * 9000):
+        assert list(read(dump({"rows": value})).check()) == []
+    assert len(calls) < 50
+    keys = [f'"{key}": [1, {{"b": 2.5}}]' for key in ("first", *range(3000), "first", *range(3000, 4000))]
+    (finding,) = read(f"{{{', '.join(keys)}}}".encode()).check()
+    assert (finding.code, finding.path) == ("duplicate-key", "first#2")
