@@ -386,7 +386,7 @@ def test_key_kinds_are_interchangeable(name, key, value):
     assert agree(data)[name] == {(type(value), value): {"int32": 1}}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "key"),
     [
         ("by_int32", Key(s="twelve")),

@@ -86,7 +86,7 @@ def test_every_error_about_data_is_a_limit_of_ours_or_a_fault():
     assert [error for error in about_data if isinstance(error, LimitError) is isinstance(error, FaultError)] == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("kind", "builtin"),
     [
         (SourceError, OSError),

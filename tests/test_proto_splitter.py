@@ -377,7 +377,7 @@ def steps(fields, kind=ManyFields):
     return ".".join(step(index) for index in get_field_tag(kind, fields))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("fields", "tag"),
     [
         ([], ""),

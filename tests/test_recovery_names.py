@@ -163,7 +163,7 @@ def test_bytes_are_asked_where_decoding_lost_something():
     assert safe_name("\ufffd", b"/../\xff") == ("%FF",)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "parts", "expected"),
     [
         ("a/b", ("a", "b"), False),

@@ -151,7 +151,7 @@ def test_options_that_the_reference_refuses_are_refused(case):
     assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "window_log"),
     [
         ("", None),

@@ -18,6 +18,7 @@ from pparse.proto_splitter.sizes import message_size
 from pparse.protobuf.schema import TYPE_GROUP
 from pparse.protos import message_class
 from tests import sweep
+from tests.rows import rows
 from tests.splitter_samples import check_merged, copy_of, entries_of, plain, split, tags_of
 from tests.work_counter import instructions
 
@@ -208,7 +209,7 @@ def test_sizes_of_long_lists(message):
     assert by_parts == measure.message_sizes(many.subs) == [message.ByteSize()] * (measure.FEW + 1)
 
 
-@pytest.mark.parametrize("value", [0, 1, 127, 128, (1 << 14) - 1, 1 << 14, (1 << 63) - 1, (1 << 64) - 1])
+@rows("value", [0, 1, 127, 128, (1 << 14) - 1, 1 << 14, (1 << 63) - 1, (1 << 64) - 1])
 def test_the_size_of_a_varint_is_that_of_its_bytes(value):
     from pparse.kernels.varint import encode_varint
 
