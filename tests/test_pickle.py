@@ -303,6 +303,15 @@ def test_what_was_filled_before_the_cut_is_closed(protocol: int) -> None:
         assert [(kid.key, kid.kind) for kid in document.root.children()] == [("z", "unfinished")]  # no dict is a key
 
 
+def test_a_mark_that_damage_makes_a_part_is_shown_as_one() -> None:
+    """A call that takes a mark for what it calls has its arguments where they are; what a mark opens has none."""
+    with pparse.open(b"\x80\x02(K\x05\x85R.", format="pickle") as document:
+        parts = [(kid.key, kid.kind, kid.start) for kid in document.root.children()]
+        assert parts == [("callable", "unfinished", 2), ("args", "tuple", 3)]
+    with pparse.open(b"\x80\x02(cbuiltins\nint\no.", format="pickle") as document:
+        assert [(kid.key, kid.kind) for kid in document.root.children()] == [("callable", "global")]
+
+
 def leaves(content: bytes) -> dict[tuple[Any, ...], Any]:
     """Return the scalars that are whole, by the keys that lead to them, without those of what has no name yet."""
     found, stack = {}, []

@@ -310,13 +310,13 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
     return i, MORE
 
 
-def _combine(state: Scan, first: int, op: int, at: int) -> None:
-    """Make one value of all from slot ``first`` on, which is a value or a mark."""
+def _combine(state: Scan, first: int, op: int, at: int, marks: int = 0) -> None:
+    """Make one value of all from slot ``first`` on, but for ``marks`` that are no part of it."""
     slots = state.slots
     if first <= 0:
         if first < 0:
             raise _StopAtError(at, UNDERFLOW)
-        state.remake(ends_of(slots[1:] if slots[0] & 0xFF == MARK else slots, at))
+        state.remake(ends_of(slots[marks:], at))
     slot = slots[first] >> 8 << 8 | op
     del slots[first:]
     slots.append(slot)
@@ -423,7 +423,7 @@ def _above_mark(state: Scan, at: int) -> int:
 
 def _close(state: Scan, below: int, op: int, at: int, end: int) -> None:
     """Make an object of what lies above a mark; its opcode is ``[at, end)``."""
-    _combine(state, below, op, at)
+    _combine(state, below, op, at, marks=1)
     if state.slots[-1] < state.floor:
         state.note_big(state.slots[-1], end, is_new=True)
 
