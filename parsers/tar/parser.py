@@ -467,13 +467,15 @@ class TarParser(ArchiveParser):
             yield from map(copy, self._all[1])
             return
         for member in self._files():
-            if room >= 0 and data.access is not Access.FREE:
+            if self._checking:  # which tells of them later
+                room = -1
+            elif room >= 0 and data.access is not Access.FREE:
                 room -= _MEMBER * (1 + len(member.pieces or ())) + 2 * len(member.raw_name) + 2 * len(member.link or "")
                 members.append(copy(member))
-                if room < 0:
-                    members.clear()
+            if room < 0:
+                members.clear()
             yield member
-        if members and data.revision == revision and not self._checking:  # which tells of them later
+        if members and data.revision == revision and not self._checking:
             self._all = revision, members
 
     def _files(self) -> Iterator[ArchiveMember]:
