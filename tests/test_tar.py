@@ -285,6 +285,16 @@ def test_members_are_remembered_if_the_archive_has_to_be_decoded(monkeypatch):
         walks.clear()
 
 
+def test_members_with_long_names_are_not_remembered():
+    """Each name may be as long as the limit for names; no more of them is held than of many members."""
+    content = archive([(f"{number:05d}/" + "x" * 100_000, b"1") for number in range(30)])
+    with pparse.open(gzip.compress(content)) as extraction:
+        parser = extraction.result.parser
+        for _ in range(2):
+            assert [member.name[:5] for member in parser.files()] == [f"{number:05d}" for number in range(30)]
+        assert parser._all is None
+
+
 def test_signed_checksums_of_old_writers():
     content = bytearray(archive([("é", b"1")], "gnu"))
     content[148:156] = b" " * 8

@@ -204,7 +204,7 @@ class TarMender:
         """Handle a lost size: the member extends to the next header, or as the intact digits of its size say."""
         after = self.search_from(body.start, pos)
         if after is None:
-            body.next = self.source.find_end()
+            body.next = max(body.start, self.source.find_end())  # its header may be cut off
             body.end = self.source.trim_zeros(body.start, body.next)
         else:
             body.end = body.next = after

@@ -62,9 +62,8 @@ if TYPE_CHECKING:
 _PEEK: Final = 64 << 10
 _SEARCH: Final = 1 << 20  # bytes read at a time in a search for headers
 _GROUP: Final = 64  # the most members added at a time
-_KEPT: Final = (
-    4_096  # the most members of an archive in a stream that are remembered, so that it need not be decoded again
-)
+_KEPT: Final = 4 * MIB  # for the members of an archive in a stream that are remembered, so that it is decoded once
+_MEMBER: Final = 512  # one of them without its names and pieces
 
 _KINDS: Final = {
     b"0": "file",
@@ -462,16 +461,21 @@ class TarParser(ArchiveParser):
         Those of an archive that has to be decoded are remembered: who writes them goes through it twice.
         """
         data = self.result.extraction.data
-        revision, members = data.revision, list[ArchiveMember]()
+        revision, members, room = data.revision, list[ArchiveMember](), _KEPT
         if self._all is not None and self._all[0] == revision:
             self.result.check_open()
             yield from map(copy, self._all[1])
             return
         for member in self._files():
-            if len(members) <= _KEPT and data.access is not Access.FREE:
+            if self._checking:  # which tells of them later
+                room = -1
+            elif room >= 0 and data.access is not Access.FREE:
+                room -= _MEMBER * (1 + len(member.pieces or ())) + 2 * len(member.raw_name) + 2 * len(member.link or "")
                 members.append(copy(member))
+            if room < 0:
+                members.clear()
             yield member
-        if 0 < len(members) <= _KEPT and data.revision == revision and not self._checking:  # which tells of them later
+        if members and data.revision == revision and not self._checking:
             self._all = revision, members
 
     def _files(self) -> Iterator[ArchiveMember]:
