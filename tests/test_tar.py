@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import shutil
@@ -270,29 +269,6 @@ def test_headers_of_the_usual_form_are_passed_without_the_general_code(monkeypat
     monkeypatch.setattr(TarWalker, "step", lambda self, pos, **more: steps.append(pos) or step(self, pos, **more))
     assert len(files(archive([(f"{number}", b"x") for number in range(300)]))) == 300
     assert len(steps) < 5
-
-
-def test_members_are_remembered_if_the_archive_has_to_be_decoded(monkeypatch):
-    walks = []
-    walk = TarParser._files
-    monkeypatch.setattr(TarParser, "_files", lambda self: walks.append(self) or walk(self))
-    content = archive([("a", b"1"), ("b/", b""), ("c", b"3")])
-    for source, expected in ((gzip.compress(content), 1), (content, 2)):
-        with pparse.open(source) as extraction:
-            first, second = (list(extraction.result.parser.files()) for _ in range(2))
-        assert [seen(member) for member in first] == [seen(member) for member in second]
-        assert len(walks) == expected
-        walks.clear()
-
-
-def test_members_with_long_names_are_not_remembered():
-    """Each name may be as long as the limit for names; no more of them is held than of many members."""
-    content = archive([(f"{number:05d}/" + "x" * 100_000, b"1") for number in range(30)])
-    with pparse.open(gzip.compress(content)) as extraction:
-        parser = extraction.result.parser
-        for _ in range(2):
-            assert [member.name[:5] for member in parser.files()] == [f"{number:05d}" for number in range(30)]
-        assert parser._all is None
 
 
 def test_signed_checksums_of_old_writers():

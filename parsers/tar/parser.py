@@ -11,8 +11,6 @@ The decisions are made by `TarWalker`. Listing does not use the engine: see `Tar
 
 from __future__ import annotations
 
-from copy import copy
-
 from pparse.containers.archive import ArchiveMember, ArchiveParser
 from pparse.data.base import Access
 from pparse.data.spliced import SplicedData
@@ -62,8 +60,6 @@ if TYPE_CHECKING:
 _PEEK: Final = 64 << 10
 _SEARCH: Final = 1 << 20  # bytes read at a time in a search for headers
 _GROUP: Final = 64  # the most members added at a time
-_KEPT: Final = 4 * MIB  # for the members of an archive in a stream that are remembered, so that it is decoded once
-_MEMBER: Final = 512  # one of them without its names and pieces
 
 _KINDS: Final = {
     b"0": "file",
@@ -339,7 +335,6 @@ class TarParser(ArchiveParser):
         self._missing: int | None = None
         self._tail: Finding | None = None  # the finding about zeros at the end of the last member
         self._checking = False
-        self._all: tuple[int, list[ArchiveMember]] | None = None  # as they were found, and the revision of the data
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -456,29 +451,7 @@ class TarParser(ArchiveParser):
         return outcome.pos, self.expect_member, 0
 
     def files(self) -> Iterator[ArchiveMember]:
-        """Yield every member, in order, without the engine: usual members are read in a tight loop.
-
-        Those of an archive that has to be decoded are remembered: who writes them goes through it twice.
-        """
-        data = self.result.extraction.data
-        revision, members, room = data.revision, list[ArchiveMember](), _KEPT
-        if self._all is not None and self._all[0] == revision:
-            self.result.check_open()
-            yield from map(copy, self._all[1])
-            return
-        for member in self._files():
-            if self._checking:  # which tells of them later
-                room = -1
-            elif room >= 0 and data.access is not Access.FREE:
-                room -= _MEMBER * (1 + len(member.pieces or ())) + 2 * len(member.raw_name) + 2 * len(member.link or "")
-                members.append(copy(member))
-            if room < 0:
-                members.clear()
-            yield member
-        if members and data.revision == revision and not self._checking:
-            self._all = revision, members
-
-    def _files(self) -> Iterator[ArchiveMember]:
+        """Yield every member, in order, without the engine: usual members are read in a tight loop."""
         root = self.result.root
         pos: int | None = self.walker.source.start
         while pos is not None:

@@ -103,12 +103,6 @@ class ArchiveMember:
         self.shifted = False
         """Whether bytes of it are missing or came in at an unknown place: any of them may stand at a wrong one."""
 
-    def __copy__(self) -> ArchiveMember:
-        copied = object.__new__(ArchiveMember)
-        for name in ArchiveMember.__slots__:
-            setattr(copied, name, getattr(self, name))
-        return copied
-
     @property
     def is_complete(self) -> bool:
         """Whether nothing is known to be missing of it, or wrong with it."""
