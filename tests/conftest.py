@@ -9,6 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import costs, rows, sweep, watchdog
 
@@ -177,6 +178,9 @@ def pytest_configure(config):
     if config.option.sweep_offset is None:
         config.option.sweep_offset = sweep.commit_offset()
     sweep.offset = config.option.sweep_offset
+    # A busy machine is slow, and no fault of the test.
+    settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("ours")
     sweep.full = config.option.full
     sweep.thin = 3 if config.option.quick else 1
     rows.stop_at_first = config.option.maxfail == 1

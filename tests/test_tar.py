@@ -7,7 +7,7 @@ import subprocess
 import tarfile
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
@@ -350,7 +350,7 @@ def test_a_sound_header_is_certain_and_a_damaged_one_likely():
         assert confidence(TarParser, io_range(other)) is Confidence.NO
 
 
-@settings(max_examples=sweep.examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
@@ -55,7 +55,7 @@ def look(content: bytes, **how: int) -> list[tuple[object, ...]]:
     return found
 
 
-@settings(max_examples=sweep.examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(200), deadline=None)
 @given(st.sampled_from(SAMPLES), EDITS)
 def test_damaged_files(content, edits):
     content = damaged(content, edits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
@@ -39,7 +39,7 @@ def look(content: bytes, **how: int) -> list[object]:
     return found
 
 
-@settings(max_examples=sweep.examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(200), deadline=None)
 @given(st.sampled_from(SAMPLES), EDITS)
 def test_damaged_files(content, edits):
     content = damaged(content, edits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pparse.data.base import Gap
@@ -55,7 +55,7 @@ def damaged(content, edits):
     return bytes(out)
 
 
-@settings(max_examples=sweep.examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=sweep.examples(250), deadline=None)
 @given(st.sampled_from(SAMPLES), EDITS, GAPS)
 def test_damaged_archives(content, edits, gaps):
     data = FakeData(damaged(content, edits))
