@@ -173,4 +173,4 @@ class Limits:
             )
 
 
-Limits.DEFAULTS = {name: value for name, value in vars(Limits).items() if isinstance(value, int)}
+Limits.DEFAULTS = {name: value for name, value in vars(Limits).items() if isinstance(value, int) and name[0] != "_"}
