@@ -244,14 +244,14 @@ class TextWalk:
         level = self.level
         if level is None or max(map(len, keys)) > self.limits.name_bytes >> 2:
             return False
-        hashed = set(map(hash, keys))
+        hashes = [*map(hash, keys)]
         if level.hashes is not None:
-            level.hashes.extend(map(hash, keys))
+            level.hashes.extend(hashes)
             self.kept += _ARRAY_COST * len(keys)
-        elif len(hashed) < len(keys) or not hashed.isdisjoint(level.keys or ()):
+        elif len(hashed := set(hashes)) < len(keys) or not hashed.isdisjoint(level.keys or ()):
             return False
         else:
-            level.keys = (level.keys or set()) | hashed
+            level.keys = hashed.union(level.keys or ())
             self.kept += _SET_COST * len(keys)
             self._keep_as_array(level)
         level.key, level.occurrence = keys[-1], 1

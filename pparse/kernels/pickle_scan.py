@@ -64,8 +64,7 @@ MARK: Final = 0x28
 DUP: Final = 0x32
 GETS: Final = frozenset(b"hjg2")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
-# line whose end is not in the block; behind a global
-# whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
+# line whose end is not in the block, behind a global whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
 MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT = range(7)
 # Where a text begins behind its opcode.
 _TEXTS: Final = {0x8C: 2, 0x58: 5, 0x8D: 9, 0x55: 2, 0x54: 5, 0x56: 1, 0x53: 2}
