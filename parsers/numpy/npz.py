@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pparse.data.stretches import Stretches
 from pparse.errors import DataChangedError, DataError
-from pparse.findings import Severity, Status
+from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
 from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
 from pparse.parsers.numpy.npy import OPTIONS, named_type, read_header
@@ -246,7 +246,7 @@ class NpzParser(ZipParser):
 
 def _agrees(verdict: Verdict) -> bool:
     """Say whether a member is whole, and its checksum agrees."""
-    return verdict.verified is True and verdict.status is Status.COMPLETE
+    return verdict.verified is True and verdict.is_complete
 
 
 def is_little(member: ArchiveMember) -> bool:

@@ -98,7 +98,7 @@ class StorageRecord(Stored):
     def verify(self) -> bool:
         """Compare its checksum, once; return whether nothing is wrong with it, as far as is known then."""
         member = self.member
-        if member is None or member.checksum is None or member.status is not Status.COMPLETE or self._judged:
+        if member is None or member.checksum is None or not member.is_complete or self._judged:
             return self.status is Status.COMPLETE
         verdict = self._parser.verify(member)
         self._judged = True  # not earlier: another thread must not go on before
@@ -468,7 +468,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
 
     def _compare_pickle(self, member: ArchiveMember) -> None:
         """Say it if the checksum of a pickle is wrong: all that it says is in doubt then; torch would read it."""
-        if member.checksum is None or member.status is not Status.COMPLETE or (member.size or 0) > _COMPARED:
+        if member.checksum is None or not member.is_complete or (member.size or 0) > _COMPARED:
             return
         verdict = self.examine(member, None, None)
         if verdict.verified is False:
@@ -496,7 +496,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
     def _plain_checksum(self, record: StorageRecord) -> tuple[int, int, int] | None:
         """Return begin, end and CRC-32 of a member that is stored as it is, if all that the archive says agrees."""
         member = record.listed()
-        if member is None or member.status is not Status.COMPLETE or member.finding is not None:
+        if member is None or not member.is_complete or member.finding is not None:
             return None
         if member.checksum is None or member.size is None or not isinstance(member.extra, ZipNote):
             return None

@@ -258,7 +258,7 @@ def verified_content(
     size, compressed_size, checksum = member.size, member.compressed_size, member.checksum
     if size is None or size > SMALL or compressed_size > SMALL or checksum is None or size > limits.inflated_bytes:
         return None
-    if member.status is not Status.COMPLETE or member.finding is not None or note.method not in (STORED, DEFLATE):
+    if not member.is_complete or member.finding is not None or note.method not in (STORED, DEFLATE):
         return None
     header, block = _stored(data, member, compressed_size + _DESCRIPTOR)
     if header is None or len(block) < compressed_size or not agrees(member, header, lambda: block[compressed_size:]):
@@ -276,7 +276,7 @@ def first_content(data: Data | Window, member: ArchiveMember, note: ZipNote, cou
 
     Only the beginning of a stream is read: nothing is learned of the rest.
     """
-    odd = member.status is not Status.COMPLETE or member.finding is not None or not note.listed
+    odd = not member.is_complete or member.finding is not None or not note.listed
     stored, packed = note.method == STORED, member.compressed_size
     if odd or note.method not in (STORED, DEFLATE) or (stored and packed != member.size):
         return b"", -1

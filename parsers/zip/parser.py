@@ -317,7 +317,7 @@ class ZipParser(ArchiveParser):
     def needs_proof(self, member: ArchiveMember) -> bool:
         """Say whether only the CRC can prove ``member`` right: its bytes, or bytes before them, are suspect."""
         note, directory = member.extra, self.directory
-        if not isinstance(note, ZipNote) or member.checksum is None or member.status is not Status.COMPLETE:
+        if not isinstance(note, ZipNote) or member.checksum is None or not member.is_complete:
             return False
         lost = note.broken
         if note.listed and directory is not None and directory.torn:

@@ -558,16 +558,16 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
     def read_into(stream: BinaryIO) -> None:
         nonlocal verdict
         verdict = verify(_Beginning(stream))
-        unsure = member is not None and verdict.status is Status.COMPLETE and verdict.verified is not True
+        unsure = member is not None and verdict.is_complete and verdict.verified is not True
         if unsure and _look_at_end(parser):
             again = _Beginning(stream)
             again.restart()  # its bytes may be different now
             verdict = verify(again)
 
-    whole = member is not None and member.status is Status.COMPLETE
+    whole = member is not None and member.is_complete
     least = min(member.compressed_size or 0, member.size or 0) if whole else 0
     write(options.output, out, read_into, least)
-    if verdict is None or verdict.status is Status.COMPLETE:
+    if verdict is None or verdict.is_complete:
         return OK
     written = "the part before the first loss was written" if verdict.gaps else "it was written, and may be wrong"
     out.error(f"{path}: {verdict.status}: {verdict.reason}; {written}")

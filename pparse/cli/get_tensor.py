@@ -109,9 +109,9 @@ def _advice(tensor: Tensor) -> str:
 
 
 def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer | None, told: Told) -> int:
-    if tensor.status is not Status.COMPLETE:
+    if not tensor.is_complete:
         tensor.resolve()  # a checksum of its own may tell that its bytes are right though those around it are not
-    code = OK if tensor.status is Status.COMPLETE and not tensor.unwritten_nbytes else DAMAGED
+    code = OK if tensor.is_complete and not tensor.unwritten_nbytes else DAMAGED
     named = form_of(options.output)
     if options.raw and named is not None:
         raise OptionError(
@@ -135,7 +135,7 @@ def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer
         raise UnsupportedError(f"texts are not arrays of numbers like {form}; --json writes texts", path=tensor.name)
     as_npy = form == ".npy"
     whole = index is None and options.partial is None
-    is_foreign = tensor.dtype is not None and tensor.status is Status.COMPLETE and tensor.dtype.numpy.isbuiltin == 2
+    is_foreign = tensor.dtype is not None and tensor.is_complete and tensor.dtype.numpy.isbuiltin == 2
     if form is not None and (whole or not as_npy or options.dtype is not None or is_foreign):
         if options.output is None and sys.stdout.isatty():
             return refuse_terminal(out)

@@ -233,7 +233,7 @@ class FileTable:
 
     def add(self, file: RecoveredFile) -> None:
         """Show a file, if it should be shown."""
-        whole = file.status is Status.COMPLETE
+        whole = file.is_complete
         copied = file.path is not None and file.path.endswith(("/as-found.bin", ".rest.json"))
         self.useful += file.bytes > 0 and not copied and not (file.reason or "").startswith("0 of ")
         if self._keep:
@@ -275,7 +275,7 @@ class FileTable:
         from pparse.recovery.report import without_folder
 
         for file in self._held:
-            if file.status is Status.COMPLETE and file.source in containers:
+            if file.is_complete and file.source in containers:
                 file.verified = True
         told = {None if name is None else without_folder(name) for name in containers}
         for row in self.kept:

@@ -92,7 +92,7 @@ class DocumentVerdict:
         """Add this result to ``verdict``, which is only about the bytes: a truncated file may have all its bytes."""
         if self.is_whole:
             verdict.parts = self.parts
-            if verdict.verified is None and verdict.status is Status.COMPLETE:
+            if verdict.verified is None and verdict.is_complete:
                 verdict.verified = self.verified
             return
         worst = next((finding for finding in self.findings if finding.is_fault), None)

@@ -72,7 +72,7 @@ class ModelWriter:
         """Return where a tensor is in the safetensors file; without a length, if it is whole and not there."""
         if self._plan.has(number):
             return self._places[number]
-        if number in self._judge.spoiled or tensor.status is not Status.COMPLETE or tensor.unwritten_nbytes:
+        if number in self._judge.spoiled or not tensor.is_complete or tensor.unwritten_nbytes:
             return None
         if tensor.dtype is not None and number not in self._seen:  # it is read once
             try:

@@ -34,7 +34,6 @@ from itertools import islice
 from pparse.budget import MemoryBudget
 from pparse.containers.content import Verdict
 from pparse.errors import ClosedError, LimitError, OptionError, SourceError, refused, system_error, told
-from pparse.findings import Status
 from pparse.limits import GIB, MIB, Limits, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
 from pparse.recovery.names import MAX_DEPTH, changed, fold, names_root, numbered, plain, printable, safe_name
@@ -885,7 +884,7 @@ class FileSink:
 
     def conclude(self, verdict: Verdict) -> None:
         """Create the file for complete content without a byte."""
-        if self.file is None and self.error is None and verdict.status is Status.COMPLETE:
+        if self.file is None and self.error is None and verdict.is_complete:
             self.open().close()
 
     def skip(self, count: int) -> None:
@@ -900,7 +899,7 @@ class FileSink:
         """
         compressed_size, size = member.compressed_size or 0, member.size or 0
         if self._compressed_size is not None:
-            if member.status is Status.COMPLETE:  # what is stored may be zeros, which take no room
+            if member.is_complete:  # what is stored may be zeros, which take no room
                 refuse_full(self._target.folder, min(compressed_size, size))
             compressed_size = max(compressed_size * self._target.limits.expansion_ratio, FREE_EXPANSION)
         return self.refuses_bytes(min(compressed_size, size))

@@ -246,7 +246,7 @@ class Unpacker:
         name = self._unlike_a_model(prefix + parser.content_name(), damaged=parser.content.is_suspect)
         with self._open_sink(name, None, extraction.size) as sink:
             verdict = sink.reading(lambda: parser.verify(sink))
-            if verdict.status is Status.COMPLETE and parser.checks and not parser.content.is_suspect:
+            if verdict.is_complete and parser.checks and not parser.content.is_suspect:
                 verdict.verified = True
         self._gather(parser.result)
         self._tell(sink, verdict, name, source=source, offset=extraction.start)
@@ -475,7 +475,7 @@ class Unpacker:
         keep = Beginning(MOST_LINK + 1)
         verdict = level.parser.verify(member, keep)
         found = keep.content
-        if verdict.status is not Status.COMPLETE or len(found) > MOST_LINK or b"\0" in found:
+        if not verdict.is_complete or len(found) > MOST_LINK or b"\0" in found:
             return False
         member.link = found.decode("utf-8", "backslashreplace")
         return True
@@ -507,7 +507,7 @@ class Unpacker:
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         with self._open_sink(name) as sink:
             verdict = sink.reading(lambda: read_through(self._session, level.data, start, end, sink=sink))
-            if member is None or member.status is not Status.COMPLETE:
+            if member is None or not member.is_complete:
                 verdict.worsen(Status.DAMAGED, "nameless", "its member is lost: no header names these bytes")
             elif member.finding is not None:  # it is after the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
@@ -580,7 +580,7 @@ class Unpacker:
 
     def _tell_damage(self, level: _Level, member: ArchiveMember) -> None:
         """Report what is wrong with a member that is not written, as a check does."""
-        if member.size or member.status is not Status.COMPLETE:
+        if member.size or not member.is_complete:
             finding = level.parser.verify(member).finding(member.name, level.source)
             if finding is not None:
                 self.findings.add(finding)

@@ -362,7 +362,7 @@ class ParserContract:
                 viewer = extraction.view()
                 held = list(viewer.tensors())
                 told = judged(held)
-                bare = [tensor for tensor in held if tensor.status is not Status.COMPLETE and tensor.finding is None]
+                bare = [tensor for tensor in held if not tensor.is_complete and tensor.finding is None]
                 assert not bare, (case, "no reason", bare[:3])
                 self._agree(viewer, told, (case, "after a listing"))
                 list(viewer.check())
@@ -641,6 +641,6 @@ def statuses(extraction: Extraction) -> dict[str, Status]:
 def judged(tensors: list[Tensor]) -> list[tuple[str, Status]]:
     """Return the statuses of tensors, after the checksums of those that are not whole, which may clear them."""
     for tensor in tensors * 2:  # the checksum of one may contradict bytes that it shares with another
-        if tensor.status is not Status.COMPLETE:
+        if not tensor.is_complete:
             tensor.resolve()
     return [(tensor.name, tensor.status) for tensor in tensors]

@@ -255,7 +255,7 @@ class NpzViewer(Viewer):
             for name, member in self._named():
                 tensor = self._made(name, member)
                 found = tensor.finding
-                odd = member.status is Status.COMPLETE and tensor.claimed_status is not Status.COMPLETE
+                odd = member.is_complete and tensor.claimed_status is not Status.COMPLETE
                 if odd and found is not None and found.code not in ("magic", "objects"):  # those are told in lists
                     self.findings.add(found)
         yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
@@ -320,7 +320,7 @@ class NpzViewer(Viewer):
             tensor = tensor_of(header, name, opened, self)
             tensor.spans = tuple(self._span(member, opened, tensor, span) for span in tensor.spans)
         except DataError as error:
-            status = Status.DAMAGED if member.status is Status.COMPLETE else member.status
+            status = Status.DAMAGED if member.is_complete else member.status
             finding = member.finding or Finding("malformed", error.reason, path=name, source=self.extraction.name)
             return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
         if member.status in (Status.DAMAGED, Status.UNSUPPORTED) and tensor.claimed_status is Status.COMPLETE:
@@ -330,7 +330,7 @@ class NpzViewer(Viewer):
     def _span(self, member: ArchiveMember, opened: Extraction, tensor: Tensor, span: Span) -> MemberSpan:
         """Return a span of the content of a member, that holds as little as it can."""
         inside = ContentSpan(self, member.at, span.offset, span.length, span.end)
-        sound = member.status is Status.COMPLETE and member.finding is None and not opened.data.flawed
+        sound = member.is_complete and member.finding is None and not opened.data.flawed
         if not sound or tensor.claimed_status is not Status.COMPLETE:
             return inside.holding(None, opened)
         known = None if isinstance(member.extra, ZipNote) and member.extra.listed else member

@@ -295,7 +295,7 @@ class RebuiltModel(_CopiedModel):
         """Raise `MalformedError` if a tensor in a node or a function is not whole, or not in the model."""
         if place.name.startswith("training["):
             return  # left out
-        if tensor.status is not Status.COMPLETE or tensor.unwritten_nbytes:
+        if not tensor.is_complete or tensor.unwritten_nbytes:
             raise MalformedError(f"{tensor.name!r}, which is in a node, is {tensor.status}")
         if self._is_external(self._message(place)):
             raise MalformedError(f"{tensor.name!r}, which is in a node, refers to another file")

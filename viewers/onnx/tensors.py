@@ -353,7 +353,7 @@ class OnnxMaker(TensorMaker):
                 return self.new(name, known.dtype, shape, (), stored, raw)
             where = self.extraction.data.range(0, 0) if raw is None else raw
             made = self.of_bytes(name, message, known.dtype, shape, stored, where, "raw_data")
-            if len(where) and problem is not None and made.status is Status.COMPLETE:
+            if len(where) and problem is not None and made.is_complete:
                 self.judge(made, problem)  # what would win over the data may be behind the cut
             return made
         return self._listed(name, message, known, shape)
@@ -451,7 +451,7 @@ class OnnxMaker(TensorMaker):
                 made.finding = Finding("shifted", found.reason, path=name, **where)
             else:
                 self.judge(made, Problem(found.status, found.reason, found.span.offset), None, size, found.got)
-        made.unwritten_nbytes = self.owner.unwritten(made)[1] if made.status is Status.COMPLETE else 0
+        made.unwritten_nbytes = self.owner.unwritten(made)[1] if made.is_complete else 0
         return made
 
 

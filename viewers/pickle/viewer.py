@@ -468,7 +468,7 @@ class PickleViewer(Viewer):
         """Note that the file ends before the bytes ``[begin, end)`` of an array do."""
         last = self.extraction.parsed.find_end()
         made.status = status_by_place(begin, end, last)
-        if made.status is Status.COMPLETE:
+        if made.is_complete:
             return
         there = max(0, last - begin)
         self.lacking[made.name] = end - begin - there

@@ -295,7 +295,7 @@ class ProtoViewer(Viewer):
 
     @staticmethod
     def _verify(tensor: Tensor) -> Finding | None:
-        if tensor.status is Status.COMPLETE and tensor.encoding == "typed" and tensor.shape:
+        if tensor.is_complete and tensor.encoding == "typed" and tensor.shape:
             try:
                 tensor.readinto(bytearray(0)) if not tensor.size else tensor[(0,) * tensor.ndim]
             except FaultError as error:

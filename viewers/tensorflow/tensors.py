@@ -241,7 +241,7 @@ class TensorflowMaker(TensorMaker):
 
     def _check_empty(self, made: ProtoTensor) -> None:
         """Do not let a constant without values read as zeros if its chunk may have gone elsewhere."""
-        if made.spans or not made.size or made.status is not Status.COMPLETE:
+        if made.spans or not made.size or not made.is_complete:
             return
         if (reason := self._misplaced()) is not None:
             why = f"it has no values, and chunks are in wrong places: {reason}"
