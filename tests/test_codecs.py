@@ -166,7 +166,7 @@ def test_byte_by_byte(codec):
 
 
 @pytest.mark.parametrize("codec", ALL)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(content=st.binary(max_size=3000), chunk=st.integers(1, 500), room=st.integers(1, 500))
 def test_any_content_any_steps(codec, content, chunk, room):
     data = MAKE[codec](content)

@@ -322,7 +322,7 @@ gaps_of_any_kind = st.lists(
 )  # (room before, length, exact)
 
 
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 @given(layout=gaps_of_any_kind, start=st.integers(0, 300), length=st.integers(0, 600))
 def test_gaps_that_touch_are_joined_wherever_they_lie(layout, start, length):
     gaps, at = [], 0

@@ -166,7 +166,7 @@ def test_chunks_of_fixtures_by_hash():
 # -- anything, against the Merger ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=sweep.examples(100), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=sweep.examples(100), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(seed=st.integers(0, 1 << 40))
 def test_random_files_have_the_tree_of_the_merged_message_or_findings(seed):
     case = RandomCase(seed)

@@ -75,7 +75,7 @@ def test_every_size_as_bit_by_bit(size, checksum):
 
 
 @given(st.binary(max_size=700), st.integers(0, 700), st.integers(0, 2**32 - 1))
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 def test_it_goes_on_from_what_came_before(data, at, before):
     for engine in (crc32c, crc32c_python) if native is None else (crc32c, crc32c_python, native.by_tables):
         assert engine(data[at:], engine(data[:at], before)) == engine(data, before) == crc32c_python(data, before)

@@ -285,7 +285,7 @@ def test_flushes_and_what_they_need():
 
 
 @given(st.binary(max_size=300), st.integers(-50, 2500), st.integers(-50, 2500))
-@settings(max_examples=sweep.examples(300), deadline=None)
+@settings(max_examples=sweep.examples(300))
 def test_any_bytes_will_do(data, first, last):
     found = list(find_blocks(data, first, last))
     bits = [block.bit for block in found]
@@ -297,7 +297,7 @@ def test_any_bytes_will_do(data, first, last):
 
 
 @given(st.integers(0, 7), st.lists(st.sampled_from([0, 0, 1, 8, 9, 15, 4]), min_size=258, max_size=316), st.data())
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 def test_as_zlib_decides(phase, lengths, data):
     """Any head: found if and only if zlib decodes something."""
     literals = data.draw(st.integers(257, min(len(lengths) - 1, 288)))

@@ -249,7 +249,7 @@ def test_arguments_that_mean_nothing_are_refused(wrong):
 
 
 @given(st.binary(max_size=400), st.integers(0, 7), st.binary(max_size=40), st.integers(0, 1 << 16), st.integers(1, 300))
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 def test_any_bytes_raise_nothing_but_zlib_error_and_decode_alike_in_any_steps(data, phase, window, unknown, step):
     """Damage is zlib.error and nothing else; however it is fed, the same comes out."""
     found = []

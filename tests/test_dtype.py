@@ -246,7 +246,7 @@ def test_type_that_an_older_ml_dtypes_lacks(monkeypatch):
     assert caught.value.package.startswith("ml_dtypes>=")
 
 
-@settings(deadline=None, max_examples=sweep.examples(500))
+@settings(max_examples=sweep.examples(500))
 @given(st.text(st.sampled_from(list("<>|=?0123456789bBhHiIlLqQefdFDgGSUVOmM(),[]{}:;' \n\x01")), max_size=8))
 @example("1?")
 def test_of_any_text_is_a_type_or_a_value_error(text):
@@ -261,7 +261,7 @@ def test_of_any_text_is_a_type_or_a_value_error(text):
 # -- packed types ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=sweep.examples(150))
+@settings(max_examples=sweep.examples(150))
 @given(st.sampled_from(PACKED), st.binary(max_size=40), st.data())
 def test_unpack_is_the_slow_reference(name, packed, draw):
     dtype = DTYPES[name]

@@ -172,7 +172,7 @@ SAMPLE = [b"one", [b"two", [], [[b"three" * 10]]], b"", [b"four"] * 3, b"\x7e" *
 # -- refill and jumps ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=sweep.examples(45), deadline=None)
+@settings(max_examples=sweep.examples(45))
 @given(values=st.lists(VALUES, max_size=5))
 def test_the_block_size_does_not_show(values):
     text = document(values)

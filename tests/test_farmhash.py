@@ -63,7 +63,7 @@ def test_values_of_tensorflow(size: int, hash64) -> None:
 
 
 @given(st.binary(max_size=600))
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 @NEEDS_NATIVE
 def test_the_twin_in_c_gives_the_same_fingerprint(data: bytes) -> None:
     assert native.fingerprint64(data) == fingerprint64_python(data)
@@ -99,7 +99,7 @@ def test_hashing_in_pieces_of_any_size_gives_the_known_fingerprint(step: int, ha
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=8))
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 def test_hashing_in_any_pieces_gives_the_fingerprint_of_the_whole(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     hashing = Fingerprint64()

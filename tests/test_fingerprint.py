@@ -302,7 +302,7 @@ def _varint(value: int) -> bytes:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["SavedModel", "NodeDef", "AttrValue", "TensorProto", "FunctionDef"]))
-@settings(max_examples=sweep.examples(300), deadline=None)
+@settings(max_examples=sweep.examples(300))
 def test_any_bytes_give_a_form_or_our_error(data: bytes, name: str) -> None:
     try:
         found = canonical(name, data)
@@ -312,7 +312,7 @@ def test_any_bytes_give_a_form_or_our_error(data: bytes, name: str) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 def test_damaged_models_give_hashes_or_our_error(place: int, byte: int) -> None:
     import tempfile
 

@@ -190,7 +190,7 @@ def test_reads_are_right_and_near(name, made):
     assert buffer == DATA[900_000:1_100_000]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, len(DATA)), st.integers(0, 200_000)), max_size=12), st.sampled_from(list(FILES))
 )

@@ -153,7 +153,7 @@ def test_bytes_that_are_all_alike_hash_as_the_readable_version_does(fill: int, h
 
 
 @given(st.binary(max_size=600))
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 def test_all_forms_agree(data: bytes) -> None:
     expected = readable(data)
     assert hash64_python(data) == expected
@@ -191,7 +191,7 @@ def test_hashing_in_pieces_of_any_size_gives_the_hash_of_the_whole(step: int, ha
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=8))
-@settings(max_examples=sweep.examples(100), deadline=None)
+@settings(max_examples=sweep.examples(100))
 def test_both_twins_hash_any_pieces_as_the_whole(data: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     expected = hash64_python(data)

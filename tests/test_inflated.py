@@ -161,7 +161,7 @@ def test_reads_at_random(codec, known, tmp_path):
 
 
 @pytest.mark.parametrize("codec", ALL)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(
     content=st.binary(max_size=3000),
     reads=st.lists(st.tuples(st.integers(0, 3500), st.integers(0, 2000)), max_size=8),

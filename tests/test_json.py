@@ -113,7 +113,7 @@ def strict_loads(text: bytes):
 # -- equal to json.loads ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=sweep.examples(70), deadline=None)
+@settings(max_examples=sweep.examples(70))
 @given(document=DOCUMENTS, indent=st.sampled_from([None, 2]), way=st.sampled_from(WAYS))
 def test_any_document_is_as_json_loads_it(document, indent, way):
     text = dump(document, indent=indent)
@@ -128,7 +128,7 @@ def test_any_document_is_as_json_loads_it(document, indent, way):
     assert repr(slow.root.to_python()) == repr(expected)  # node by node
 
 
-@settings(max_examples=sweep.examples(15), deadline=None)
+@settings(max_examples=sweep.examples(15))
 @given(document=DOCUMENTS)
 def test_every_way_of_reading_gives_the_same_tree(document):
     text = dump([document, document])

@@ -88,7 +88,7 @@ def max_depth(text: bytes) -> int:
 
 
 @KERNELS
-@settings(max_examples=sweep.examples(70), deadline=None)
+@settings(max_examples=sweep.examples(70))
 @given(text=NASTY)
 @example(text=b'"\\",')
 @example(text=b'\\\\"\\\\\\",]')
@@ -102,7 +102,7 @@ def test_text_of_nothing_but_structure(kernel, text):
 
 
 @KERNELS
-@settings(max_examples=sweep.examples(50), deadline=None)
+@settings(max_examples=sweep.examples(50))
 @given(value=VALUES, indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
 def test_genuine_json_is_scanned_as_the_slow_reference_does(kernel, value, indent, ascii_only):
     text = json.dumps([value, value], indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
@@ -113,7 +113,7 @@ def test_genuine_json_is_scanned_as_the_slow_reference_does(kernel, value, inden
 
 
 @KERNELS
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(text=NASTY, pos=st.integers(0, 20))
 def test_a_scan_that_begins_inside_a_block(kernel, text, pos):
     pos = min(pos, len(text))
@@ -219,7 +219,7 @@ def test_folding_does_no_more_work_than_a_multiple_of_the_input(name, monkeypatc
 # -- depth -----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 @given(text=NASTY, levels=st.integers(0, 6))
 @example(text=b"[[[]", levels=2)
 @example(text=b'[["]]"', levels=1)
@@ -229,7 +229,7 @@ def test_depth_at_most_never_says_yes_wrongly(text, levels):
         assert max_depth(text) <= levels
 
 
-@settings(max_examples=sweep.examples(50), deadline=None)
+@settings(max_examples=sweep.examples(50))
 @given(value=VALUES)
 def test_depth_of_genuine_json_is_exact(value):
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -56,7 +56,7 @@ def faults(extraction, **more) -> list[tuple[str, str, int]]:
 # -- as the tree -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=sweep.examples(80), deadline=None)
+@settings(max_examples=sweep.examples(80))
 @given(document=DOCUMENTS, indent=st.sampled_from([None, 3]))
 def test_visits_are_the_nodes_of_the_tree(document, indent):
     text = b" " + dump(document, indent=indent) + b"\n"

@@ -93,7 +93,7 @@ def test_parse_size_refuses(text):
         parse_size(text)
 
 
-@settings(deadline=None, max_examples=sweep.examples(200))
+@settings(max_examples=sweep.examples(200))
 @given(st.text(max_size=12))
 def test_parse_size_raises_only_value_error(text):
     try:
@@ -102,7 +102,7 @@ def test_parse_size_raises_only_value_error(text):
         pass
 
 
-@settings(deadline=None, max_examples=sweep.examples(200))
+@settings(max_examples=sweep.examples(200))
 @given(st.integers(0, 10**12), st.integers(0, 999), st.sampled_from([("kB", 1000), ("MB", 10**6), ("GB", 10**9)]))
 def test_decimal_fractions_are_exact(whole, thousandths, unit):
     assert parse_size(f"{whole}.{thousandths:03}{unit[0]}") == (whole * 1000 + thousandths) * unit[1] // 1000
@@ -133,7 +133,7 @@ def test_sizes_are_shown_in_binary_units(count, text):
     assert format_size(count) == text
 
 
-@settings(deadline=None, max_examples=sweep.examples(200))
+@settings(max_examples=sweep.examples(200))
 @given(st.integers(0, 1 << 49))
 def test_formatted_size_reads_as_about_the_same(count):
     assert parse_size(format_size(count)) == pytest.approx(count, rel=0.05, abs=1)

@@ -1042,7 +1042,7 @@ class Splitting:
         entries.append(entry(tag, self.add(copy), tuple(below)))
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(st.recursive(st.builds(Many), many, max_leaves=6), st.data())
 def test_any_message_split_in_any_way_comes_back(message: object, data: st.DataObject) -> None:
     whole = Many()

@@ -38,7 +38,7 @@ steps = st.builds(KeyStep, keys, st.integers(1, 3) | st.integers(1, 10**18 - 1))
 )
 
 
-@settings(deadline=None, max_examples=sweep.examples(360))
+@settings(max_examples=sweep.examples(360))
 @given(st.lists(steps, max_size=6))
 def test_format_and_parse_round_trip(path):
     text = format_path(path)
@@ -48,7 +48,7 @@ def test_format_and_parse_round_trip(path):
     assert format_path(again) == text
 
 
-@settings(deadline=None, max_examples=sweep.examples(400))
+@settings(max_examples=sweep.examples(400))
 @given(st.text(st.sampled_from(list('ab.[]#"\\x125-true :é\n')), max_size=24) | st.text(max_size=24))
 @example('a["')
 @example('a[b"\\x4"]')
@@ -226,7 +226,7 @@ def test_a_number_is_looked_up_as_key_and_as_text():
 first_parts = st.text(max_size=12).filter(lambda part: "::" not in part and not part.endswith(":"))
 
 
-@settings(deadline=None, max_examples=sweep.examples(400))
+@settings(max_examples=sweep.examples(400))
 @given(first_parts, st.lists(st.text(max_size=12) | st.text(st.sampled_from(':"\\a'), max_size=6), max_size=4))
 @example("a", [":", "b:", ":c", "::", '"', '"x"', ""])
 def test_extraction_round_trip(first, rest):
@@ -270,7 +270,7 @@ def test_bad_quoted_name():
         split_extraction('a::"\\q"')
 
 
-@settings(deadline=None, max_examples=sweep.examples(300))
+@settings(max_examples=sweep.examples(300))
 @given(st.text(st.sampled_from(':"\\ab'), max_size=16))
 def test_any_text_splits_or_is_a_path_error(text):
     try:
@@ -323,7 +323,7 @@ def test_a_slice_is_split_from_the_name_before_it(text, name, index):
     assert split_slice(text) == (None if name is None else (name, index))
 
 
-@settings(deadline=None, max_examples=sweep.examples(200))
+@settings(max_examples=sweep.examples(200))
 @given(
     st.text(min_size=1, max_size=10),
     st.lists(

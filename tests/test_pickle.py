@@ -65,7 +65,7 @@ def by_nodes(node: Any) -> Any:
     return {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[node.kind](kids)
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(value=_values, protocol=st.integers(0, 5), way=st.sampled_from(WAYS), block=st.sampled_from(BLOCKS))
 def test_plain_data_are_what_pickle_makes(value: Any, protocol: int, way: str, block: int) -> None:
     content = dump(value, protocol, way)

@@ -44,7 +44,7 @@ from tests.rows import rows
 
 SEEDS = st.integers(0, 1 << 40)
 # Of a seed there is no smaller example.
-UNSHRUNK = {"deadline": None, "phases": (Phase.explicit, Phase.reuse, Phase.generate)}
+UNSHRUNK = {"phases": (Phase.explicit, Phase.reuse, Phase.generate)}
 SYNTAXES = st.sampled_from(["proto2", "proto3"])
 
 
@@ -129,7 +129,7 @@ def serialized(choose: Chooser, syntax: str, *, odd: bool) -> tuple[World, bytes
     return world, raw
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), syntax=SYNTAXES)
 def test_what_google_wrote(data, syntax):
     world, raw = serialized(chosen(data), syntax, odd=False)

@@ -464,7 +464,7 @@ def test_large_reads_are_asked_for_as_they_are():
     assert data.asked == [(0, 200_000)]
 
 
-@settings(deadline=None, max_examples=sweep.examples(150))
+@settings(max_examples=sweep.examples(150))
 @given(st.data())
 def test_any_sequence_is_as_on_a_file(draw):
     """A reader and io.BytesIO, moved alike, serve alike."""

@@ -242,7 +242,7 @@ NAMES = st.lists(
 )
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(NAMES, st.sampled_from([AnchoredPlaces, PathPlaces]), st.randoms(use_true_random=False))
 def test_every_member_is_there_under_a_name_of_its_own(tmp_path_factory, names, kind, source):
     if kind is AnchoredPlaces and not ANCHORED:

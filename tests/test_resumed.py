@@ -279,7 +279,7 @@ reads = st.lists(
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-@settings(max_examples=40 if sweep.full else 12, deadline=None)
+@settings(max_examples=40 if sweep.full else 12)
 @given(steps=reads)
 def test_reads_in_any_order_agree(name, steps):
     known = EXPECTED[name]

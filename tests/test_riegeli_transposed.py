@@ -465,7 +465,6 @@ messages = st.recursive(st.lists(leaves, max_size=6).map(b"".join), nested, max_
 anything = st.one_of(messages, messages, messages.map(lambda message: message[:-1]), st.binary(max_size=20))
 
 
-@settings(deadline=None)
 @given(st.lists(anything, max_size=12), st.sampled_from(sorted(KINDS)), st.sampled_from([None, 1, 5, 40]), st.data())
 def test_what_is_encoded_is_decoded_to_the_same_records(contents, kind, bucket_size, data):
     contents *= data.draw(st.sampled_from([1, 1, 5, 15]))
@@ -475,7 +474,7 @@ def test_what_is_encoded_is_decoded_to_the_same_records(contents, kind, bucket_s
     assert encode([memoryview(record) for record in contents], KINDS[kind], bucket_size=bucket_size) == chunk
 
 
-@settings(deadline=None, max_examples=sweep.examples(200))
+@settings(max_examples=sweep.examples(200))
 @given(st.lists(anything, min_size=1, max_size=6), st.lists(st.lists(st.integers(0, 4), max_size=3), max_size=4))
 def test_projection_is_what_filtering_gives(contents, paths):
     try:
@@ -546,7 +545,7 @@ def end_of_group(data: bytes, pos: int) -> int:
 CHUNKS = [(name, chunk, data) for name in TRANSPOSED for chunk, data in chunks_of(name) if chunk.decoded_size < 10_000]
 
 
-@settings(deadline=None, max_examples=sweep.examples(400))
+@settings(max_examples=sweep.examples(400))
 @given(st.data())
 def test_mutations_give_records_or_our_errors(data):
     if data.draw(st.booleans()):

@@ -325,7 +325,7 @@ def option_texts(draw) -> tuple[str, int]:
     return ",".join(words), SIZES[chunk_size] or default
 
 
-@settings(max_examples=sweep.examples(120), deadline=None)
+@settings(max_examples=sweep.examples(120))
 @given(option_texts(), st.integers(0, 2**32), st.integers(0, 40), st.sets(st.integers(0, 40), max_size=3))
 def test_what_is_written_is_read_at_the_positions_that_were_told(options, seed, count, flushes):
     text, chunk_size = options

@@ -189,7 +189,7 @@ def draw_values(draw, message, field):
 
 
 @given(messages())
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 def test_sizes_are_those_of_protobuf(message):
     assert message_size(message) == len(message.SerializeToString())
     total = measure.unknown_size(message)
@@ -199,7 +199,7 @@ def test_sizes_are_those_of_protobuf(message):
 
 
 @given(messages(depth=1))
-@settings(max_examples=sweep.examples(30), deadline=None)
+@settings(max_examples=sweep.examples(30))
 def test_sizes_of_long_lists(message):
     """They are measured in another way."""
     many = Every(subs=[message] * (measure.FEW + 1))
@@ -230,7 +230,7 @@ def test_a_message_too_deep_for_protobuf():
 
 
 @given(messages(), st.integers(20, 600))
-@settings(max_examples=sweep.examples(240), deadline=None)
+@settings(max_examples=sweep.examples(240))
 def test_any_message_and_limit(message, limit):
     """All chunks are within the limit, or something is said to be too large; merged, they are the message."""
     expected = copy_of(message)

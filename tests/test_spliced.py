@@ -90,7 +90,7 @@ def test_range_beyond_signed_64_bits():
     assert spliced.pread((1 << 64) - 8, 3) == b"012"
 
 
-@settings(deadline=None, max_examples=sweep.examples(200))
+@settings(max_examples=sweep.examples(200))
 @given(st.data())
 def test_any_parts_read_as_their_bytes_joined(draw):
     sources = [BytesData(draw.draw(st.binary(max_size=40)), str(number)) for number in range(3)]

@@ -107,7 +107,7 @@ def many_fields(depth: int):
     return st.builds(Many, **leaf)
 
 
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(st.data())
 def test_messages_of_many_fields_are_split_and_merged_again(work, data):
     message = data.draw(many_fields(2))

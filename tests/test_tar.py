@@ -350,7 +350,7 @@ def test_a_sound_header_is_certain_and_a_damaged_one_likely():
         assert confidence(TarParser, io_range(other)) is Confidence.NO
 
 
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(
     st.lists(
         st.tuples(

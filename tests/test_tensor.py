@@ -305,7 +305,7 @@ def outcome(act):
         return type(error)
 
 
-@settings(deadline=None, max_examples=sweep.examples(700))
+@settings(max_examples=sweep.examples(700))
 @given(st.data())
 def test_any_index_is_numpys(data):
     name = data.draw(st.sampled_from(["uint8", "float32", "bfloat16", "complex128", "int4", "float6_e2m3fn", ONE_BIT]))
@@ -326,7 +326,7 @@ def test_any_index_is_numpys(data):
             assert found.flags.writeable
 
 
-@settings(deadline=None, max_examples=sweep.examples(300))
+@settings(max_examples=sweep.examples(300))
 @given(st.data())
 def test_any_index_into_strides_is_numpys(data):
     storage = np.arange(480, dtype=np.int32)
@@ -341,7 +341,7 @@ def test_any_index_into_strides_is_numpys(data):
         assert same(found, element(expected))
 
 
-@settings(deadline=None, max_examples=sweep.examples(300))
+@settings(max_examples=sweep.examples(300))
 @given(st.data())
 def test_any_index_is_read_in_pieces_as_at_once(data):
     """With pieces and gaps so small that every way of reading is taken."""

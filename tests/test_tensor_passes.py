@@ -45,7 +45,7 @@ class Stream:
         return 1 + sum(after < before for before, after in pairwise(self.places))
 
 
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.data())
 def test_windows_hold_the_elements_in_c_order(shape, data):
     array = RNG.integers(0, 1 << 31, shape, np.int32)

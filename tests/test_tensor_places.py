@@ -20,7 +20,7 @@ from tests.test_tensor import make, random_bytes
 SHAPES = [(), (1,), (24,), (3, 8), (2, 3, 8), (2, 1, 12), (0, 3), (4, 0)]
 
 
-@settings(max_examples=sweep.examples(300), deadline=None)
+@settings(max_examples=sweep.examples(300))
 @given(st.lists(st.integers(1, 5), max_size=4), st.data())
 def test_boxes_make_up_any_stretch(shape, data):
     array = np.arange(int(np.prod(shape))).reshape(shape)

@@ -80,7 +80,7 @@ def walked(raw: bytes, block: int) -> dict[int, list[int]]:
     return dict(found)
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(raw=MESSAGES)
 @example(raw=b"")
 @example(raw=tagged(1, 2, bytes(200)) * 3)

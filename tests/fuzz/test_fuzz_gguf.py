@@ -55,7 +55,7 @@ def look(content: bytes, **how: int) -> list[tuple[object, ...]]:
     return found
 
 
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 @given(st.sampled_from(SAMPLES), EDITS)
 def test_damaged_files(content, edits):
     content = damaged(content, edits)

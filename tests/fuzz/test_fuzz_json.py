@@ -139,7 +139,7 @@ def survives(text: bytes) -> None:
     assert verdict(text, WAYS[3]) == is_json(text)
 
 
-@settings(max_examples=sweep.examples(100), deadline=None)
+@settings(max_examples=sweep.examples(100))
 @given(text=st.binary(max_size=60))
 @example(text=b"\xef\xbb")
 @example(text=b"\xef\xbb\xbf\xef\xbb\xbf[]")
@@ -148,7 +148,7 @@ def test_any_bytes(text):
     survives(text)
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(text=SOUP)
 @example(text=b'{"a":1,2}')
 @example(text=b'["a\\"]')
@@ -157,7 +157,7 @@ def test_any_soup_of_tokens(text):
     survives(text)
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(text=nearly_json())
 def test_anything_that_is_nearly_json(text):
     survives(text)

@@ -50,7 +50,7 @@ SPOILT = st.builds(
 )
 
 
-@settings(max_examples=sweep.examples(120), deadline=None)
+@settings(max_examples=sweep.examples(120))
 @given(SOUP | SPOILT | st.binary(max_size=80), st.sampled_from(["msgpack", "flax"]))
 @example(b"\xdf\xff\xff\xff\xff" * 30, "msgpack")
 @example(encode(array("float32", [1], bytes(4))) + b"\x07", "flax")

@@ -36,7 +36,7 @@ def damaged(content: bytes, edits: list[tuple[str, int, str]]) -> bytes:
     return bytes(out)
 
 
-@settings(max_examples=4_000 if sweep.full else 150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4_000 if sweep.full else 150, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(SAMPLES), EDITS)
 def test_a_damaged_array_is_what_numpy_reads_or_told(sample, edits):
     content = damaged(sample, edits)

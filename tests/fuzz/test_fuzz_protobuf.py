@@ -152,7 +152,7 @@ def survives(data: bytes) -> None:
 # -- and now ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(data=st.binary(max_size=120))
 @example(data=b"")
 @example(data=b"\x0b" * 20)
@@ -161,7 +161,7 @@ def test_any_bytes(data):
     survives(data)
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(data=MESSAGES)
 @example(data=tagged(17, 2, b"\x0b\x0b"))
 @example(data=b"\x8a\x01\xff\x01\x0b\x08\x01")
@@ -170,7 +170,7 @@ def test_fields_of_any_contents(data):
     survives(data)
 
 
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(seed=st.integers(0, 50), data=st.data())
 def test_messages_that_are_nearly_right(seed, data):
     raw = bytearray(RandomCase(seed).body(2).SerializeToString())
@@ -180,7 +180,7 @@ def test_messages_that_are_nearly_right(seed, data):
     survives(bytes(raw[: data.draw(st.integers(0, len(raw)))] if data.draw(st.booleans()) else raw))
 
 
-@settings(max_examples=sweep.examples(100), deadline=None)
+@settings(max_examples=sweep.examples(100))
 @given(about=metadata(), contents=st.lists(MESSAGES | st.sampled_from([b"5", b"true", b"text"]), max_size=3))
 def test_chunks_with_any_metadata(about, contents):
     with bounded(MOST_CALLS):
@@ -189,7 +189,7 @@ def test_chunks_with_any_metadata(about, contents):
         look(data, "cpb")
 
 
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(seed=st.integers(0, 200), data=st.data())
 def test_chunked_files_that_are_nearly_right(seed, data):
     raw = bytearray(RandomCase(seed).data())

@@ -213,7 +213,7 @@ def survives(data: bytes, *, moved: bool = False) -> None:
 # -- and now -------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(data=st.binary(max_size=200), signed=st.booleans())
 @example(data=b"", signed=False)
 @example(data=b"", signed=True)
@@ -222,13 +222,13 @@ def test_any_bytes(data, signed):
     survives(FILE_SIGNATURE + data if signed else data)
 
 
-@settings(max_examples=sweep.examples(45), deadline=None)
+@settings(max_examples=sweep.examples(45))
 @given(data=mutated())
 def test_files_that_are_nearly_right(data):
     survives(data, moved=True)
 
 
-@settings(max_examples=sweep.examples(50), deadline=None)
+@settings(max_examples=sweep.examples(50))
 @given(chunks=CHUNKS)
 @example(chunks=[("r", b"\0\x01\x01x", 1, 1)])
 @example(chunks=[("r", b"", 1, 1 << 62)])
@@ -237,7 +237,7 @@ def test_chunks_with_right_hashes_and_any_contents(chunks):
     survives(forged(*chunks))
 
 
-@settings(max_examples=sweep.examples(24), deadline=None)
+@settings(max_examples=sweep.examples(24))
 @given(
     seed=st.integers(0, 5),
     headers=st.lists(st.tuples(HUGE, HUGE) | st.tuples(OFFSETS, OFFSETS), max_size=3),

@@ -55,7 +55,7 @@ def damaged(content, edits):
     return bytes(out)
 
 
-@settings(max_examples=sweep.examples(250), deadline=None)
+@settings(max_examples=sweep.examples(250))
 @given(st.sampled_from(SAMPLES), EDITS, GAPS)
 def test_damaged_archives(content, edits, gaps):
     data = FakeData(damaged(content, edits))

@@ -60,7 +60,7 @@ def gaps_of(found):
     return tuple(gaps)
 
 
-@settings(max_examples=sweep.examples(250), deadline=None)
+@settings(max_examples=sweep.examples(250))
 # A record that is wrong reaches into one that is sound.
 @hypothesis.example(SAMPLES[0], [("head", 72, b"\0", 13), ("copy", 84, b"\0\0", 0)], [])
 @given(st.sampled_from(SAMPLES), EDITS, GAPS)
@@ -100,7 +100,7 @@ def read(document):
     return found
 
 
-@settings(max_examples=sweep.examples(200), deadline=None)
+@settings(max_examples=sweep.examples(200))
 @given(st.sampled_from(SAMPLES), EDITS)
 def test_damaged_files_as_messages(content, edits):
     try:

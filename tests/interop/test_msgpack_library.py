@@ -59,7 +59,7 @@ def plain(value):
     return [plain(part) for part in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=sweep.examples(80), deadline=None)
+@settings(max_examples=sweep.examples(80))
 @given(VALUES, st.booleans(), st.sampled_from([0, 1, 7, 100]))
 def test_every_value_is_that_of_msgpack(value, single, block_size):
     content = msgpack.packb(value, use_single_float=single)
@@ -70,7 +70,7 @@ def test_every_value_is_that_of_msgpack(value, single, block_size):
         assert document.root.status is Status.COMPLETE
 
 
-@settings(max_examples=sweep.examples(60), deadline=None)
+@settings(max_examples=sweep.examples(60))
 @given(st.lists(VALUES, min_size=1, max_size=5))
 def test_a_stream_is_what_an_unpacker_yields(values):
     content = b"".join(map(msgpack.packb, values))
@@ -95,7 +95,7 @@ def unpacked(content, *, raw=False):
         return None
 
 
-@settings(max_examples=sweep.examples(150), deadline=None)
+@settings(max_examples=sweep.examples(150))
 @given(st.binary(max_size=60), st.sampled_from([0, 1, 5]))
 @example(b"\xae" + bytes(9) + b"\x80\x80\x80\x80\xf5", 0)
 def test_any_bytes_that_msgpack_reads_are_whole_and_others_are_not(content, block_size):
