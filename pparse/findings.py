@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def plain_members(kind: type[E]) -> type[E]:
-    """Make members of an enumeration plain attributes, as Python 3.12 does: 3.11 finds one in 140 ns, not in 10."""
+    """Make members of an enumeration plain attributes, as Python 3.12 does: 3.11 finds one in 100 ns, not 140.
+
+    What is asked for every row of a list, or node of a tree, is kept under a name of the module: that takes 5 ns.
+    """
     for member in kind:
         type.__setattr__(kind, member.name, member)
     return kind

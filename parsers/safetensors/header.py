@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tree.result import Result
 
-    Kind = tuple[DType | None, tuple[int, ...], str]
+    Kind = tuple[DType | None, tuple[int, ...], str, object]
     from collections.abc import Iterator
 
     from pparse.tree.host import Host
@@ -87,8 +87,8 @@ class TensorInfo:
 
     def __init__(self, kind: Kind, begin: int, end: int) -> None:
         self.kind = kind
-        """Element type, None if it is unknown; length of each dimension; the word for the type in the header. If there
-        is a problem, they may be incomplete."""
+        """Element type, None if it is unknown; length of each dimension; the word for the type in the header; what
+        those of one type and shape have in common. If there is a problem, they may be incomplete."""
         self.begin = begin
         """Where its bytes begin, from the start of the data section."""
         self.end = end
@@ -116,7 +116,7 @@ class CheckedInfo(TensorInfo):
     """An entry that took all checks, and may have a problem."""
 
     def __init__(self, fields: object) -> None:
-        super().__init__((None, (), "?"), 0, 0)
+        super().__init__((None, (), "?", None), 0, 0)
         self.is_scalar = isinstance(fields, str | int | float | None)
         if isinstance(fields, list) and len(fields) == len(FIELDS):
             fields = dict(zip(FIELDS, fields, strict=True))
@@ -126,9 +126,9 @@ class CheckedInfo(TensorInfo):
         self.problem = self._read_offsets(fields.get("data_offsets"))
         dtype, word, odd_type = self._read_type(fields.get("dtype"))
         shape, odd_shape = self._read_shape(fields.get("shape"))
-        self.kind, self.problem = (dtype, shape, word), self.problem or odd_type or odd_shape
+        self.kind, self.problem = (dtype, shape, word, (word, shape)), self.problem or odd_type or odd_shape
         if self.problem is None:
-            self._check_size(*self.kind)
+            self._check_size(dtype, shape, word)
 
     def _read_type(self, word: object) -> tuple[DType | None, str, str | None]:
         """Return the type, the word for it, and what is wrong with that."""
@@ -202,7 +202,8 @@ def checked(fields: Any) -> TensorInfo:
         count *= length
     if count * dtype.bits != (end - begin) * 8 or end >= 1 << 60 or len(shape) > 64:
         return CheckedInfo(fields)
-    return TensorInfo((dtype, tuple(shape), word), begin, end)
+    shape = tuple(shape)
+    return TensorInfo((dtype, shape, word, (word, shape)), begin, end)
 
 
 def is_metadata(fields: object) -> bool:

@@ -49,6 +49,8 @@ EXAMPLES: Final = """examples:
 # Up to this number rows are held and sorted; more are streamed in file order.
 SORT_UP_TO: Final = 20_000
 # The status of rows that need not show it, if all have it.
+_COMPLETE: Final = Status.COMPLETE
+_TRUNCATED: Final = Status.TRUNCATED
 _WHOLE: Final = frozenset(COMPLETE_WORDS.values())
 # The most letters of a reason beside a status.
 _REASON: Final = 160
@@ -125,7 +127,7 @@ class _Listing:
         takes_all = matches.takes_all
         for tensor in viewer.tensors():
             status, verified = count(tensor)
-            if status is Status.TRUNCATED:
+            if status is _TRUNCATED:
                 self.hit = self.hit or tensor
             if takes_all or matches.takes(viewer, tensor):
                 self.shown += 1
@@ -183,9 +185,9 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
     """Print tensors; return the status of those that are shown without one."""
     heads = ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS", *(("KEY",) if keys else ()))
     table = Table(out, heads, "<<<><<"[: len(heads)], full=options.long, usual=_WHOLE)
-    cells: dict[object, tuple[str, str, str]] = {}  # of types, shapes and sizes: models have few
+    cells: dict[object, tuple[str, str, str, int]] = {}  # of types and shapes: models have few
     for tensor, known, verified in rows:
-        if known is Status.COMPLETE:
+        if known is _COMPLETE:
             status = COMPLETE_WORDS[verified]
             if tensor.unwritten_nbytes:
                 status += ", never written"
@@ -193,13 +195,16 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
             finding = tensor.why_listed()
             status = _with_reason(out, known, finding.reason if finding is not None else "")
         nbytes = tensor.stored_nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
-        kind = tensor.alike, nbytes
-        same = cells.get(kind)
-        if same is None:
-            same = safe(tensor.type_name), tensor.shape_text, size(nbytes)
-            if len(cells) < _MOST_KINDS:
-                cells[kind] = same
-        table.row(safe(tensor.name), *same, status, *((safe(tensor.key or tensor.name),) if keys else ()))
+        alike = tensor.alike
+        same = cells.get(alike)
+        if same is None or same[3] != nbytes:
+            if len(cells) >= _MOST_KINDS:
+                cells.clear()
+            same = cells[alike] = safe(tensor.type_name), tensor.shape_text, size(nbytes), nbytes
+        row: tuple[str, ...] = safe(tensor.name), same[0], same[1], same[2], status
+        if keys:
+            row += (safe(tensor.key or tensor.name),)
+        table.row(*row)
     table.close()
     return table.usual
 

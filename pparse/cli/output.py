@@ -139,6 +139,8 @@ class Progress:
                 self._drawn = False
 
 
+# How many ends of rows a table keeps.
+_MOST_ENDS: Final = 1_000
 _COLORS: Final = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
 
@@ -170,6 +172,11 @@ class Output:
         if self.terminal:
             self.progress.clear()
         self._out.write(text)
+
+    @property
+    def writer(self) -> Callable[[str], object]:
+        """What `write` does, for many short lines; only as long as nothing else is written to the terminal."""
+        return self.write if self.terminal else self._out.write
 
     def json(self, found: dict[str, object], *, indent: int | None = None) -> None:
         """Write a JSON document, in a line if there is no ``indent``."""
@@ -273,10 +280,10 @@ class JsonRows:
 class Table:
     """Rows with aligned columns, not kept in memory: widths come from the first rows and grow when needed.
 
-    ``align`` has ``<`` or ``>`` per column; the last column is not padded. In a terminal, and not in ``full``, a row
-    takes one line: the longest cells on the left are shortened, the last at its end, others in the middle, so that they
-    can be told apart. If all of the first rows end with words in ``usual``, those that most of them have are left out:
-    `usual` says which.
+    ``align`` has ``<`` or ``>`` per column, ``<`` for the first; the last column is not padded. In a terminal, and not
+    in ``full``, a row takes one line: the longest cells on the left are shortened, the last at its end, others in the
+    middle, so that they can be told apart. If all of the first rows end with words in ``usual``, those that most of
+    them have are left out: `usual` says which.
     """
 
     WINDOW = 100  #: rows that wait for the widths, and in a terminal to be told apart
@@ -288,13 +295,16 @@ class Table:
         self, out: Output, header: Sequence[str], align: str, *, full: bool = False, usual: Collection[str] = ()
     ) -> None:
         self._out = out
+        self._write = out.writer
         self._align = align
         self._header = header
         self._waiting: list[tuple[str, ...]] = []
         self._letters = 0
         self.has_written = False
         """Whether any row was written."""
+        self._width = 0
         self._pattern = ""
+        self._ends: dict[tuple[str, ...], str] = {}  # of rows, by cells: tensors differ in their names
         self._columns = 0 if full else out.columns
         self._words = usual if self._columns else ()
         self.usual = ""
@@ -302,11 +312,17 @@ class Table:
         self._widths: list[int] = []
         self._most = self._columns
 
-    def row(self, *cells: str) -> None:
+    def row(self, first: str, *others: str) -> None:
         """Add a row of safe text."""
-        if self.has_written and not self._columns:
-            self._out.write(self._pattern % cells)
+        if self._pattern:
+            end = self._ends.get(others)
+            if end is None:
+                if len(self._ends) >= _MOST_ENDS:
+                    self._ends.clear()
+                end = self._ends[others] = self._pattern % others
+            self._write(first.ljust(self._width) + end)
             return
+        cells = first, *others
         self._waiting.append(cells)
         self._letters += sum(map(len, cells))
         if len(self._waiting) >= self.WINDOW or self._letters > self.LETTERS:
@@ -322,7 +338,7 @@ class Table:
                 self._out.line(line)
         else:
             for cells in rows:
-                self._out.write(self._pattern % cells)
+                self.row(*cells)
 
     def _shown(self, cells: tuple[str, ...]) -> tuple[str, ...]:
         return (*cells[:-1], "") if cells[-1] == self.usual else cells
@@ -338,21 +354,27 @@ class Table:
             rows = [self._header, *map(self._shown, self._waiting)]
             self._widths, self._most = self._fit([max(map(columns_of, cells)) for cells in zip(*rows, strict=True)])
         else:
-            self._pattern = self._make_pattern()
+            self._make_pattern()
         if self._waiting:
-            (head,) = self._lines([self._header]) if self._columns else [self._pattern[:-1] % tuple(self._header)]
-            self._out.line(self._out.paint(head, "dim"))
+            head, *others = self._header
+            if self._columns:
+                (line,) = self._lines([self._header])
+            else:
+                line = head.ljust(self._width) + self._pattern[:-1] % tuple(others)
+            self._out.line(self._out.paint(line, "dim"))
 
-    def _make_pattern(self) -> str:
-        """Return a line as a %-pattern: half the time of padding cell by cell."""
-        columns = []
-        for side, *cells in zip(self._align, self._header, *self._waiting, strict=True):
-            # One very long name must not push the other columns off the screen.
-            width = max(len(cells[0]), *(len(cell) for cell in cells if len(cell) <= 80), 0)
-            columns.append(f"%{'-' if side == '<' else ''}{width}s")
+    def _make_pattern(self) -> None:
+        """Find the width of the first cell, and what follows it as a %-pattern: half the time of padding each cell."""
+        # One very long name must not push the other columns off the screen.
+        self._width, *widths = [
+            max(len(head), *(len(cell) for cell in cells if len(cell) <= 80), 0)
+            for head, *cells in zip(self._header, *self._waiting, strict=True)
+        ]
+        sides = zip(self._align[1:], widths, strict=True)
+        columns = [f"%{'-' if side == '<' else ''}{width}s" for side, width in sides]
         if self._align[-1] == "<":
             columns[-1] = "%s"
-        return "  ".join(columns) + "\n"
+        self._pattern = "  ".join(["", *columns]) + "\n"
 
     def _fit(self, widths: list[int], least: int = LAST) -> tuple[list[int], int]:
         """Return the widths that a row can have in the terminal, and the most that one on the left can have.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pparse.findings import Finding
     from pparse.tensors.tensor import Tensor
 
+_COMPLETE: Final = Status.COMPLETE
+_DAMAGED: Final = Status.DAMAGED
 # How many reasons are kept for each status, and of tensors in holes: rows of a listing, and `Tensor.finding`, have all.
 _REASONS: Final = 10
 _HOLES: Final = 3
@@ -126,9 +128,10 @@ class Extent:
             self.unwritten += 1
             if self.unwritten <= _HOLES:
                 self._add_reason(tensor, None)
-        if status is Status.COMPLETE:
+        if status is _COMPLETE:
             self.whole += 1
-            self.verified += verified is True
+            if verified:
+                self.verified += 1
         else:
             self._add_hit(tensor, status)
         nbytes, end = tensor.stored_nbytes, tensor.last_byte
@@ -136,15 +139,14 @@ class Extent:
             self.last_byte = end
         self.tensor_bytes += nbytes
         self.listed_bytes += nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
-        if status is not Status.DAMAGED:  # else the number of elements is unknown
-            alike = tensor.alike
-            kind = self._kinds.get(alike)
-            if kind is not None:
-                kind[2] += 1
-            elif tensor.is_shape_known and not tensor.is_text and (tensor.dtype is None or tensor.dtype.is_number):
-                if len(self._kinds) >= _MOST_KINDS:
-                    self._add_up()
-                self._kinds[alike] = [tensor.type_name, tensor.size, 1]
+        alike = tensor.alike
+        kind = self._kinds.get(alike)
+        if kind is not None:
+            kind[2] += status is not _DAMAGED  # else the number of elements is unknown
+        elif status is not _DAMAGED and _is_countable(tensor):
+            if len(self._kinds) >= _MOST_KINDS:
+                self._add_up()
+            self._kinds[alike] = [tensor.type_name, tensor.size, 1]
         return known
 
     @property
@@ -231,3 +233,8 @@ class Extent:
             "tensor_bytes": self.tensor_bytes,
             "parameters": dict(self.parameters),
         }
+
+
+def _is_countable(tensor: Tensor) -> bool:
+    """Return whether it is known how many elements that are no text it has; those of an unknown type are counted."""
+    return tensor.is_shape_known and not tensor.is_text and (tensor.dtype is None or tensor.dtype.is_number)

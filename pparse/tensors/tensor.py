@@ -209,11 +209,16 @@ class Tensor:
         self._owner = owner
         self._shared: Data | None = None
         self._content = content
-        if 0 in shape and status is Status.COMPLETE and is_beyond_arrays(shape):
+        if 0 in shape:
+            self._check_empty()
+
+    def _check_empty(self) -> None:
+        """Refuse a shape without elements that no array can have."""
+        if self._status is Status.COMPLETE and is_beyond_arrays(self.shape):
             self._status = Status.UNSUPPORTED
-            if finding is None:
-                source = "" if owner is None else owner.extraction.name
-                self._finding = Finding("shape", _TOO_LARGE, path=name, source=source)
+            if self._finding is None:
+                source = "" if self._owner is None else self._owner.extraction.name
+                self._finding = Finding("shape", _TOO_LARGE, path=self.name, source=source)
 
     @property
     def spans(self) -> tuple[Span, ...]:
