@@ -492,7 +492,7 @@ def member_weight(member: Member) -> int:
 
 def _tensor_weight(tensor: Tensor, each: int) -> int:
     """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
-    return each + 2 * getsizeof(tensor.name) + 160 * len(tensor.spans) + 32 * len(tensor.shape)
+    return each + 2 * getsizeof(tensor.name) + 160 * tensor.held_spans + 32 * len(tensor.shape)
 
 
 class Held:

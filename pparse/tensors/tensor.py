@@ -216,9 +216,8 @@ class Tensor:
         """Refuse a shape without elements that no array can have."""
         if self._status is Status.COMPLETE and is_beyond_arrays(self.shape):
             self._status = Status.UNSUPPORTED
-            if self._finding is None:
-                source = "" if self._owner is None else self._owner.extraction.name
-                self._finding = Finding("shape", _TOO_LARGE, path=self.name, source=source)
+            source = "" if self._owner is None else self._owner.extraction.name
+            self._finding = self._finding or Finding("shape", _TOO_LARGE, path=self.name, source=source)
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -231,6 +230,11 @@ class Tensor:
     @spans.setter
     def spans(self, spans: tuple[Span, ...]) -> None:
         self._spans = spans
+
+    @property
+    def held_spans(self) -> int:
+        """How many spans are in memory: none, as long as nobody asked for those that are found on demand."""
+        return len(self._spans) if type(self._spans) is tuple else 0
 
     @property
     def _sources(self) -> tuple[Span, ...]:

@@ -72,6 +72,8 @@ class HeaderTensor(Tensor):
 
 def _spans_of(tensor: HeaderTensor) -> tuple[Span]:
     owner, length = tensor._owner, tensor.stored_nbytes
+    if owner._path is None:
+        owner._path = owner.extraction.path
     return (Span(owner.extraction.data, tensor.last_byte - length, length, owner._path, owner._end),)
 
 
@@ -85,7 +87,8 @@ class SafetensorsViewer(Viewer):
         super().__init__(extraction)
         self.parser: SafetensorsParser = extraction.result.parser  # type: ignore[assignment]
         self._holes: list[tuple[int, int]] | None = None
-        self._path, self._data = extraction.path, extraction.data
+        self._path: str | None = None
+        self._data = extraction.data
         self._base: int | None = None
         self._there = 0
         self._end: int | None = None
