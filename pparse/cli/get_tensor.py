@@ -9,7 +9,7 @@ from math import prod
 from pparse.cli.common import DAMAGED, OK, USAGE, Matcher
 from pparse.cli.output import refuse_terminal, write, write_binary, write_text
 from pparse.conversion.forms import why_no_name
-from pparse.display.text import safe, shorten
+from pparse.display.text import few, safe, shorten
 from pparse.document.registry import viewer_for
 from pparse.errors import (
     DamagedTensorError,
@@ -433,9 +433,8 @@ def _tell_texts(texts: list[Tensor], out: Output, *, only: bool) -> None:
             "shows one of them",
             path=texts[0].name,
         )
-    names = ", ".join(tensor.name for tensor in texts[:_NAMED])
-    more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
-    out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
+    names = few((tensor.name for tensor in texts), _NAMED, len(texts))
+    out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}")
 
 
 def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:

@@ -345,14 +345,10 @@ def typed_names(graph: Graph, names: Collection[str]) -> str:
 
 def _first(names: Iterable[str], word: Callable[[str], str] = safe) -> str:
     """Return the first 20 names as text, each as ``word`` shows it, and how many more there are."""
-    shown: list[str] = []
-    count = 0
-    for name in names:
-        count += 1
-        if count <= _SHOWN:
-            shown.append(word(name))
-    more = f" … {count - len(shown):,} more" if count > len(shown) else ""
-    return (", ".join(shown) or "none") + more
+    left = iter(names)
+    shown = ", ".join(map(word, islice(left, _SHOWN))) or "none"
+    more = sum(1 for _ in left)
+    return shown + (f" … {more:,} more" if more else "")
 
 
 # -- in `info` -------------------------------------------------------------------------------------------------------

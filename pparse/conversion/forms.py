@@ -7,7 +7,7 @@ from contextlib import suppress
 from struct import calcsize, pack, unpack_from
 from zlib import crc32
 
-from pparse.display.text import shorten
+from pparse.display.text import few
 from pparse.errors import OptionError, PparseError, told
 from pparse.kernels.crc32c import joined_crc
 from pparse.kernels.ggml_blocks import q8_0_of
@@ -521,9 +521,8 @@ class GgufForm(Form):
         if self._uncopied is not None:
             yield f"the key-values did not keep their types, but became texts: {self._uncopied}"
         if self._omitted:
-            names = ", ".join(shorten(key, 80) for key in self._omitted[:_NAMED])
-            more = f" and {len(self._omitted) - _NAMED:,} more" if len(self._omitted) > _NAMED else ""
-            yield f"key-values whose keys a GGUF file cannot have were left out: {names}{more}"
+            names = few(self._omitted, _NAMED, len(self._omitted))
+            yield f"key-values whose keys a GGUF file cannot have were left out: {names}"
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
         """Give each of ``items`` its place; return the size of what comes before them, and of the file."""
