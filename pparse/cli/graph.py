@@ -105,7 +105,7 @@ def run(options: Any, out: Output) -> int:
                 if out.terminal:  # the next line says it there
                     out.wrote.clear()
                 out.say(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
-                for note in graph.source.notes_on_part((not isinstance(part, Graph) and part.wanted) or ()):
+                for note in graph.source.notes_on_part(part.wanted or ()):
                     out.error(f"note: {safe(note)}")
         elif options.inputs or options.quiet:
             inputs = (name for name in inputs_of(graph, part) if name not in called.captured)
@@ -169,10 +169,7 @@ def _status(document: Extraction, graph: Graph) -> Status:
 
 
 def _nodes(graph: Graph, part: Graph | GraphSelection) -> str:
-    count = f"{len(graph.source):,}"
-    if isinstance(part, Graph):
-        return count
-    return f"{part.node_count:,}" if part.wanted is None else f"{part.node_count:,} of {count}"
+    return f"{part.node_count:,}" + ("" if part.wanted is None else f" of {graph.node_count:,}")
 
 
 def _summary(
@@ -318,14 +315,14 @@ _NODES: Final = 20_000
 
 def inputs_of(graph: Graph, part: Graph | GraphSelection) -> Collection[str]:
     """Return the names of the inputs that a graph, or a part of it, needs."""
-    return graph.inputs if isinstance(part, Graph) else graph.inputs.only(part.marks)
+    return graph.inputs.only(part.marks)
 
 
 def outputs_of(graph: Graph, part: Graph | GraphSelection) -> Collection[str]:
     """Return the names of the outputs of a graph or of what is shown of it; of a subgraph, those asked for."""
-    if isinstance(part, Graph) or (part.wanted is None and graph.source.names_values):
-        return graph.outputs
-    return graph.unconsumed.only(part.marks) if part.wanted is None else part.wanted
+    if part.wanted is not None:
+        return part.wanted
+    return graph.outputs if graph.source.names_values else graph.unconsumed.only(part.marks)
 
 
 def _is_lost(graph: Graph, names: Collection[str]) -> bool:

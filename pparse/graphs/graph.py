@@ -163,6 +163,8 @@ _NEAR: Final = 20_000
 class _Part(Guarded):
     """Base of a graph and of a part of one: streams nodes and edges."""
 
+    wanted: Sequence[str] | None = None  #: the names that were asked for, of a subgraph; else None
+
     @property
     def graph(self) -> Graph:
         """The whole graph."""
@@ -332,6 +334,11 @@ class Graph(_Part):
     def node_count(self) -> int:
         """The number of nodes."""
         return len(self.source)
+
+    @property
+    def marks(self) -> bytes:
+        """A byte for each node, then each argument, then each stored constant: 1, since all are in it."""
+        return bytes([1]) * self.index.total
 
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, where, beside, outputs)`` of each node."""
@@ -567,7 +574,6 @@ class GraphSelection(_Part):
         self.marks = marks
         """A byte for each node, then each argument, then each stored constant: 1 if it is selected."""
         self.wanted = wanted
-        """The names that were asked for, of a subgraph; else None."""
 
     @property
     def graph(self) -> Graph:
