@@ -325,7 +325,8 @@ class Plan:
             dtype = self._target_type(tensor, dtype)
             reason = self.form.refusal(name, dtype, tensor.shape, tensor.size)
         if reason is not None or dtype is None:
-            return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
+            reason = reason or f"its type {tensor.stored_dtype!r} is not known"
+            return LeftOut(tensor.name, Status.UNSUPPORTED, reason)
         return self.form.item(tensor, name, dtype, number)
 
     def _target_type(self, tensor: Tensor, dtype: DType) -> DType:
@@ -673,8 +674,6 @@ def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
         return "its elements are texts, not numbers"
     if isinstance(tensor, BlockTensor) and dtype is None:
         return f"its type {tensor.stored_dtype!r} cannot be decoded (numpy(raw=True) gives its blocks)"
-    if dtype is None:
-        return f"its type {tensor.stored_dtype!r} is not known"
     if not forms.is_text(name):
         return "UTF-8 cannot hold its name"
     return None
