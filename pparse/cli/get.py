@@ -109,14 +109,13 @@ def run(options: Any, out: Output) -> int:
             return give_member(parser, None, document.path, options, out)
         viewer = viewer_for(document)
         try:
-            found = _find(document, viewer, options.path)
+            thing, index = _find(document, viewer, options.path)
         except PathError as error:
             code = None if options.path is None else _give_no_node(document, options, out)
             if code is None:
                 _refuse_behind_cut(document, error)
                 raise
             return code
-        thing, index = found
         if isinstance(thing, Node):
             return give_node(thing, options, out) if index is None else give_slice(thing, index, options, out)
         _tell_of_names(viewer, thing, out)
@@ -553,21 +552,20 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
     if options.output is None and sys.stdout.isatty():
         return _show_member(parser, member, options, out)
     verify = parser.verify if member is None else partial(parser.verify, member)
-    verdict = None
 
-    def read_into(stream: BinaryIO) -> None:
-        nonlocal verdict
-        verdict = verify(_Beginning(stream))
+    def read_into(stream: BinaryIO) -> Any:
+        beginning = _Beginning(stream)
+        verdict = verify(beginning)
         unsure = member is not None and verdict.is_complete and verdict.verified is not True
         if unsure and _look_at_end(parser):
-            again = _Beginning(stream)
-            again.restart()  # its bytes may be different now
-            verdict = verify(again)
+            beginning.restart()  # its bytes may be different now
+            verdict = verify(beginning)
+        return verdict
 
     whole = member is not None and member.is_complete
     least = min(member.compressed_size or 0, member.size or 0) if whole else 0
-    write(options.output, out, read_into, least)
-    if verdict is None or verdict.is_complete:
+    verdict = write(options.output, out, read_into, least)
+    if verdict.is_complete:
         return OK
     written = "the part before the first loss was written" if verdict.gaps else "it was written, and may be wrong"
     out.error(f"{path}: {verdict.status}: {verdict.reason}; {written}")

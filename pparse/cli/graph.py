@@ -99,12 +99,11 @@ def run(options: Any, out: Output) -> int:
         elif options.jsonl:
             write_text(options.output, out, part.to_json_lines())
         elif options.output is not None:
-            sizes: list[int] = []
-            write(options.output, out, lambda stream: sizes.append(part.write(stream.write)))
+            size = write(options.output, out, lambda stream: part.write(stream.write))
             if not options.quiet:
                 if out.terminal:  # the next line says it there
                     out.wrote.clear()
-                out.say(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
+                out.say(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(size, 'byte')}")
                 for note in graph.source.notes_on_part(part.wanted or ()):
                     out.error(f"note: {safe(note)}")
         elif options.inputs or options.quiet:
