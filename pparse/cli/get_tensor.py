@@ -507,7 +507,7 @@ def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
         yield from (f"{bits_note(DTYPES[name])}; --dtype float32 writes numbers" for name in names)
 
 
-def kept_metadata(viewer: Viewer, form: str) -> dict[str, str]:
+def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
     """Return the ``__metadata__`` of a safetensors source for a file of type ``form``; of a set, the first shard's."""
     if form != ".safetensors":
         return {}

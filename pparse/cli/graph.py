@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import DAMAGED, exit_code_for, open_file
+from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file
 from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, LimitError, UnsupportedError
@@ -92,7 +92,7 @@ def run(options: Any, out: Output) -> int:
                 title = f"{name}: {graph.name}" if graph.name else name
                 pieces = part.to_svg(title, options.depth, constants=options.all, captured=called.captured)
             write_text(options.output, out, pieces)
-            return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
+            return _code(document)
         graph.check()
         if options.json:
             write_text(options.output, out, _json(document, whole, graph, part, options))
@@ -112,7 +112,7 @@ def run(options: Any, out: Output) -> int:
                 out.line(safe(name))
         else:
             _summary(document, whole, called, part, options, out)
-        return exit_code_for(graph.findings, damaged=_status(document, graph) is not Status.COMPLETE)
+        return _code(document, graph)
 
 
 def _part_of(graph: Graph, options: Any) -> Graph | GraphSelection:
@@ -153,15 +153,14 @@ def _graph_of(document: Extraction, options: Any) -> Graph:
     return found
 
 
-def _frame(document: Extraction) -> Status:
-    """Return the status of the document as far as it was read."""
-    return document_status(document, damaged=exit_code_for(document.findings) == DAMAGED)
+def _status(document: Extraction, graph: Graph | None = None) -> Status:
+    """Return the status of the document as far as it was read, and of a graph in it that was checked."""
+    found = [*document.findings, *(() if graph is None else graph.findings)]
+    return document_status(document, damaged=exit_code_for(found) != OK)
 
 
-def _status(document: Extraction, graph: Graph) -> Status:
-    """Return the status of the document and its content."""
-    status = _frame(document)
-    return Status.DAMAGED if status is Status.COMPLETE and exit_code_for(graph.findings) == DAMAGED else status
+def _code(document: Extraction, graph: Graph | None = None) -> int:
+    return OK if _status(document, graph) is Status.COMPLETE else DAMAGED
 
 
 # -- for people ------------------------------------------------------------------------------------------------------

@@ -89,10 +89,8 @@ def _path(folder: str, name: str) -> str:
 
 def is_inventory(document: Extraction, options: Any) -> bool:
     """Return whether a folder is to be listed as what is in it: it is not one model, or ``-R`` asks for all."""
-    if not document.is_folder or options.format is not None:
-        return False
-    if options.recursive:
-        return True
+    if options.recursive or options.format is not None:
+        return options.format is None
     try:
         document.parse()
     except (FormatError, PathError):

@@ -20,7 +20,7 @@ from pparse.document.opening import (
     outside,
     resume_lines,
 )
-from pparse.errors import DataError, PathError
+from pparse.errors import DataError, PathError, PparseError, system_error
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
@@ -559,8 +559,13 @@ def write(path: str | None, out: Output, give: Callable[[BinaryIO], Any], size: 
     elif os.path.isdir(path):
         raise PathError("is a folder; name a file in it", path=path)
     elif os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as device:  # a pipe or a device must not be replaced
-            found = give(device)
+        try:
+            with open(path, "wb") as device:  # a pipe or a device must not be replaced
+                found = give(device)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError | PparseError):
+                raise
+            raise system_error(error, "cannot write", path) from error
     else:
         from pparse.writers.files import AtomicFile, refuse_full
 

@@ -53,16 +53,14 @@ _TOLD: Final = (
 
 def form_named(target: str, to: str | None) -> str:
     """Return what to write: ``to``, or else what the extension of ``target`` says. Raises `OptionError`."""
-    if to is None:
-        to = form_of(target)
-        if to is None:
-            raise OptionError(
-                f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or "
-                + told("--to", "to=")
-            )
-    elif to not in FORMS:
+    form = to or form_of(target)
+    if form is None:
+        raise OptionError(
+            f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or {told('--to', 'to=')}"
+        )
+    if form not in FORMS:
         raise OptionError(f"cannot write {to!r}; use one of {', '.join(FORMS)}")
-    return to
+    return form
 
 
 def form_of(target: str) -> str | None:
