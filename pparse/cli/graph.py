@@ -14,7 +14,8 @@ from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, LimitError, UnsupportedError
 from pparse.findings import Status
-from pparse.graphs.graph import Called, Graph
+from pparse.graphs.graph import Called
+from pparse.graphs.source import Value
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import document_status
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.graphs.graph import GraphSelection
+    from pparse.graphs.graph import Graph, GraphSelection
     from pparse.tensors.viewer import Viewer
 
 # What a graph can be shown as: options, and extensions of an output.
@@ -81,8 +82,7 @@ def run(options: Any, out: Output) -> int:
         setattr(options, ending, True)
     with open_file(options, out) as document:
         whole = _graph_of(document, options)
-        called = _called(whole, options)
-        graph = called.graph
+        graph, captured = _called(whole, options)
         part = _part_of(graph, options)
         if options.dot or options.svg:
             if options.dot:
@@ -90,7 +90,7 @@ def run(options: Any, out: Output) -> int:
             else:
                 name = document.name.replace("\\", "/").rstrip("/").rpartition("/")[2] or document.name
                 title = f"{name}: {graph.name}" if graph.name else name
-                pieces = part.to_svg(title, options.depth, constants=options.all, captured=called.captured)
+                pieces = part.to_svg(title, options.depth, constants=options.all, captured=captured)
             write_text(options.output, out, pieces)
             return _code(document)
         graph.check()
@@ -107,11 +107,11 @@ def run(options: Any, out: Output) -> int:
                 for note in graph.source.notes_on_part(part.wanted or ()):
                     out.error(f"note: {safe(note)}")
         elif options.inputs or options.quiet:
-            inputs = (name for name in inputs_of(graph, part) if name not in called.captured)
+            inputs = (name for name in inputs_of(graph, part) if name not in captured)
             for name in inputs if options.inputs else (row[1] for row in part.rows()):
                 out.line(safe(name))
         else:
-            _summary(document, whole, called, part, options, out)
+            _summary(document, whole, Called(graph, captured), part, options, out)
         return _code(document, graph)
 
 
@@ -133,14 +133,14 @@ def _part_of(graph: Graph, options: Any) -> Graph | GraphSelection:
 def _called(whole: Graph, options: Any) -> Called:
     """Return the graph that is meant: of a body, or of what a signature runs (of pictures, the only one), or all."""
     if options.body is not None:
-        return Called(whole.bodies[options.body], {})
+        return Called(whole.bodies[options.body])
     if options.signature is not None:
         return whole.called_by(options.signature)
     if (options.dot or options.svg) and options.outputs is None and not options.all:
         names = [name for name in whole.signatures if not name.startswith("__")]
         if len(names) == 1:
             return whole.called_by(names[0])
-    return Called(whole, {})
+    return Called(whole)
 
 
 def _graph_of(document: Extraction, options: Any) -> Graph:
@@ -174,7 +174,8 @@ def _summary(
     document: Extraction, whole: Graph, called: Called, part: Graph | GraphSelection, options: Any, out: Output
 ) -> None:
     """Print a summary, one field a line."""
-    graph, captured = called.graph, called.captured
+    graph: Graph = called.graph
+    captured = called.captured
     parser = document.parse().parser
     out.field("file", safe(document.path))
     out.field("format", f"{parser.name}: {parser.description}")
@@ -389,5 +390,4 @@ def described(graph: Graph, names: Collection[str]) -> list[dict[str, object]] |
     """Return name, type and shape of the first inputs or outputs as plain data; None if they are lost."""
     if _is_lost(graph, names):
         return None
-    found = ((name, graph.value(name)) for name in islice(names, _MOST))
-    return [{"name": name, "dtype": None, "shape": None} if value is None else value.to_dict() for name, value in found]
+    return [(graph.value(name) or Value(name, "", None)).to_dict() for name in islice(names, _MOST)]

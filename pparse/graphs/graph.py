@@ -6,6 +6,7 @@ node on first use (`pparse.graphs.index`).
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterable, KeysView, Mapping
 from functools import cached_property
 from itertools import islice
@@ -266,16 +267,15 @@ _PASSING: Final = ("Identity", "IdentityN", "NoOp")
 _HELD: Final = ("Const",)
 
 
-class Called:
-    """The graph that a signature of a model runs."""
+class Called(namedtuple("Called", "graph captured", defaults=(MappingProxyType({}),))):
+    """The graph that a signature of a model runs.
 
-    __slots__ = ("captured", "graph")
+    ``graph``: the innermost function that does more than to call another; the main graph, if there is none.
+    ``captured``: its arguments that are no inputs of the signature, but what the model holds: to the names of these
+    nodes.
+    """
 
-    def __init__(self, graph: Graph, captured: dict[str, str]) -> None:
-        self.graph = graph
-        """The innermost function that does more than to call another; the main graph, if there is none."""
-        self.captured = captured
-        """Its arguments that are no inputs of the signature, but what the model holds: to the names of these nodes."""
+    __slots__ = ()
 
 
 def _captured(caller: Called, call: Any, body: Graph) -> dict[str, str]:
@@ -451,7 +451,7 @@ class Graph(_Part):
         if signature not in signatures:
             near = tuple(signatures)[:3]
             raise MissingNameError("there is no signature of this name", path=signature, suggestions=near)
-        found = Called(self, {})
+        found = Called(self)
         part: Graph | GraphSelection = self.subgraph([text for text in signatures[signature].outputs.values() if text])
         for _ in range(_MOST_CALLS):
             source = found.graph.source
