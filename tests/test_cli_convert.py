@@ -70,7 +70,7 @@ def test_many_lost_tensors_are_not_all_named(run, model, tmp_path):
     source = model({f"t{number:03}": ("U8", (10,), bytes(10)) for number in range(300)}, cut=1000)
     ran = run("convert", source, "-o", tmp_path / "m.npz")
     assert ran.code == 4
-    assert "100 tensors are not whole (t200, t201, t202, …)" in ran.err
+    assert "100 tensors are not whole (t200, t201, t202 and 97 more)" in ran.err
     assert "… and 80 tensors more; --json lists all" in ran.err
     assert len(ran.err.splitlines()) == 23
     ran = run("convert", source, "-o", tmp_path / "m.npz", "--skip-damaged")

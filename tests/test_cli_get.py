@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
 import re
 import sys
+import tarfile
 import zipfile
 from math import prod
 
@@ -698,3 +700,18 @@ def test_empty_lists_without_end_are_refused_and_structures_are_read_once(run, t
     monkeypatch.setattr(pparse.Tensor, "blocks", lambda *given, **more: read.append(1) or real(*given, **more))
     assert len(run("get", tmp_path / "s.npy", "--json").json["data"]) == 300
     assert len(read) < 5
+
+
+def test_the_near_end_of_a_large_stream_is_looked_at_before_a_member_of_it_is_right(run, tmp_path):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for name, size in (("first", 6 << 20), ("wanted", 600), ("last", 3 << 20)):
+            info = tarfile.TarInfo(name)
+            info.size = size
+            tar.addfile(info, io.BytesIO(b"x" * size))
+    packed = bytearray(gzip.compress(content.getvalue(), 0))
+    packed[-8] ^= 1  # of the CRC-32
+    (tmp_path / "a.tar.gz").write_bytes(packed)
+    ran = run("get", tmp_path / "a.tar.gz", "wanted", "-o", tmp_path / "out")
+    assert (ran.code, "the checksum of the stream contradicts" in ran.err) == (4, True)
+    assert (tmp_path / "out").read_bytes() == b"x" * 600

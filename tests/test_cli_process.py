@@ -198,6 +198,8 @@ def test_a_full_disk():
             ran = subprocess.run([COMMAND, *words], stdout=full, stderr=subprocess.PIPE)
         assert ran.returncode == 2
         assert ran.stderr == b"pparse: cannot write: No space left on device\n"
+    ran = pparse("get", SAMPLE, "ln_f.weight", "--raw", "-o", "/dev/full")
+    assert (ran.returncode, ran.stderr) == (2, b"pparse: /dev/full: cannot write: No space left on device\n")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

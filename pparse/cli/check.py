@@ -15,7 +15,7 @@ from collections import Counter
 from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
-from pparse.display.text import safe, shorten
+from pparse.display.text import few, safe, shorten
 from pparse.document.opening import outermost_file, unfinished
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, PparseError
@@ -273,7 +273,7 @@ def _others(document: FolderExtraction) -> Iterator[Finding]:
         reason = f"a model by its name, and not readable: {item.error.reason}"  # type: ignore[union-attr]
         yield Finding("other-files", reason, severity=Severity.WARNING, source=f"{document.name}/{item.path}")
     if others:
-        names = ", ".join(others[:_MOST_OTHERS]) + (" …" if len(others) > _MOST_OTHERS else "")
+        names = few(others, _MOST_OTHERS, len(others))
         reason = f"{count_words(len(others), 'other model file')} in this folder, not looked at: {names}"
         yield Finding("other-files", reason, severity=Severity.NOTE, source=document.name)
 

@@ -350,9 +350,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
             out.error(message if file in message or file == "-" else f"{file}: {message}")
             codes.append(exit_code_of(error))
             if options.json:
-                from json import dumps
-
-                out.write(dumps({"schema": 1, "file": file, "error": error.reason, "code": codes[-1]}))
+                out.json({"file": file, "error": error.reason, "code": codes[-1]})
     if options.json:
         out.line("]}")
     return worst(codes)
@@ -360,7 +358,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
 
 def row_of(options: Any, row: dict[str, object]) -> dict[str, object]:
     """Return a row of --jsonl; for several files, with the name of its file."""
-    return {"file": options.file, **row} if getattr(options, "several", False) else row
+    return {"file": options.file, **row} if options.several else row
 
 
 def resources(options: Any, out: Any) -> dict[str, Any]:

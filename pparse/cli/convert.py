@@ -19,11 +19,12 @@ from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.conversion.plan import LeftOut, Report
+    from pparse.conversion.plan import Report
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -129,10 +130,7 @@ def _tell_refused(error: NotWholeError, document: Extraction, options: Any, out:
         out.json({**known, "error": error.reason, "code": DAMAGED, "left_out": lost})
         return
     out.error(str(error))
-    for name, status, reason in error.lost[:_NAMED]:
-        out.error(f"{name}: {status}: {reason}")
-    if len(error.lost) > _NAMED:
-        out.error(f"… and {count_words(len(error.lost) - _NAMED, 'tensor')} more; --json lists all")
+    _tell_tensors(error.lost, out)
     for line in resume_lines(to_resume(document)):
         out.error(line)
 
@@ -150,18 +148,17 @@ def _tell(report: Report, document: Extraction, options: Any, out: Output) -> No
         out.say(f"{count_words(report.tensors, 'tensor')} in {shards}, {format_size(report.bytes)}")
     if report.dry_run:
         out.say("nothing was written (--dry-run)")
-    notes = list(report.notes)
     if report.resumed_bytes:
-        notes.insert(
-            0, f"{format_size(report.resumed_bytes)} were there already: this continued a run that was stopped"
-        )
+        there = format_size(report.resumed_bytes)
+        out.notes([f"{there} were there already: this continued a run that was stopped"])
+    out.notes(report.notes)
     if report.aliases:
         count = count_words(len(report.aliases), "name")
-        notes.append(f"{count} of tensors with the same bytes: only in the metadata, with the name that was kept")
-    out.notes(notes)
+        out.notes([f"{count} of tensors with the same bytes: only in the metadata, with the name that was kept"])
     for rule in report.unused_renames:
         out.error(f"warning: --rename {rule} changed no name: no tensor fits that an earlier rule did not take")
-    _tell_left_out(report.left_out, out)
+    left_out = sorted(report.left_out, key=lambda entry: entry.status is Status.UNSUPPORTED)  # what is not whole first
+    _tell_tensors(left_out, out, "left out: ")
     if report.document_reason is not None:
         out.error(
             f"{report.document_reason}: more tensors or values may be missing than are named here. 'pparse info' tells "
@@ -172,10 +169,9 @@ def _tell(report: Report, document: Extraction, options: Any, out: Output) -> No
             out.error(line)
 
 
-def _tell_left_out(left_out: list[LeftOut], out: Output) -> None:
-    """Name the tensors that were not written, those that are not whole first."""
-    ordered = sorted(left_out, key=lambda entry: entry.status is Status.UNSUPPORTED)
-    for entry in ordered[:_NAMED]:
-        out.error(f"left out: {entry.name}: {entry.status}: {entry.reason}")
-    if len(ordered) > _NAMED:
-        out.error(f"left out: {count_words(len(ordered) - _NAMED, 'tensor')} more; --json lists all")
+def _tell_tensors(lost: Sequence[tuple[str, str, str]], out: Output, before: str = "") -> None:
+    """Name the first tensors that were not written, each with its status and the reason."""
+    for name, status, reason in lost[:_NAMED]:
+        out.error(f"{before}{name}: {status}: {reason}")
+    if len(lost) > _NAMED:
+        out.error(f"{before or '… and '}{count_words(len(lost) - _NAMED, 'tensor')} more; --json lists all")

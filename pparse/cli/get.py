@@ -30,7 +30,6 @@ from pparse.limits import LITTLE, MIB
 from pparse.paths import split_slice
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.scales import quantisation_of, whole_of
-from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR, UNLOADED_VALUE
 from pparse.tree.node import ChildIndexError, ChildKeyError, Node
 
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
     from pparse.tree.parser import Parser
 
     # What a path names, and what of it is asked for: None for all of it.
@@ -109,14 +109,13 @@ def run(options: Any, out: Output) -> int:
             return give_member(parser, None, document.path, options, out)
         viewer = viewer_for(document)
         try:
-            found = _find(document, viewer, options.path)
+            thing, index = _find(document, viewer, options.path)
         except PathError as error:
             code = None if options.path is None else _give_no_node(document, options, out)
             if code is None:
                 _refuse_behind_cut(document, error)
                 raise
             return code
-        thing, index = found
         if isinstance(thing, Node):
             return give_node(thing, options, out) if index is None else give_slice(thing, index, options, out)
         _tell_of_names(viewer, thing, out)
@@ -143,12 +142,10 @@ def _give_no_node(document: Extraction, options: Any, out: Output) -> int | None
     ``metadata`` are all of them, and ``metadata.NAME`` is what NAME is, unless that is a name itself.
     """
     viewer = viewer_for(document)
-    names = dict.fromkeys((options.path, options.path.removeprefix(_FACTS)))
-    if isinstance(viewer, Viewer):
-        for name in names:
-            node = _fact_node(viewer, name)
-            if node is not None:
-                return give_node(node, options, out)
+    names = (options.path, options.path.removeprefix(_FACTS))
+    for name in names if viewer is not None else ():
+        if (node := _fact_node(viewer, name)) is not None:
+            return give_node(node, options, out)
     facts = viewer.metadata if viewer is not None and options.output is None else {}
     if facts:
         import json
@@ -181,11 +178,11 @@ def _as_meant(viewer: Any, tensor: Tensor, options: Any, out: Output) -> tuple[T
     That is its scale, or the sparse or nested tensor of which it is a part. Raises `OptionError` for codes that
     ``--dtype`` would cast without their scales.
     """
-    found = None if viewer is None else quantisation_of(viewer, tensor)
+    found = quantisation_of(viewer, tensor)
     if found is None:
         if options.dequantize and not isinstance(tensor, BlockTensor):
             out.error(f"note: {safe(tensor.name)} is given as it is: no scales belong to it")
-        whole = None if viewer is None else whole_of(viewer, tensor)
+        whole = whole_of(viewer, tensor)
         return tensor, {} if whole is None else {"part_of": whole}
     if options.dequantize:
         return found.tensor(), {}
@@ -197,7 +194,7 @@ def _as_meant(viewer: Any, tensor: Tensor, options: Any, out: Output) -> tuple[T
 
 def _tell_of_names(viewer: Any, tensor: Tensor, out: Output) -> None:
     """Say that tensors are not called as usual, as their names are lost: another one may have had this name."""
-    for finding in viewer.findings if viewer is not None else ():
+    for finding in viewer.findings:
         if finding.code == "names":
             out.error(f"note: {tensor.name}: {finding.reason}")
 
@@ -218,20 +215,20 @@ def _refuse_contradictions(options: Any) -> None:
 
 
 def _find(document: Extraction, viewer: Any, path: str | None) -> _Found:
-    if path is None:
-        tensor = _only_tensor(viewer) if viewer is not None else None
-        if tensor is not None:
-            return tensor, None
-        if isinstance(viewer, Viewer) and viewer.needs_name:
-            names = ", ".join(repr(tensor.name) for tensor in islice(viewer.tensors(), _SHOWN))
-            raise PathError(
-                f"say what to get: the name of a tensor, such as {names}, or of a value that 'pparse info' shows"
-                if names
-                else "there is nothing to get: the file has no tensors",
-                path=document.name,
-            )
-        return document.root if viewer is None else viewer.default_node, None
-    return _find_member(document, path) if viewer is None else _find_tensor(document, viewer, path)
+    if viewer is None:
+        return (document.root, None) if path is None else _find_member(document, path)
+    if path is not None:
+        return _find_tensor(document, viewer, path)
+    tensor = _only_tensor(viewer)
+    if tensor is None and viewer.needs_name:
+        names = ", ".join(repr(tensor.name) for tensor in islice(viewer.tensors(), _SHOWN))
+        raise PathError(
+            f"say what to get: the name of a tensor, such as {names}, or of a value that 'pparse info' shows"
+            if names
+            else "there is nothing to get: the file has no tensors",
+            path=document.name,
+        )
+    return viewer.default_node if tensor is None else tensor, None
 
 
 def _only_tensor(viewer: Viewer) -> Tensor | None:
@@ -311,13 +308,11 @@ def _odd_slice(path: str, viewer: Viewer) -> str | None:
 
 def _find_node(document: Extraction, path: str) -> Node:
     """Return the node at ``path``. For an archive without it, the error has the name as it was typed."""
-    parser = document.result.parser
     try:
         return document.node(path)
     except PathError as error:
-        if not isinstance(parser, ArchiveParser) or (
-            isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root"
-        ):
+        is_below = isinstance(error, ChildKeyError | ChildIndexError) and error.path != "the root"
+        if is_below or not isinstance(document.result.parser, ArchiveParser):
             raise
         suggestions = document.result.suggest(document.root, path) or error.suggestions
         if document.root.status is Status.TRUNCATED:
@@ -447,10 +442,9 @@ def give_slice(node: Node, index: tuple[Any, ...], options: Any, out: Output) ->
 
 def _is_number(node: Node) -> bool:
     """Return whether a scalar is a number, a boolean or the like, so that slices of it have no meaning."""
-    if node.kind in _NUMBERS:
-        return True
-    if node.kind in _TEXTS or _is_member(node) or node.shape != SCALAR or len(node.open()) > _LONGEST_NUMBER:
-        return False
+    known = node.kind in _NUMBERS | _TEXTS or _is_member(node) or node.shape != SCALAR
+    if known or len(node.open()) > _LONGEST_NUMBER:
+        return node.kind in _NUMBERS
     try:
         value = node.load()
     except PparseError:  # errors are reported when it is read
@@ -522,13 +516,12 @@ def _node_text(node: Node, output: str | None) -> str | Iterator[str]:
         _refuse_extension(output, "a node with members")
         return large
     value = _node_value(node)
-    if isinstance(value, bytes) or node.shape != SCALAR:
-        _refuse_extension(output, "bytes" if isinstance(value, bytes) else "a node with members")
     if isinstance(value, bytes):
-        value = value.hex()
-    if isinstance(value, str):
-        return value
-    return deep_dumps(value, indent=2, ensure_ascii=False)
+        _refuse_extension(output, "bytes")
+        return value.hex()
+    if node.shape != SCALAR:
+        _refuse_extension(output, "a node with members")
+    return value if isinstance(value, str) else deep_dumps(value, indent=2, ensure_ascii=False)
 
 
 def _node_json(node: Node, options: Any) -> str | Iterator[str]:
@@ -553,21 +546,20 @@ def give_member(parser: Any, member: Any, path: str, options: Any, out: Output) 
     if options.output is None and sys.stdout.isatty():
         return _show_member(parser, member, options, out)
     verify = parser.verify if member is None else partial(parser.verify, member)
-    verdict = None
 
-    def read_into(stream: BinaryIO) -> None:
-        nonlocal verdict
-        verdict = verify(_Beginning(stream))
+    def read_into(stream: BinaryIO) -> Any:
+        beginning = _Beginning(stream)
+        verdict = verify(beginning)
         unsure = member is not None and verdict.is_complete and verdict.verified is not True
         if unsure and _look_at_end(parser):
-            again = _Beginning(stream)
-            again.restart()  # its bytes may be different now
-            verdict = verify(again)
+            beginning.restart()  # its bytes may be different now
+            verdict = verify(beginning)
+        return verdict
 
     whole = member is not None and member.is_complete
     least = min(member.compressed_size or 0, member.size or 0) if whole else 0
-    write(options.output, out, read_into, least)
-    if verdict is None or verdict.is_complete:
+    verdict = write(options.output, out, read_into, least)
+    if verdict.is_complete:
         return OK
     written = "the part before the first loss was written" if verdict.gaps else "it was written, and may be wrong"
     out.error(f"{path}: {verdict.status}: {verdict.reason}; {written}")

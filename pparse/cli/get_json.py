@@ -15,7 +15,7 @@ from math import prod
 from pparse.cli.common import DAMAGED, OK
 from pparse.cli.get_tensor import form_of, refuse_dtype
 from pparse.cli.output import write_text
-from pparse.display.text import safe
+from pparse.display.text import few, safe
 from pparse.errors import DataError, LimitError, OptionError, PathError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER
 from pparse.limits import count_words
@@ -344,7 +344,7 @@ class _Rows:
         if self.missing:
             out.error(f"note: {path}: null for {self.missing:,} {of}, without {self.wanted!r}")
         if self.lost:
-            named = ", ".join(self.named) + (" …" if self.lost > len(self.named) else "")
+            named = few(self.named, _NAMED, self.lost)
             out.error(f"note: {path}: null for {self.lost:,} {of} that cannot be read: {named}")
         for reason in self.why:
             out.error(reason)

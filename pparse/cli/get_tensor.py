@@ -9,11 +9,10 @@ from math import prod
 from pparse.cli.common import DAMAGED, OK, USAGE, Matcher
 from pparse.cli.output import refuse_terminal, write, write_binary, write_text
 from pparse.conversion.forms import why_no_name
-from pparse.display.text import safe, shorten
+from pparse.display.text import few, safe, shorten
 from pparse.document.registry import viewer_for
 from pparse.errors import (
     DamagedTensorError,
-    EngineError,
     MalformedError,
     OptionError,
     PathError,
@@ -55,7 +54,7 @@ _STRING_BYTES: Final = 4096
 _LAST_CHARACTER: Final = 0x10FFFF
 
 
-def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, viewer: Viewer | None) -> None:
+def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, viewer: Viewer) -> None:
     """Write tensors, and the metadata of their source, to one file of the type that its extension names."""
     from pparse.conversion.forms import Item
     from pparse.conversion.plan import write_file
@@ -79,7 +78,7 @@ def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, view
         )
 
 
-def give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer | None, told: Told) -> int:
+def give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer, told: Told) -> int:
     """Write a tensor or a slice of it: as text, as bytes, or in the form that the extension names.
 
     A file may keep the metadata of the ``viewer``; ``told`` is what JSON says of what the elements mean.
@@ -108,7 +107,7 @@ def _advice(tensor: Tensor) -> str:
     return "; 'pparse recover' sets it apart, with its bytes as they are"
 
 
-def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer | None, told: Told) -> int:
+def _give_tensor(tensor: Tensor, index: Index, options: Any, out: Output, viewer: Viewer, told: Told) -> int:
     if not tensor.is_complete:
         tensor.resolve()  # a checksum of its own may tell that its bytes are right though those around it are not
     code = OK if tensor.is_complete and not tensor.unwritten_nbytes else DAMAGED
@@ -202,8 +201,6 @@ def _converted(array: Any, options: Any) -> Any:
         return array
     try:
         return as_type(array, options.dtype)[0]
-    except OptionError as error:
-        raise OptionError(f"--dtype {options.dtype}: {error.reason}") from error
     except (TypeError, ValueError) as error:
         raise OptionError(f"--dtype {options.dtype}: {error}") from error
 
@@ -433,9 +430,8 @@ def _tell_texts(texts: list[Tensor], out: Output, *, only: bool) -> None:
             "shows one of them",
             path=texts[0].name,
         )
-    names = ", ".join(tensor.name for tensor in texts[:_NAMED])
-    more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
-    out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}{more}")
+    names = few((tensor.name for tensor in texts), _NAMED, len(texts))
+    out.error(f"note: {count_words(len(texts), 'tensor')} of texts left out: {names}")
 
 
 def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
@@ -477,8 +473,6 @@ def tensor_of(tensor: Tensor, array: Any) -> Tensor:
 
     array = np.ma.getdata(array)  # what does not exist is filled up
     dtype = tensor._known_dtype()
-    if array.dtype != dtype.numpy:
-        raise EngineError(f"a part of a tensor of {dtype} has the type {array.dtype}")
     if dtype.packed:  # an array has a byte for each element
         array, dtype = array.view(np.uint8), DTYPES["uint8"]
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b""
@@ -515,7 +509,7 @@ def notes_of(items: Sequence[Chosen], form: str) -> Iterator[str]:
 
 def kept_metadata(viewer: Any, form: str) -> dict[str, str]:
     """Return the ``__metadata__`` of a safetensors source for a file of type ``form``; of a set, the first shard's."""
-    if form != ".safetensors" or viewer is None:
+    if form != ".safetensors":
         return {}
     found: Mapping[str, Any] = viewer.metadata if viewer.format == "safetensors" else {}
     if viewer.is_set:

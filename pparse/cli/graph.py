@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import DAMAGED, exit_code_for, open_file
+from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file
 from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, LimitError, UnsupportedError
 from pparse.findings import Status
-from pparse.graphs.graph import Called, Graph
+from pparse.graphs.graph import Called
+from pparse.graphs.source import Value
 from pparse.limits import count_words
 from pparse.recovery.document_verdict import document_status
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.graphs.graph import GraphSelection
+    from pparse.graphs.graph import Graph, GraphSelection
     from pparse.tensors.viewer import Viewer
 
 # What a graph can be shown as: options, and extensions of an output.
@@ -81,8 +82,7 @@ def run(options: Any, out: Output) -> int:
         setattr(options, ending, True)
     with open_file(options, out) as document:
         whole = _graph_of(document, options)
-        called = _called(whole, options)
-        graph = called.graph
+        graph, captured = _called(whole, options)
         part = _part_of(graph, options)
         if options.dot or options.svg:
             if options.dot:
@@ -90,30 +90,29 @@ def run(options: Any, out: Output) -> int:
             else:
                 name = document.name.replace("\\", "/").rstrip("/").rpartition("/")[2] or document.name
                 title = f"{name}: {graph.name}" if graph.name else name
-                pieces = part.to_svg(title, options.depth, constants=options.all, captured=called.captured)
+                pieces = part.to_svg(title, options.depth, constants=options.all, captured=captured)
             write_text(options.output, out, pieces)
-            return DAMAGED if _frame(document) is not Status.COMPLETE else exit_code_for(document.findings)
+            return _code(document)
         graph.check()
         if options.json:
             write_text(options.output, out, _json(document, whole, graph, part, options))
         elif options.jsonl:
             write_text(options.output, out, part.to_json_lines())
         elif options.output is not None:
-            sizes: list[int] = []
-            write(options.output, out, lambda stream: sizes.append(part.write(stream.write)))
+            size = write(options.output, out, lambda stream: part.write(stream.write))
             if not options.quiet:
                 if out.terminal:  # the next line says it there
                     out.wrote.clear()
-                out.say(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(sizes[0], 'byte')}")
-                for note in graph.source.notes_on_part((not isinstance(part, Graph) and part.wanted) or ()):
+                out.say(f"{safe(options.output)}: {_nodes(graph, part)} nodes, {count_words(size, 'byte')}")
+                for note in graph.source.notes_on_part(part.wanted or ()):
                     out.error(f"note: {safe(note)}")
         elif options.inputs or options.quiet:
-            inputs = (name for name in inputs_of(graph, part) if name not in called.captured)
+            inputs = (name for name in inputs_of(graph, part) if name not in captured)
             for name in inputs if options.inputs else (row[1] for row in part.rows()):
                 out.line(safe(name))
         else:
-            _summary(document, whole, called, part, options, out)
-        return exit_code_for(graph.findings, damaged=_status(document, graph) is not Status.COMPLETE)
+            _summary(document, whole, Called(graph, captured), part, options, out)
+        return _code(document, graph)
 
 
 def _part_of(graph: Graph, options: Any) -> Graph | GraphSelection:
@@ -134,14 +133,14 @@ def _part_of(graph: Graph, options: Any) -> Graph | GraphSelection:
 def _called(whole: Graph, options: Any) -> Called:
     """Return the graph that is meant: of a body, or of what a signature runs (of pictures, the only one), or all."""
     if options.body is not None:
-        return Called(whole.bodies[options.body], {})
+        return Called(whole.bodies[options.body])
     if options.signature is not None:
         return whole.called_by(options.signature)
     if (options.dot or options.svg) and options.outputs is None and not options.all:
         names = [name for name in whole.signatures if not name.startswith("__")]
         if len(names) == 1:
             return whole.called_by(names[0])
-    return Called(whole, {})
+    return Called(whole)
 
 
 def _graph_of(document: Extraction, options: Any) -> Graph:
@@ -154,32 +153,29 @@ def _graph_of(document: Extraction, options: Any) -> Graph:
     return found
 
 
-def _frame(document: Extraction) -> Status:
-    """Return the status of the document as far as it was read."""
-    return document_status(document, damaged=exit_code_for(document.findings) == DAMAGED)
+def _status(document: Extraction, graph: Graph | None = None) -> Status:
+    """Return the status of the document as far as it was read, and of a graph in it that was checked."""
+    found = [*document.findings, *(() if graph is None else graph.findings)]
+    return document_status(document, damaged=exit_code_for(found) != OK)
 
 
-def _status(document: Extraction, graph: Graph) -> Status:
-    """Return the status of the document and its content."""
-    status = _frame(document)
-    return Status.DAMAGED if status is Status.COMPLETE and exit_code_for(graph.findings) == DAMAGED else status
+def _code(document: Extraction, graph: Graph | None = None) -> int:
+    return OK if _status(document, graph) is Status.COMPLETE else DAMAGED
 
 
 # -- for people ------------------------------------------------------------------------------------------------------
 
 
 def _nodes(graph: Graph, part: Graph | GraphSelection) -> str:
-    count = f"{len(graph.source):,}"
-    if isinstance(part, Graph):
-        return count
-    return f"{part.node_count:,}" if part.wanted is None else f"{part.node_count:,} of {count}"
+    return f"{part.node_count:,}" + ("" if part.wanted is None else f" of {graph.node_count:,}")
 
 
 def _summary(
     document: Extraction, whole: Graph, called: Called, part: Graph | GraphSelection, options: Any, out: Output
 ) -> None:
     """Print a summary, one field a line."""
-    graph, captured = called.graph, called.captured
+    graph: Graph = called.graph
+    captured = called.captured
     parser = document.parse().parser
     out.field("file", safe(document.path))
     out.field("format", f"{parser.name}: {parser.description}")
@@ -318,14 +314,14 @@ _NODES: Final = 20_000
 
 def inputs_of(graph: Graph, part: Graph | GraphSelection) -> Collection[str]:
     """Return the names of the inputs that a graph, or a part of it, needs."""
-    return graph.inputs if isinstance(part, Graph) else graph.inputs.only(part.marks)
+    return graph.inputs.only(part.marks)
 
 
 def outputs_of(graph: Graph, part: Graph | GraphSelection) -> Collection[str]:
     """Return the names of the outputs of a graph or of what is shown of it; of a subgraph, those asked for."""
-    if isinstance(part, Graph) or (part.wanted is None and graph.source.names_values):
-        return graph.outputs
-    return graph.unconsumed.only(part.marks) if part.wanted is None else part.wanted
+    if part.wanted is not None:
+        return part.wanted
+    return graph.outputs if graph.source.names_values else graph.unconsumed.only(part.marks)
 
 
 def _is_lost(graph: Graph, names: Collection[str]) -> bool:
@@ -345,14 +341,10 @@ def typed_names(graph: Graph, names: Collection[str]) -> str:
 
 def _first(names: Iterable[str], word: Callable[[str], str] = safe) -> str:
     """Return the first 20 names as text, each as ``word`` shows it, and how many more there are."""
-    shown: list[str] = []
-    count = 0
-    for name in names:
-        count += 1
-        if count <= _SHOWN:
-            shown.append(word(name))
-    more = f" … {count - len(shown):,} more" if count > len(shown) else ""
-    return (", ".join(shown) or "none") + more
+    left = iter(names)
+    shown = ", ".join(map(word, islice(left, _SHOWN))) or "none"
+    more = sum(1 for _ in left)
+    return shown + (f" … {more:,} more" if more else "")
 
 
 # -- in `info` -------------------------------------------------------------------------------------------------------
@@ -398,5 +390,4 @@ def described(graph: Graph, names: Collection[str]) -> list[dict[str, object]] |
     """Return name, type and shape of the first inputs or outputs as plain data; None if they are lost."""
     if _is_lost(graph, names):
         return None
-    found = ((name, graph.value(name)) for name in islice(names, _MOST))
-    return [{"name": name, "dtype": None, "shape": None} if value is None else value.to_dict() for name, value in found]
+    return [(graph.value(name) or Value(name, "", None)).to_dict() for name in islice(names, _MOST)]

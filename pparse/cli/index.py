@@ -58,10 +58,7 @@ def run(options: Any, out: Output) -> int:
         raise FormatError(f"only {' and '.join(_FORMATS)} are indexed, not {options.format}", source=options.file)
     for name, _ in options.options:
         raise PathError("this command has no such option (-O)", path=name)
-    try:
-        return _check(options, out) if options.check else _build(options, out)
-    finally:
-        out.progress.clear()
+    return _check(options, out) if options.check else _build(options, out)
 
 
 def _build(options: Any, out: Output) -> int:
@@ -76,7 +73,6 @@ def _build(options: Any, out: Output) -> int:
         format=options.format,
         **resources(options, out),
     )
-    out.progress.clear()
     if isinstance(report, RowReport):
         _tell_rows(options, out, report)
         return OK
@@ -161,7 +157,6 @@ def _check_rows(options: Any, out: Output, source: Range) -> None:
             raise MalformedError("the index is wrong: the numbers of other rows are uncertain", source=known.name)
         if index.count != known.rows or index.offsets[:: STRIDE // index.stride] != known.offsets:
             raise MalformedError("the index is wrong: the rows begin elsewhere", source=known.name)
-        out.progress.clear()
         _tell_rows(options, out, report, sound=True)
 
 
@@ -177,7 +172,6 @@ def _check(options: Any, out: Output) -> int:
             return OK
         index = _existing(GzipIndex, options, source, budget)
         check_index(index, source, budget=budget, limits=options.limits, progress=out.progress)
-    out.progress.clear()
     if options.json:
         told = {"file": options.file, "index": index.name, "points": index.points, "content_size": index.size}
         out.json({**told, "index_size": index.file_size, "complete": index.complete, "sound": True})

@@ -12,7 +12,7 @@ from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import all_findings, document_status, findings_of
+from pparse.recovery.document_verdict import BROKEN, all_findings, document_status, findings_of
 from pparse.tree.parser import in_order
 
 TYPE_CHECKING = False
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.tensors.viewer import Viewer
+    from pparse.tree.parser import Listing
 
     Field = tuple[str, str]  # label and value
 
@@ -133,7 +134,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
             "graph": graph_facts(viewer),
             "interface": viewer.interface(),
             "metadata": metadata,
-            "globals": _globals(viewer.parser),
+            "globals": _globals(viewer.extraction.parse().listing),
             "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
         }
         out.json(found, indent=2)
@@ -148,13 +149,13 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
         fields += taken(document, configs=True)  # type: ignore[arg-type]
     fields.append(("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}"))
     fields.append(("parameters", parameters_words(extent.parameters, noun=False)))
-    most = None if options.long else _CALLS
-    calls = list(islice(viewer.interface_lines(), None if most is None else most + 1))
+    lines = ((label, safe(value)) for label, value in viewer.interface_lines())
+    calls = list(lines if options.long else islice(lines, _CALLS + 1))
     # Signatures say more than the ends of the graph.
     fields += [field for field in graph_words(viewer) if not calls or field[0] == "graph"]
-    fields += [(label, safe(value)) for label, value in calls[:most]]
-    if most is not None and len(calls) > most:
-        fields.append(("…", "'pparse info FILE --json' shows all signatures and functions"))
+    if not options.long and len(calls) > _CALLS:
+        calls[_CALLS:] = [("…", "'pparse info FILE --json' shows all signatures and functions")]
+    fields += calls
     fields += _metadata_fields(viewer, metadata, options, brief=bool(out.columns))
     fields.append(("status", out.status(extent.status, extent.all_verified)))
     _show(fields, options, out, sound=extent.is_sound)
@@ -185,11 +186,8 @@ def _metadata_fields(viewer: Viewer, metadata: dict[str, Any], options: Any, *, 
     if len(shown) > most:
         is_node = len(facts) == len(metadata) and viewer.root.find("metadata") is not None
         how = "get FILE metadata" if is_node else "info FILE --json"
-        more = f"{len(shown) - most:,}"
-        if is_cut:
-            fields.append(("metadata", f"… at least {more} more; 'pparse {how}' shows those"))
-        else:
-            fields.append(("metadata", f"… {more} more; 'pparse {how}' shows all"))
+        least, those = ("at least ", "those") if is_cut else ("", "all")
+        fields.append(("metadata", f"… {least}{len(shown) - most:,} more; 'pparse {how}' shows {those}"))
     return fields
 
 
@@ -225,17 +223,14 @@ def _rank(fact: tuple[str, str]) -> tuple[bool, bool, int]:
     return in_list, len(value) > _LONG, len(parts)
 
 
-def _details(viewer: Any) -> list[tuple[str, str]]:
+def _details(viewer: Viewer) -> list[Field]:
     """Return facts that only some viewers have."""
-    parser = viewer.parser
     if viewer.is_set:
         return [
             ("shards", f"{len(viewer.parser.shard_names()):,}"),
             ("size", f"{viewer.extent().actual or 0:,} bytes in all shards"),
         ]
-    if parser is None:
-        return []
-    listing = parser.result.listing
+    listing = viewer.extraction.parse().listing
     try:
         size = listing.header_size
     except ValueError:
@@ -245,20 +240,18 @@ def _details(viewer: Any) -> list[tuple[str, str]]:
     return [("header", f"{size:,} bytes")]
 
 
-def _globals(listing: Any) -> list[dict[str, object]]:
-    """Return the globals that pickles in a document name; ``listing``: its listing, or a parser, which may be none."""
-    known = getattr(listing, "result", None)
-    return [] if known is None else [use.to_dict() for use in in_order(known.listing.globals())]
+def _globals(listing: Listing) -> list[dict[str, object]]:
+    """Return the globals that pickles in a document name."""
+    return [use.to_dict() for use in in_order(listing.globals())]
 
 
 def _document(document: Extraction, options: Any, out: Output) -> int:
     root = document.root
-    status = document_status(document)
     count = None if root.shape == "scalar" else len(root)
     listing = document.parse().listing
     details = list(listing.details())
     status = document_status(document, damaged=exit_code_for(document.findings) != OK)
-    damaged = status in (Status.TRUNCATED, Status.DAMAGED)
+    damaged = status in BROKEN
     code = exit_code_for(document.findings, damaged=damaged, strict=options.strict)
     if options.json:
         shown = {label: text for label, text in details if label not in ("metadata", "global")}  # keys of their own

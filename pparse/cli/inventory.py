@@ -10,7 +10,7 @@ from shlex import quote
 from pparse.cli.common import OK, exit_code_for, exit_code_of, open_file, worst
 from pparse.cli.output import JsonRows, Table
 from pparse.data.files import inside, is_folder
-from pparse.display.text import safe, shorten
+from pparse.display.text import few, safe, shorten
 from pparse.document.inventory import Inventory, is_one_thing
 from pparse.document.opening import files_of
 from pparse.errors import EndOfDataError, FormatError, MissingTensorError, PathError, PparseError
@@ -20,7 +20,7 @@ from pparse.recovery.document_verdict import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.cli.output import Output
@@ -77,7 +77,7 @@ def spread(options: Any, out: Output, beside: str | None = None) -> str:
     options.known = known
     if files:
         options.files = files
-    return f"{count_words(count, 'file')}: {_names(passed, count)}" if count else ""
+    return f"{count_words(count, 'file')}: {few(passed, _SHOWN, count)}" if count else ""
 
 
 def _path(folder: str, name: str) -> str:
@@ -89,10 +89,8 @@ def _path(folder: str, name: str) -> str:
 
 def is_inventory(document: Extraction, options: Any) -> bool:
     """Return whether a folder is to be listed as what is in it: it is not one model, or ``-R`` asks for all."""
-    if not document.is_folder or options.format is not None:
-        return False
-    if getattr(options, "recursive", False):
-        return True
+    if options.recursive or options.format is not None:
+        return options.format is None
     try:
         document.parse()
     except (FormatError, PathError):
@@ -108,7 +106,7 @@ class _Rows:
 
     def __init__(self, document: FolderExtraction, options: Any, out: Output) -> None:
         self._document = document
-        self.inventory = Inventory(document, deep=getattr(options, "recursive", False))
+        self.inventory = Inventory(document, deep=options.recursive)
         self.formats: Counter[str] = Counter()
         self.tensors = self.size = self.broken = self.unread = self.unknown = 0
         self.codes: list[int] = []
@@ -269,18 +267,12 @@ def _others_to_dict(inventory: Inventory) -> dict[str, object]:
 def _tell_rest(document: FolderExtraction, inventory: Inventory, out: Output, *, deep: bool) -> None:
     """Print what other files there are, and which commands look into the models."""
     if inventory.other_count:
-        names = _names(inventory.others, inventory.other_count)
+        names = few(inventory.others, _SHOWN, inventory.other_count)
         out.say(f"{count_words(inventory.other_count, 'other file')}: {names}")
     path = document.path.rstrip("/")
     one, folder = quote(safe(_path(path, "NAME"))), quote(safe(path))
     more = f"'pparse ls -R {folder}' goes through all folders; " if not deep and document.folder.folders() else ""
     out.say(f"{more}'pparse ls {one}' lists one, 'pparse check -R {folder}' checks each")
-
-
-def _names(names: Iterable[str], count: int) -> str:
-    shown = list(names)[:_SHOWN]
-    more = f" and {count - len(shown):,} more" if count > len(shown) else ""
-    return ", ".join(map(safe, shown)) + more
 
 
 # -- a folder that is one model ----------------------------------------------------------------------------------------
@@ -299,14 +291,14 @@ def taken(document: FolderExtraction, *, configs: bool) -> Iterator[tuple[str, s
     inventory = Inventory(document)
     models, unread = inventory.models_beside()
     if models:
-        path = safe(document.path.rstrip("/"))
-        yield "also here", f"{_names(models, len(models))} (not looked at; 'pparse ls -R {path}' lists all models)"
+        path, names = safe(document.path.rstrip("/")), few(models, _SHOWN, len(models))
+        yield "also here", f"{names} (not looked at; 'pparse ls -R {path}' lists all models)"
     for item in unread[:_SHOWN]:
         yield "unreadable", f"{safe(item.path)}: {shorten(safe(item.error.reason), _REASON)}"  # type: ignore[union-attr]
     if len(unread) > _SHOWN:
         yield "unreadable", f"{len(unread) - _SHOWN:,} more files"
     if inventory.other_count:
-        yield "beside it", _names(inventory.others, inventory.other_count)
+        yield "beside it", few(inventory.others, _SHOWN, inventory.other_count)
     if configs:
         yield from _config_fields(document)
 

@@ -17,7 +17,7 @@ from pparse.errors import LimitError
 from pparse.findings import Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import all_findings, document_status, findings_of
+from pparse.recovery.document_verdict import BROKEN, all_findings, document_status, findings_of
 from pparse.tensors.status import COMPLETE_WORDS, status_words
 
 TYPE_CHECKING = False
@@ -193,7 +193,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
                 status += ", never written"
         else:
             finding = tensor.why_listed()
-            status = _with_reason(out, known, finding.reason if finding is not None else "")
+            status = _words(out, known, finding.reason if finding is not None else "")
         nbytes = tensor.stored_nbytes if tensor.encoding == "raw" else tensor.listed_nbytes
         alike = tensor.alike
         same = cells.get(alike)
@@ -209,8 +209,10 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
     return table.usual
 
 
-def _with_reason(out: Output, status: Status, reason: str) -> str:
-    """Return a status that is not complete, and why it is so."""
+def _words(out: Output, status: Status, reason: str = "", verified: bool | None = None) -> str:
+    """Return a status as a row shows it: in colour, and with the reason, if it is not complete."""
+    if status is Status.COMPLETE:
+        return COMPLETE_WORDS[verified]
     return out.status(status) + (f": {shorten(safe(reason), _REASON)}" if reason else "")
 
 
@@ -256,9 +258,8 @@ def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge
     heads = ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS")
     table = Table(out, heads, "<><<><", full=options.long, usual=_WHOLE)
     for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
-        shown = _fill_in(name, ranges)
-        words = out.status(status) if status is not Status.COMPLETE else status_words(status, verified)
-        table.row(safe(shown), str(count), safe(dtype), shape, size(total), words)
+        words = _words(out, status, verified=verified)
+        table.row(safe(_fill_in(name, ranges)), str(count), safe(dtype), shape, size(total), words)
     table.close()
     charge.release()
     return table.usual
@@ -308,31 +309,23 @@ def _list_members(document: Extraction, options: Any, out: Output) -> int:
     status = counted.status
     if options.json:
         shown.end({"status": status.value, "findings": [item.to_dict() for item in all_findings(document, status)]})
-    damaged = counted.damaged or status in (Status.TRUNCATED, Status.DAMAGED)
+    damaged = counted.damaged or status in BROKEN
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
 
 
 def _show_members(rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
     size: Callable[[int], str] = str if options.bytes else format_size
     shown = 0
-    reasons: dict[str, None] = {}  # why members are unsupported
     long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
     heads = ("NAME", "KIND", *long, "SIZE", "STATUS")
     table = Table(out, heads, "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE)
     for member in rows:
-        status = member.status
         shown += 1
-        if status is Status.UNSUPPORTED:
-            finding = member.note.finding if member.note is not None else None
-            if finding is not None and len(reasons) < 3:
-                reasons[finding.reason] = None
         if options.quiet:
             out.line(safe(member.name))
         else:
-            words = status_words(status, None)
-            if status is not Status.COMPLETE:
-                words = _with_reason(out, status, member.reason)
             more = _long_cells(member, size) if options.long else ()
+            words = _words(out, member.status, member.reason)
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
     counted.document.parsed.verify_streams(unless_indexed=True)
     if not options.quiet:
@@ -341,8 +334,6 @@ def _show_members(rows: Iterable[Member], counted: _Counted, options: Any, out: 
             out.say(f"{shown:,} of {count_words(counted.rows, 'member')} match")
         _tell_usual(table.usual, status_words(counted.status, None), out)
         _close_members(counted, size, out)
-        for reason in reasons:
-            out.say(f"unsupported: {safe(reason)}")
 
 
 class _Counted:
@@ -370,7 +361,7 @@ class _Counted:
                 self.count += 1
                 self.whole += status is Status.COMPLETE
             self.unsupported += status is Status.UNSUPPORTED
-            self.damaged |= status not in (Status.COMPLETE, Status.UNSUPPORTED)
+            self.damaged |= status in BROKEN
             yield member
 
 
@@ -380,19 +371,16 @@ def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
     A stream may contradict its checksum at its end; the rows must say so, as the findings do. Walking an archive in it
     means decoding it. The rows are held meanwhile; if they are too many, the rest is decoded twice.
     """
-    inner = document.parsed
-    if inner.outermost is inner:
-        yield from _members(document, options)
-        return
-    rows = _members(document, options)
-    held = Held(document.session.budget, member_weight)
-    held.fill(rows)
-    inner.verify_streams(unless_indexed=True)
-    if inner.data.flawed:
-        document.forget()
-        held.items.clear()
-        rows = _members(document, options)
-    yield from held.flush()
+    inner, rows = document.parsed, _members(document, options)
+    if inner.outermost is not inner:
+        held = Held(document.session.budget, member_weight)
+        held.fill(rows)
+        inner.verify_streams(unless_indexed=True)
+        if inner.data.flawed:
+            document.forget()
+            held.items.clear()
+            rows = _members(document, options)
+        yield from held.flush()
     yield from rows
 
 

@@ -12,10 +12,10 @@ import os
 import sys
 
 from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file, resources
-from pparse.cli.output import refuse_terminal
+from pparse.cli.output import refuse_terminal, write
 from pparse.data.files import is_folder
 from pparse.display.text import safe
-from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError, system_error
+from pparse.errors import Fault, FormatError, MalformedError, OptionError, PparseError
 from pparse.limits import count_words, format_size
 from pparse.writers.files import refuse_existing
 
@@ -92,11 +92,10 @@ def _merge_file(options: Any, out: Output) -> int:
         if not to_stdout and not special:
             check_output(document, options.output)
             refuse_existing([options.output], options.file, force=options.force)
-        if to_stdout:
-            report = merge_to_stream(document, out.binary(), out.progress)
-            out.binary().flush()
-        elif special:
-            report = _merge_to_device(document, options.output, out)
+        if to_stdout or special:
+            path = None if to_stdout else options.output
+            report = write(path, out, lambda stream: merge_to_stream(document, stream, out.progress))
+            report = report._replace(path=options.output)
         else:
             report = merge_document(document, options.output, out.progress)
     if not to_stdout:
@@ -104,20 +103,6 @@ def _merge_file(options: Any, out: Output) -> int:
     for warning in _warnings(report) if to_stdout else ():
         out.error(warning)
     return OK
-
-
-def _merge_to_device(document: Extraction, path: str, out: Output) -> MergeReport:
-    """Merge into a device or a pipe, which is written to and not replaced."""
-    from pparse.proto_splitter.stream_merge import merge_to_stream
-
-    try:
-        with open(path, "wb") as device:
-            report = merge_to_stream(document, device, out.progress)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise system_error(error, "cannot write", path) from error
-    return report._replace(path=path)
 
 
 def _refuse_unmergeable(document: Extraction, options: Any) -> None:

@@ -20,7 +20,7 @@ from pparse.document.opening import (
     outside,
     resume_lines,
 )
-from pparse.errors import DataError, PathError
+from pparse.errors import DataError, PathError, PparseError, system_error
 from pparse.findings import Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
@@ -570,27 +570,32 @@ def _report_hit(out: Output, extent: Extent, document: Extraction, most: int | N
 # -- Writes results: to standard output, to a file (completely or not at all), or to a pipe ----------------------------
 
 
-def write(path: str | None, out: Output, give: Callable[[BinaryIO], object], size: int = 0) -> None:
-    """Let ``give`` write to a file, completely or not at all; without ``path``, to standard output.
+def write(path: str | None, out: Output, give: Callable[[BinaryIO], Any], size: int = 0) -> Any:
+    """Let ``give`` write to a file, completely or not at all; without ``path``, to standard output. Return its result.
 
     A file that surely will have ``size`` bytes or more is not begun where there is no room for it.
     """
     if path is None:
-        give(out.binary())
+        found = give(out.binary())
         out.binary().flush()
-        return
-    if os.path.exists(path) and not os.path.isfile(path):
-        if os.path.isdir(path):
-            raise PathError("is a folder; name a file in it", path=path)
-        with open(path, "wb") as device:  # a pipe or a device must not be replaced
-            give(device)
-        return
-    from pparse.writers.files import AtomicFile, refuse_full
+    elif os.path.isdir(path):
+        raise PathError("is a folder; name a file in it", path=path)
+    elif os.path.exists(path) and not os.path.isfile(path):
+        try:
+            with open(path, "wb") as device:  # a pipe or a device must not be replaced
+                found = give(device)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError | PparseError):
+                raise
+            raise system_error(error, "cannot write", path) from error
+    else:
+        from pparse.writers.files import AtomicFile, refuse_full
 
-    refuse_full(path, size)
-    with AtomicFile(path, make_folders=True) as file:
-        give(file.stream)
-    out.wrote.append(path)
+        refuse_full(path, size)
+        with AtomicFile(path, make_folders=True) as file:
+            found = give(file.stream)
+        out.wrote.append(path)
+    return found
 
 
 def write_binary(path: str | None, out: Output, give: Callable[[BinaryIO], object], code: int, size: int = 0) -> int:

@@ -150,14 +150,13 @@ def _open(options: Any, out: Output) -> Extraction:
     try:
         document.parse()
         return document
-    except FormatError as error:
+    except BaseException as error:
         document.close()
+        if not isinstance(error, FormatError):
+            raise
         if options.type is None or options.format is not None:
-            error.reason += f"; if it is a protocol buffer message, {_TYPE_HINT}"
-            raise FormatError(error.reason, source=error.source) from error
-    except BaseException:
-        document.close()
-        raise
+            reason = f"{error.reason}; if it is a protocol buffer message, {_TYPE_HINT}"
+            raise FormatError(reason, source=error.source) from error
     options.format = "protobuf"
     return open_file(options, out)
 

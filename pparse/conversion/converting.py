@@ -65,11 +65,7 @@ class _UnresolvedError(Exception):
 
 
 class _SpoiledError(Exception):
-    """Tensors that were believed to be whole turned out not to be."""
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        super().__init__()
-        self.numbers = set(numbers)
+    """Tensors that were believed to be whole turned out not to be; the arguments are their numbers."""
 
 
 def convert(
@@ -169,7 +165,7 @@ def convert_view(
             # may be one that knew it.
             resolved = True
         except _SpoiledError as error:
-            spoiled |= error.numbers
+            spoiled.update(error.args)
         finally:
             plan.charge.release()
     raise errors.NotWholeError(f"damage was found {_TRIES} times while tensors were read, and nothing was written")
@@ -343,7 +339,7 @@ class _Run:
         """Begin again without these items; or refuse to write anything, if they must not be left out."""
         plan = self._plan
         if plan.options.skip_damaged:
-            raise _SpoiledError(item.number for item, _, _ in flaws)
+            raise _SpoiledError(*(item.number for item, _, _ in flaws))
         plan.report.left_out += [LeftOut(item.tensor.name, status, reason) for item, status, reason in flaws]
         refuse_damage(plan.report)
         raise errors.EngineError("a tensor that is not whole was not refused")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from struct import calcsize, pack, unpack_from
 from zlib import crc32
 
-from pparse.display.text import shorten
+from pparse.display.text import few
 from pparse.errors import OptionError, PparseError, told
 from pparse.kernels.crc32c import joined_crc
 from pparse.kernels.ggml_blocks import q8_0_of
@@ -155,10 +155,11 @@ class Form:
     packed = True  #: elements below 8 bits share bytes; else they take one each
     holds_metadata: bool | None = True  #: metadata become texts in it; None: it has what the source has in their place
     has_checksums = False
+    alignment = 1  #: of the bytes of an item
 
     def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
         """Return why a tensor of ``size`` elements cannot be written; None if it can."""
-        raise NotImplementedError
+        return why_no_name(name, self.name)
 
     def copies(self, tensor: BlockTensor) -> bool:
         """Say whether the blocks of a tensor are written as they stand, whether or not anything decodes them."""
@@ -174,7 +175,19 @@ class Form:
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
         """Give each of ``items`` its place; return the size of what comes before them, and of the file."""
-        raise NotImplementedError
+        self._place(items, 0)
+        start = self.head_size(items, metadata, path)
+        return start, self._place(items, start)
+
+    def _place(self, items: list[Item], at: int) -> int:
+        for item in items:
+            item.at = at
+            at += item.nbytes + -item.nbytes % self.alignment
+        return at
+
+    def head_size(self, items: list[Item], metadata: Mapping[str, str], path: str) -> int:
+        """Return the size of what comes before all items, which are where they would be without it."""
+        return 0
 
     def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
         """Yield the ``size`` bytes before all items."""
@@ -281,25 +294,22 @@ class SafetensorsForm(Form):
         return why_unfit(name, dtype, size)
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
-        """Order ``items`` and give each its place; return the size of what comes before them, and of the file.
+        """Order ``items`` and give each its place; return the size of what comes before them, and of the file."""
+        items.sort(key=lambda item: (_RANKS[item.dtype.name], item.name))
+        return super().lay(items, metadata, path)
+
+    def head_size(self, items: list[Item], metadata: Mapping[str, str], path: str) -> int:
+        """Return the size of what comes before all items, which are where they would be without it.
 
         Raises `OptionError` if the library would refuse the header as too long.
         """
-        items.sort(key=lambda item: (_RANKS[item.dtype.name], item.name))
-        self._place(items, 0)
         length, _ = measured(self._header(items, metadata))
         if length > REFERENCE_HEADER_LIMIT:
             raise OptionError(
                 f"the header of {path} would take {length:,} bytes, more than the {REFERENCE_HEADER_LIMIT:,} that "
                 f"readers accept; {told('--max-shard-size', 'max_shard_size=')} writes several files"
             )
-        return 8 + length, self._place(items, 8 + length)
-
-    def _place(self, items: list[Item], at: int) -> int:
-        for item in items:
-            item.at = at
-            at += item.nbytes
-        return at
+        return 8 + length
 
     def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
         """Yield the ``size`` bytes before the items."""
@@ -364,10 +374,6 @@ class NpzForm(Form):
     packed = False
     holds_metadata = False
     has_checksums = True
-
-    def refusal(self, name: str, dtype: DType, shape: tuple[int, ...], size: int) -> str | None:
-        """Return why a tensor cannot be written; None if it can."""
-        return why_no_name(name, self.name)
 
     def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
         """Give each of ``items`` its place; return the size of what comes before them, 0, and of the file.
@@ -444,7 +450,6 @@ def _flags(name: bytes) -> int:
 
 # -- GGUF --------------------------------------------------------------------------------------------------------------
 
-_ALIGNMENT: Final = 32
 _NUMBERS: Final = {known.name: known for known in TYPES.values()}
 _BY_DTYPE: Final = {known.dtype: known for known in TYPES.values() if known.dtype is not None}
 # What a file says of its own layout, as numbers; the package gguf gives what heads it the names GGUF.version etc.
@@ -469,6 +474,7 @@ class GgufForm(Form):
     """
 
     name = "gguf"
+    alignment = 32
 
     def __init__(self, viewer: Viewer, target: str, wanted: DType | None) -> None:
         self.unquantised = 0
@@ -521,20 +527,13 @@ class GgufForm(Form):
         if self._uncopied is not None:
             yield f"the key-values did not keep their types, but became texts: {self._uncopied}"
         if self._omitted:
-            names = ", ".join(shorten(key, 80) for key in self._omitted[:_NAMED])
-            more = f" and {len(self._omitted) - _NAMED:,} more" if len(self._omitted) > _NAMED else ""
-            yield f"key-values whose keys a GGUF file cannot have were left out: {names}{more}"
+            names = few(self._omitted, _NAMED, len(self._omitted))
+            yield f"key-values whose keys a GGUF file cannot have were left out: {names}"
 
-    def lay(self, items: list[Item], metadata: Mapping[str, str], path: str) -> tuple[int, int]:
-        """Give each of ``items`` its place; return the size of what comes before them, and of the file."""
-        for item in items:
-            item.at = 0
-        start = sum(map(len, self._header(items, metadata, 0)))
-        at = start = start + -start % _ALIGNMENT
-        for item in items:
-            item.at = at
-            at += item.nbytes + -item.nbytes % _ALIGNMENT
-        return start, at
+    def head_size(self, items: list[Item], metadata: Mapping[str, str], path: str) -> int:
+        """Return the size of what comes before all items, which are where they would be without it."""
+        size = sum(map(len, self._header(items, metadata, 0)))
+        return size + -size % self.alignment
 
     def head(self, items: list[Item], metadata: Mapping[str, str], size: int) -> Iterator[bytes]:
         """Yield the ``size`` bytes before the items."""
@@ -557,13 +556,13 @@ class GgufForm(Form):
         for item in items:
             kind = _NUMBERS[item.kind] if isinstance(item, _Blocks) else _BY_DTYPE[item.dtype.name]
             shape = item.tensor.shape or (1,)
-            place = pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind.number, max(0, item.at - start))
+            place = pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind.number, item.at - start)
             yield _text(item.name) + place
 
     def tail(self, items: list[Item]) -> Iterator[bytes]:
         """Yield what comes after the items: the padding of the last one."""
         if items:
-            yield bytes(-items[-1].nbytes % _ALIGNMENT)
+            yield bytes(-items[-1].nbytes % self.alignment)
 
 
 class _Blocks(Item):

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from pparse.conversion import forms
 from pparse.data.base import digest
-from pparse.display.text import shorten
+from pparse.display.text import few, shorten
 from pparse.errors import LimitError, MalformedError, NotWholeError, OptionError, UnsupportedError, spoken, told
 from pparse.findings import Severity, Status, clipped
 from pparse.limits import MIB, are, count_words, format_size
@@ -53,16 +53,14 @@ _TOLD: Final = (
 
 def form_named(target: str, to: str | None) -> str:
     """Return what to write: ``to``, or else what the extension of ``target`` says. Raises `OptionError`."""
-    if to is None:
-        to = form_of(target)
-        if to is None:
-            raise OptionError(
-                f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or "
-                + told("--to", "to=")
-            )
-    elif to not in FORMS:
+    form = to or form_of(target)
+    if form is None:
+        raise OptionError(
+            f"{target}: the name does not say what to write; use .safetensors, .npz or .gguf, or {told('--to', 'to=')}"
+        )
+    if form not in FORMS:
         raise OptionError(f"cannot write {to!r}; use one of {', '.join(FORMS)}")
-    return to
+    return form
 
 
 def form_of(target: str) -> str | None:
@@ -151,12 +149,11 @@ class Options:
         """Return whether a tensor of the source is to be written."""
         return self.chosen is None or self.chosen(viewer, tensor)
 
-    def renamed(self, name: str, used: set[Rename] | None = None) -> str:
+    def renamed(self, name: str, used: set[Rename]) -> str:
         """Return the name that a tensor gets; add the rule that gave it to ``used``."""
         for rule in self.renames:
             if (found := rule(name)) is not None:
-                if used is not None:
-                    used.add(rule)
+                used.add(rule)
                 return found
         return name
 
@@ -325,7 +322,8 @@ class Plan:
             dtype = self._target_type(tensor, dtype)
             reason = self.form.refusal(name, dtype, tensor.shape, tensor.size)
         if reason is not None or dtype is None:
-            return LeftOut(tensor.name, Status.UNSUPPORTED, reason or "its type is not known")
+            reason = reason or f"its type {tensor.stored_dtype!r} is not known"
+            return LeftOut(tensor.name, Status.UNSUPPORTED, reason)
         return self.form.item(tensor, name, dtype, number)
 
     def _target_type(self, tensor: Tensor, dtype: DType) -> DType:
@@ -431,18 +429,17 @@ class Plan:
         for part in self._metadata_of_source():
             for key, value in part.items():
                 if isinstance(value, Remark):
-                    remarks.append(f"{key} ({shorten(value, 80)})")
+                    remarks.append(f"{key} ({value})")
                     continue
                 text = value if isinstance(value, str) else _as_json(value)
                 if found.setdefault(str(key), text) != text and key not in differing:
                     differing.append(key)
         if remarks:
-            names = ", ".join(remarks[:_NAMED])
-            names += f" and {len(remarks) - _NAMED:,} more" if len(remarks) > _NAMED else ""
+            names = few(remarks, _NAMED, len(remarks))
             note = f"values too long for metadata, or not whole, were left out: {names}"
             self.report.notes.append(f"{note}; 'pparse get FILE NAME' gives one")
         if differing:
-            names = ", ".join(differing[:_NAMED])
+            names = few(differing, _NAMED, len(differing))
             self.report.notes.append(f"the files of the source differ in their metadata ({names}): the first was kept")
         for name, kept in self.report.aliases.items():
             if found.setdefault(name, kept) != kept:
@@ -453,14 +450,15 @@ class Plan:
         for key in unwritable:
             del found[key]
         if unwritable:
-            self.report.notes.append(f"metadata that UTF-8 cannot hold were left out: {', '.join(unwritable[:_NAMED])}")
+            names = few(unwritable, _NAMED, len(unwritable))
+            self.report.notes.append(f"metadata that UTF-8 cannot hold were left out: {names}")
         return found
 
     def _leave_metadata(self) -> dict[str, str]:
         """Say what the target has no place for; return nothing."""
         names = {str(key) for part in self._metadata_of_source() for key in part}
         if names:
-            shown = ", ".join(sorted(names)[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+            shown = few(sorted(names), _NAMED, len(names))
             self.report.notes.append(
                 f"an .npz holds arrays only: {count_words(len(names), 'other value')} of the source "
                 f"{are(len(names))} not in it ({shown}). 'pparse info' shows them, 'pparse get FILE "
@@ -673,8 +671,6 @@ def _unwritable(tensor: Tensor, name: str, dtype: DType | None) -> str | None:
         return "its elements are texts, not numbers"
     if isinstance(tensor, BlockTensor) and dtype is None:
         return f"its type {tensor.stored_dtype!r} cannot be decoded (numpy(raw=True) gives its blocks)"
-    if dtype is None:
-        return f"its type {tensor.stored_dtype!r} is not known"
     if not forms.is_text(name):
         return "UTF-8 cannot hold its name"
     return None
@@ -802,6 +798,6 @@ def refuse_damage(report: Report) -> None:
     lost = report.lost
     reasons = [] if report.document_reason is None else [report.document_reason]
     if lost:
-        names = ", ".join(entry.name for entry in lost[:3]) + (", …" if len(lost) > 3 else "")
+        names = few((entry.name for entry in lost), 3, len(lost))
         reasons.append(f"{count_words(len(lost), 'tensor')} {are(len(lost))} not whole ({names})")
     raise report.refusal(f"{'; '.join(reasons)}: nothing was written; {spoken('--skip-damaged')} writes what is whole")

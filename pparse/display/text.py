@@ -64,10 +64,16 @@ def shorten(text: str, width: int = 400) -> str:
 _PIECE: Final = r"\x1b\[[0-9]*m|."
 
 
-def few(names: Iterable[str]) -> str:
-    """Return the first six names, each shortened, for a line that people read; ``…`` says that there are more."""
-    shown = [safe(shorten(name, 60)) for name in islice(names, 7)]
-    return (", ".join(shown[:6]) or "none") + (" …" if len(shown) > 6 else "")
+def few(names: Iterable[str], most: int = 6, count: int | None = None) -> str:
+    """Return the first of ``names``, each shortened, for a line that people read, and how many more there are.
+
+    ``count``: how many there are in all; None: nobody knows, and ``…`` says that there are more.
+    """
+    found = [safe(shorten(name, 80)) for name in islice(names, most + 1)]
+    shown = found[:most]
+    left = len(found) - len(shown) if count is None else count - len(shown)
+    more = " …" if count is None else f" and {left:,} more"
+    return (", ".join(shown) or "none") + (more if left else "")
 
 
 def columns_of(text: str) -> int:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from array import array
 from itertools import islice
 from types import MappingProxyType
-from unicodedata import east_asian_width
 
-from pparse.display.text import safe
+from pparse.display.text import columns_of, fitted, safe, told_apart
 from pparse.errors import LimitError, told
 from pparse.graphs.index import NOBODY
 from pparse.graphs.layout import LayerPlan
@@ -218,7 +217,7 @@ class Collapsed:
         """Give each node its box. Inputs have their own, while they are few."""
         index = self.graph.index
         waiting = index.placeholders
-        alone = self.part.graph.inputs.only(self._marks()).node_count <= _ENDS
+        alone = self.graph.inputs.only(self.part.marks).node_count <= _ENDS
         stretch = max(1, -(-self.part.node_count // BOXES))
         known: dict[str, int] = {}
         counts: dict[str, int] = {}
@@ -243,10 +242,6 @@ class Collapsed:
                 box.name += " …"
             box_of[row[0]] = known[name]
 
-    def _marks(self) -> bytes | bytearray:
-        marks: bytes | bytearray = bytes([1]) * self.graph.index.total if self.part is self.graph else self.part.marks
-        return marks
-
     def _new(self, name: str, kind: str, count: int = 0) -> int:
         if len(self.boxes) >= _BEFORE:
             raise _too_many(f"depth {self.depth} makes more than {_BEFORE:,} boxes")
@@ -256,8 +251,7 @@ class Collapsed:
     def _add_ends(self, box_of: array[int]) -> None:
         """Make boxes for the inputs and constants that are no nodes: one for each if they are few, else one for all."""
         index = self.graph.index
-        marks = self._marks()
-        first = index.count
+        marks, first = self.part.marks, index.count
         names = {first + number: name for number, name in enumerate(index.arguments) if marks[first + number]}
         held = {number: self._captured[name] for number, name in names.items() if name in self._captured}
         inputs = {number: name for number, name in names.items() if number not in held}
@@ -327,13 +321,12 @@ class Collapsed:
 
     def _outputs(self, box_of: array[int]) -> list[tuple[str, int]]:
         """Return names of outputs, each with the box that makes it."""
-        graph, index = self.graph, self.graph.index
-        wanted = None if self.part is graph else self.part.wanted
+        graph, index, wanted = self.graph, self.graph.index, self.part.wanted
         texts = dict(graph.results) if wanted is None else {name: name for name in wanted}
         if not texts:
             texts = {text: text for way in graph.signatures.values() for text in way.outputs.values() if text}
         if not texts:
-            ends = graph.unconsumed.only(self._marks())
+            ends = graph.unconsumed.only(self.part.marks)
             return [(row[1], box_of[row[0]]) for row in ends.rows() if self.boxes[box_of[row[0]]].kind == NODES]
         found = []
         for name, text in texts.items():
@@ -419,7 +412,7 @@ def prefixes(name: str, most: int) -> list[str]:
 _LETTER: Final = 7.3  # width of a letter of the first line of a label, 12 pixels high; of the second, 10 pixels
 _SMALL: Final = 6.1
 _LETTERS: Final = 34
-_KEPT: Final = 8  # letters before the place where long names differ
+
 _HEIGHT: Final = 42
 _BETWEEN: Final = 52
 _EDGE: Final = 24
@@ -443,13 +436,14 @@ _STYLE: Final = """  text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo
 def to_svg(part: Any, title: str = "", depth: int | None = None, **options: Any) -> Iterator[str]:
     """Yield the lines of a drawing; options as of `Collapsed`. Raises `LimitError` for too many boxes."""
     drawing = Collapsed(part, depth, **options)
-    names = _apart([box.name for box in drawing.boxes])
-    labels = [_label(part.graph, box, name) for box, name in zip(drawing.boxes, names, strict=True)]
+    shown = [(safe(box.name), _LETTERS) for box in drawing.boxes]
+    names = told_apart(shown)
+    labels = [_label(part.graph, box, names[name]) for box, name in zip(drawing.boxes, shown, strict=True)]
     edges = list(drawing.edges)
-    widths = [max(80.0, _LETTER * _letters(name), _SMALL * _letters(what)) + 20.0 for name, what in labels]
+    widths = [max(80.0, _LETTER * columns_of(name), _SMALL * columns_of(what)) + 20.0 for name, what in labels]
     plan = LayerPlan(widths, edges, [box.kind == INPUT for box in drawing.boxes], _HEIGHT, _BETWEEN)
     head = [safe(title or part.graph.name or "graph"), _summary(drawing)]
-    width = max(plan.width, 9.8 * _letters(head[0]), _SMALL * _letters(head[1])) + 2 * _EDGE
+    width = max(plan.width, 9.8 * columns_of(head[0]), _SMALL * columns_of(head[1])) + 2 * _EDGE
     height = _HEAD + plan.height + _EDGE
     shift = (width - plan.width) / 2
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -486,70 +480,19 @@ def escaped(text: str) -> str:
 # -- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _letters(text: str) -> int:
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
-
-
-def _short(text: str) -> str:
-    """Return a name with its middle left out, if it is long: its end tells most."""
-    text = safe(text)
-    if _letters(text) <= _LETTERS:
-        return text
-    if not text.isascii():
-        while _letters(text) >= _LETTERS:
-            text = text[1:]
-        return f"…{text}"
-    return f"{text[:10]}…{text[-(_LETTERS - 11) :]}"
-
-
-def _clipped(text: str) -> str:
-    """Return the second line of a label, cut at its end if it is long."""
-    text = safe(text)
-    while _letters(text) > _LETTERS + 8:
-        text = f"{text[:-2]}…"
-    return text
-
-
-def _apart(names: list[str]) -> list[str]:
-    """Return names as they are written in boxes; long ones that would look alike are cut around where they differ."""
-    short = [_short(name) for name in names]
-    alike: dict[str, list[int]] = {}
-    for number, text in enumerate(short):
-        alike.setdefault(text, []).append(number)
-    for group in alike.values():
-        texts = [names[number] for number in group]
-        if len(set(texts)) == 1:
-            continue
-        letters = enumerate(zip(*texts, strict=False))
-        same = next((place for place, found in letters if len(set(found)) > 1), min(map(len, texts)))
-        times: dict[str, int] = {}
-        for number in group:
-            rest = safe(names[number][max(0, same - _KEPT) :])
-            cut = f"…{rest}" if _letters(rest) < _LETTERS else f"…{rest[: _LETTERS - 2]}…"
-            times[cut] = times.get(cut, 0) + 1
-            short[number] = cut if times[cut] == 1 else f"{cut} #{times[cut]}"
-    return short
-
-
 def _label(graph: Any, box: Box, name: str) -> tuple[str, str]:
     """Return the two lines in a box, which is called ``name`` there."""
-    name, what = _words(graph, box, name)
-    return name, _clipped(f"{what}, {box.note}" if box.note else what)
-
-
-def _words(graph: Any, box: Box, name: str) -> tuple[str, str]:
-    name += f" and {box.others:,} alike" if box.others else ""
+    what = box.kind
     if box.kind in (INPUT, OUTPUT):
         known = graph.value(box.name) if box.count == 1 and not box.others else None
-        typed = str(known)[len(box.name) + 1 :] if known is not None else ""
-        return name, f"{box.kind} {typed}".rstrip()
-    if box.kind == CONSTANT:
-        return name, CONSTANT
-    operations = sorted(box.operations.items(), key=lambda item: (-item[1], item[0]))
-    if box.count == 1:
-        return name, operations[0][0]
-    most = ", ".join(f"{op} {count:,}" for op, count in operations[:2])
-    return name, f"{box.count:,} nodes: {most}{' …' if len(operations) > 2 else ''}"
+        what += str(known)[len(box.name) :] if known is not None else ""
+    elif box.kind == NODES:
+        operations = sorted(box.operations.items(), key=lambda item: (-item[1], item[0]))
+        most = ", ".join(f"{op} {count:,}" for op, count in operations[:2])
+        more = " …" if len(operations) > 2 else ""
+        what = operations[0][0] if box.count == 1 else f"{box.count:,} nodes: {most}{more}"
+    what = safe(f"{what}, {box.note}" if box.note else what)
+    return name + (f" and {box.others:,} alike" if box.others else ""), fitted(what, _LETTERS + 8, head=1)
 
 
 def _summary(drawing: Collapsed) -> str:

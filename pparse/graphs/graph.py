@@ -6,6 +6,7 @@ node on first use (`pparse.graphs.index`).
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Iterable, KeysView, Mapping
 from functools import cached_property
 from itertools import islice
@@ -163,6 +164,8 @@ _NEAR: Final = 20_000
 class _Part(Guarded):
     """Base of a graph and of a part of one: streams nodes and edges."""
 
+    wanted: Sequence[str] | None = None  #: the names that were asked for, of a subgraph; else None
+
     @property
     def graph(self) -> Graph:
         """The whole graph."""
@@ -264,16 +267,15 @@ _PASSING: Final = ("Identity", "IdentityN", "NoOp")
 _HELD: Final = ("Const",)
 
 
-class Called:
-    """The graph that a signature of a model runs."""
+class Called(namedtuple("Called", "graph captured", defaults=(MappingProxyType({}),))):
+    """The graph that a signature of a model runs.
 
-    __slots__ = ("captured", "graph")
+    ``graph``: the innermost function that does more than to call another; the main graph, if there is none.
+    ``captured``: its arguments that are no inputs of the signature, but what the model holds: to the names of these
+    nodes.
+    """
 
-    def __init__(self, graph: Graph, captured: dict[str, str]) -> None:
-        self.graph = graph
-        """The innermost function that does more than to call another; the main graph, if there is none."""
-        self.captured = captured
-        """Its arguments that are no inputs of the signature, but what the model holds: to the names of these nodes."""
+    __slots__ = ()
 
 
 def _captured(caller: Called, call: Any, body: Graph) -> dict[str, str]:
@@ -332,6 +334,11 @@ class Graph(_Part):
     def node_count(self) -> int:
         """The number of nodes."""
         return len(self.source)
+
+    @property
+    def marks(self) -> bytes:
+        """A byte for each node, then each argument, then each stored constant: 1, since all are in it."""
+        return bytes([1]) * self.index.total
 
     def rows(self) -> Iterator[Row]:
         """Yield ``(ordinal, name, operation, inputs, where, beside, outputs)`` of each node."""
@@ -444,7 +451,7 @@ class Graph(_Part):
         if signature not in signatures:
             near = tuple(signatures)[:3]
             raise MissingNameError("there is no signature of this name", path=signature, suggestions=near)
-        found = Called(self, {})
+        found = Called(self)
         part: Graph | GraphSelection = self.subgraph([text for text in signatures[signature].outputs.values() if text])
         for _ in range(_MOST_CALLS):
             source = found.graph.source
@@ -567,7 +574,6 @@ class GraphSelection(_Part):
         self.marks = marks
         """A byte for each node, then each argument, then each stored constant: 1 if it is selected."""
         self.wanted = wanted
-        """The names that were asked for, of a subgraph; else None."""
 
     @property
     def graph(self) -> Graph:

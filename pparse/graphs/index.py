@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Final
 
-    from pparse.graphs.source import GraphSource, Row
+    from pparse.graphs.source import GraphSource
 
 NOBODY: Final = 0xFFFFFFFF
 _MANY_EDGES: Final = 50_000
@@ -101,46 +101,6 @@ class NameTable:
                 yield self._numbers[slot]
 
 
-class _FoundNode:
-    """What the rows of a graph say, before names are looked up."""
-
-    def __init__(self, *, names_values: bool) -> None:
-        self.names = array("q")
-        # Of values with names: the nodes that make them, and which output of those each is.
-        self.owners, self.ports = array("I"), array("I")
-        self.names_values = names_values
-        self.edges = array("q")
-        # Who needs what besides its inputs.
-        self.needing, self.beside = array("I"), array("q")
-
-    def add_name(self, row: Row) -> None:
-        """Add the name of a node."""
-        self.names.append(hash(row[1]))
-
-    def add_values(self, row: Row) -> None:
-        """Add the names of the values that a node makes."""
-        for port, value in enumerate(row[6] or ()):
-            if value:  # or it is omitted
-                self.names.append(hash(value))
-                self.owners.append(row[0])
-                self.ports.append(port)
-
-    def add_beside(self, row: Row) -> None:
-        """Add what a node needs besides its inputs."""
-        for text in row[5]:
-            self.needing.append(row[0])
-            self.beside.append(hash(text))
-
-    def table(self, first: int, total: int) -> NameTable:
-        """Return the table of all names; those behind the nodes' are of the values ``first`` … ``total``."""
-        names, self.names = self.names, array("q")
-        if not self.names_values:
-            return NameTable(names)
-        self.owners.extend(range(first, total))
-        self.ports.extend(array("I", bytes(4 * (total - first))))
-        return NameTable(names, self.owners, self.ports)
-
-
 class GraphIndex:
     """Names, edges and operations of one graph.
 
@@ -181,12 +141,19 @@ class GraphIndex:
     def _read(self, outside: Callable[[str], bool]) -> None:  # noqa: C901 -- hot loop: calls would cost a third
         self._account(self.total, 0, _MAKING)
         source, starts, operations = self.source, self.input_starts, self.operations
-        found = _FoundNode(names_values=source.names_values)
-        add, edges = found.add_values if source.names_values else found.add_name, found.edges
+        names, edges, needed = array("q"), array("q"), array("q")  # hashes; the last: of what is needed besides inputs
+        owners, ports, needing = array("I"), array("I"), array("I")  # who makes a value, as which output; who needs it
         producer, mark, special = source.producer, source.control, _roles_of(source)
-        for row in source.rows():
-            ordinal, _, op, inputs, _, beside, _ = row
-            add(row)
+        by_value = source.names_values
+        for ordinal, name, op, inputs, _, beside, outputs in source.rows():
+            if by_value:
+                for port, value in enumerate(outputs or ()):
+                    if value:  # or it is omitted
+                        names.append(hash(value))
+                        owners.append(ordinal)
+                        ports.append(port)
+            else:
+                names.append(hash(name))
             for text in inputs:
                 wanted = producer(text)
                 if wanted is not None:
@@ -194,8 +161,9 @@ class GraphIndex:
             if mark:
                 self.control_count += sum(text.startswith(mark) for text in inputs)
             starts.append(len(edges))
-            if beside:
-                found.add_beside(row)
+            for text in beside:
+                needing.append(ordinal)
+                needed.append(hash(text))
             if op not in operations:
                 self._op_bytes += 120 + len(op)
                 operations[op] = 0
@@ -203,20 +171,25 @@ class GraphIndex:
             if op in special:
                 self._roles[ordinal] = special[op]
             if not ordinal & 0xFFF:
-                edge_bytes = 12 * len(edges) + 20 * len(found.beside)  # with room to look them up
-                self._account(max(self.total, len(found.names)), edge_bytes, _MAKING)
-        self._add_values(found.names)
-        self._table = found.table(self.count, self.total)
-        self.edge_count = len(found.edges) + (len(found.beside) if source.names_values else 0)
-        self.input_numbers = self._table.resolve(found.edges)
+                edge_bytes = 12 * len(edges) + 20 * len(needed)  # with room to look them up
+                self._account(max(self.total, len(names)), edge_bytes, _MAKING)
+        self._add_values(names)
+        if by_value:
+            owners.extend(range(self.count, self.total))
+            ports.extend(array("I", bytes(4 * (self.total - self.count))))
+            self._table = NameTable(names, owners, ports)
+        else:
+            self._table = NameTable(names)
+        self.edge_count = len(edges) + (len(needed) if by_value else 0)
+        self.input_numbers = self._table.resolve(edges)
         """The numbers of what the nodes consume, one node after the other; `NOBODY` for what does not exist."""
-        found.edges = array("q")
-        for who, whom in zip(found.needing, self._table.resolve(found.beside), strict=True):
+        del names, owners, ports, edges
+        for who, whom in zip(needing, self._table.resolve(needed), strict=True):
             if whom != NOBODY:
                 self._beside[0].append(who)
                 self._beside[1].append(whom)
         self.consumed = bytearray(self.total)
-        captured = self._beside[1] if source.names_values else ()  # by bodies
+        captured = self._beside[1] if by_value else ()  # by bodies
         for number in chain(self.input_numbers, captured):
             if number != NOBODY:
                 self.consumed[number] = 1

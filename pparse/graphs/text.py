@@ -57,9 +57,8 @@ def _source(edge: Edge, named: bool) -> str:
 
 def _results(part: Any) -> Iterator[str]:
     """Yield what a graph whose values have names returns, with the edges from their nodes."""
-    wanted = None if part is part.graph else part.wanted
     for number, (name, edge) in enumerate(part.graph.result_edges()):
-        if wanted is None or name in wanted:
+        if part.wanted is None or name in part.wanted:
             result = quoted(f"result {number}")
             yield f"  {result} [shape=ellipse, peripheries=2, label={quoted(name)}];\n"
             yield f"  {_source(edge, True)} -> {result}{_style(edge._replace(input=0))};\n"

@@ -41,6 +41,7 @@ from contextlib import contextmanager, suppress
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
 from pparse.document.registry import Registry, excerpt_of, viewer_for
+from pparse.equality import ByValue
 from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.limits import KIB, MIB
@@ -63,10 +64,10 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Parser
 
 
-class TreeLeaf:
+class TreeLeaf(ByValue, by=("path", "kind", "status", "text", "start")):
     """One node of a tree, as the contract compares it."""
 
-    __slots__ = ("end", "kind", "path", "shape", "start", "status", "value")
+    __slots__ = ("end", "kind", "path", "shape", "start", "status", "text", "value")
 
     def __init__(self, node: Node) -> None:
         self.path = node.path
@@ -84,24 +85,12 @@ class TreeLeaf:
                 self.value = node.load()
             except PparseError as error:
                 self.value = type(error).__name__
+        self.text = repr(self.value)
+        """The value as text: NaN differs from itself, but its text does not."""
         self.status = node.known_status
         """Status, without loading."""
         self.end = node.end
         """Offset after the last byte."""
-
-    def identity(self) -> tuple[Any, ...]:
-        """Return what two equal leaves have in common."""
-        # NaN differs from itself, but its text does not.
-        return (self.path, self.kind, self.status, repr(self.value), self.start)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TreeLeaf) and self.identity() == other.identity()
-
-    def __hash__(self) -> int:
-        return hash(self.identity())
-
-    def __repr__(self) -> str:
-        return f"<{self.path or '(root)'} {self.kind} {self.status} {self.value!r} [{self.start}, {self.end})>"
 
 
 def tree_of(extraction: Extraction, most: int = 100_000) -> list[TreeLeaf]:
@@ -285,7 +274,7 @@ class ParserContract:
                 complete = [leaf for leaf in leaves if leaf.status is Status.COMPLETE and leaf.path in scalars]
                 for leaf in complete:
                     wanted = scalars[leaf.path]
-                    assert repr(leaf.value) == repr(wanted.value), (name, size, leaf, wanted)
+                    assert leaf.text == wanted.text, (name, size, leaf, wanted)
                 if self.parser.root_at == "front":
                     there = {leaf.path for leaf in complete}
                     lost = [
@@ -553,8 +542,8 @@ class ParserContract:
                 again, found = pickle.loads(kept)
                 assert tree_of(again) == wanted, name
                 # Not the status: that of a container is known once it was read.
-                told = [(leaf.path, leaf.kind, leaf.start, repr(leaf.value)) for leaf in map(TreeLeaf, nodes)]
-                assert told == [(leaf.path, leaf.kind, leaf.start, repr(leaf.value)) for leaf in map(TreeLeaf, found)]
+                told = [(leaf.path, leaf.kind, leaf.start, leaf.text) for leaf in map(TreeLeaf, nodes)]
+                assert told == [(leaf.path, leaf.kind, leaf.start, leaf.text) for leaf in map(TreeLeaf, found)]
                 again.close()
 
 

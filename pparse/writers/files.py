@@ -34,10 +34,8 @@ class AtomicFile:
                 os.makedirs(folder, exist_ok=True)
             sweep(path)
             descriptor, self._temporary = make_locked(path)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # of the system; a NUL in the name
             raise system_error(error, "cannot write", path) from error
-        except ValueError as error:  # a NUL byte
-            raise SourceError(f"cannot write: {error}", source=repr(path)) from error
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
 
     def __enter__(self) -> Self:

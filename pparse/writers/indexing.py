@@ -12,7 +12,7 @@ from pparse.compressed.gzip_index import NAME, build_index
 from pparse.data.files import is_there, open_file
 from pparse.data.index_files import SUFFIX, cache_path
 from pparse.document.opening import open as open_document
-from pparse.errors import FormatError, OptionError, system_error, told
+from pparse.errors import FormatError, OptionError, refused, told
 from pparse.limits import parse_size
 from pparse.tree.row_index import NAME as ROWS_NAME
 from pparse.tree.row_index import write_index
@@ -97,10 +97,8 @@ def index(
         _refuse_other(target, path, force=force)
         if cache:
             folder = os.path.dirname(target)
-            try:
+            with refused("cannot create the folder", folder):
                 os.makedirs(folder, mode=0o700, exist_ok=True)
-            except OSError as error:
-                raise system_error(error, "cannot create the folder", folder) from error
         if not is_gzip:
             more = {"progress": progress, "cancel": cancel, "stats": stats, "limits": limits, "format": format}
             with open_document(path, options={"index": "none"}, budget=budget, **more) as document:  # type: ignore[arg-type]
