@@ -216,14 +216,9 @@ class Lz4Stream(FrameDecompressor):
             target = bytearray(len(history) + most)
             count = self._lz4.decompress_block_into(whole, target)
             return bytes(memoryview(target)[len(history) : count])
-        except (self._library.DecompressionError, ValueError) as error:
-            out = self._salvaged(block, cut=False)
+        except (self._library.DecompressionError, ValueError):
             self._step = Lz4Stream._damaged
-            if not out:
-                raise MalformedError(
-                    "a block of the lz4 frame is damaged", offset=self.consumed, fault=Fault.BLOCK
-                ) from error
-            return out
+            return self._salvaged(block, cut=False) or self._damaged()
 
     def _salvaged(self, block: bytes, cut: bool) -> bytes:
         out = bytearray(self._history)

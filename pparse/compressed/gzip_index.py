@@ -272,6 +272,8 @@ class _GzipEntry(Core):
 
     __slots__ = ("_tail",)
 
+    copies = True
+
     def __init__(self, inner: DeflateEntry) -> None:
         super().__init__(inner)
         self._tail: bytes | None = None  # what follows the deflate stream, once that is at its end
@@ -293,11 +295,6 @@ class _GzipEntry(Core):
     @property
     def unused(self) -> bytes:
         return (self._tail or b"")[_TRAILER:]
-
-    def copy(self) -> Core:
-        twin = _GzipEntry(self._stream.copy())
-        twin._tail, twin.hungry = self._tail, self.hungry
-        return twin
 
 
 class GzipEntryStream(LibraryDecompressor):

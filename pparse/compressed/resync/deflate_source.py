@@ -10,7 +10,7 @@ from collections import namedtuple
 from functools import partial
 
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry, EntryDecompressor, stretches
-from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
+from pparse.codecs.gzip_header import MAX_HEADER, begins_header, parse_header
 from pparse.compressed.kept import Checkpoint, Checkpoints, reread
 from pparse.compressed.resync import BEFORE_DAMAGE, real_end
 from pparse.data.base import Access, Data, GapTable
@@ -356,7 +356,7 @@ class DeflateSource:
         for count in (64, 1 * KIB, most):
             head = self.peek(at, count)
             header = parse_header(head, tolerant=tolerant)
-            if header is not None or len(head) < count or not may_go_on(head, tolerant=tolerant):
+            if header is not None or len(head) < count or not begins_header(head, tolerant=tolerant):
                 return header
         return None
 
