@@ -182,6 +182,11 @@ class EntryDecompressor(LibraryDecompressor):
     def _make(self) -> Core:
         return DeflateEntry(*self._entry)
 
+    @property
+    def resolved(self) -> bool:
+        """Whether the decoder knows that nothing unknown can come any more."""
+        return isinstance(self._core, DeflateEntry) and self._core.resolved
+
     def take_unknown(self) -> list[tuple[int, int]]:
         """Return the unknown stretches of what was delivered since the last call: (offset from the entry, length).
 

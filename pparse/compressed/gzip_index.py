@@ -29,6 +29,7 @@ import struct
 import zlib
 from bisect import bisect_right
 from collections import namedtuple
+from contextlib import suppress
 from functools import partial
 
 from pparse.codecs.base import CHECKPOINT
@@ -210,22 +211,17 @@ class GzipIndex:
         stream = zlib.decompressobj()
         window = b""
         if zlib.crc32(packed) == checksum:
-            try:
+            with suppress(zlib.error):
                 window = stream.decompress(packed, WINDOW + 1)
-            except zlib.error:
-                window = b""
         if not window or not stream.eof or len(window) > WINDOW:
             raise MalformedError("the index is damaged: a window is wrong", source=self.name, offset=place)
         return window
 
     def compare(self, source: Range, number: int) -> bool:
         """Say whether ``source`` is what was indexed, from point ``number`` to the next. Raises `GapError`."""
-        if self._checked[number]:
-            return True
-        point = self.point(number)
-        value = checksum_of(source, point.start, point.end)
-        if value == point.checksum:
-            self._checked[number] = 1
+        if not self._checked[number]:
+            point = self.point(number)
+            self._checked[number] = checksum_of(source, point.start, point.end) == point.checksum
         return bool(self._checked[number])
 
     def open(self, source: Range, number: int, *, budget: MemoryBudget, limits: Limits | None = None) -> InflatedData:

@@ -696,12 +696,7 @@ class TargetFile(_Open):
         """Write ``count`` zeros as a hole, which takes no space on the disk; otherwise like `write`."""
         if self.expansion is not None:
             self.expansion.add(count)
-        self._target.take(count)
-        try:
-            self._leave_hole(count)
-        except BaseException:
-            self._target.bytes -= count
-            raise
+        self._leave_hole(count, self._target.take)
 
     def skip(self, count: int) -> None:
         """Leave a hole of ``count`` zeros that were not decoded: it is not output, and has its own limit.
@@ -710,20 +705,17 @@ class TargetFile(_Open):
         """
         if count < 0:
             raise ValueError(f"a hole cannot be negative: {count}")
-        self._target.take_hole(count)
-        try:
-            self._leave_hole(count)
-        except BaseException:
-            self._target.hole_bytes -= count
-            raise
+        self._leave_hole(count, self._target.take_hole)
         self.skipped += count
 
-    def _leave_hole(self, count: int) -> None:
+    def _leave_hole(self, count: int, take: Callable[[int], None]) -> None:
         if self.closed:
             raise ClosedError("the file is closed", source=self.path)
+        take(count)
         try:
             os.lseek(self._descriptor, count, os.SEEK_CUR)
         except (OSError, OverflowError) as error:
+            take(-count)
             raise system_error(error, "cannot write", self.path) from error
         self.hole_bytes += count
         zeros = memoryview(_ZEROS)

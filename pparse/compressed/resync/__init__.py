@@ -94,20 +94,12 @@ def real_end(source: Range) -> int:
     if data.size is not None:
         return min(source.end, data.size)
     endless = [gap.offset for gap in data.gaps if gap.length is None]
-    return min(source.end, *endless) if endless else _end_by_reading(data, source.start, source.end)
-
-
-def _end_by_reading(data: Data, at: int, end: int) -> int:
-    while at < end:
-        gap = data.next_gap(at)
-        if gap is not None and gap.offset <= at and gap.end is not None:
-            at = gap.end
-            continue
-        chunk = data.known(at, min(MIB, end - at))
-        if not chunk:
-            return at
+    if endless:
+        return min(source.end, *endless)
+    at = source.start
+    while at < source.end and (chunk := data.read_known(at, min(MIB, source.end - at))[0]):
         at += len(chunk)
-    return end
+    return at
 
 
 def module_of(codec: str) -> Any:

@@ -103,15 +103,15 @@ class Trial:
         self.points = points  # where decoding can begin again
 
 
-def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv) -> Trial:
-    """Decode ``data[:end]`` from bit ``bit`` on, as far as that goes."""
+def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv, *, until_known: bool = False) -> Trial:
+    """Decode ``data[:end]`` from bit ``bit`` on, as far as that goes; or ``until_known``: until all that comes is."""
     at = start = bit // 8
     points = Checkpoints(Checkpoint(0, start, 0), env.budget)
     trial = Trial(start, points=points)
     feed = 2 * KIB  # most trials are short
     stream = EntryDecompressor(bit % 8, *entry, budget=env.budget, reread=partial(reread, data, start, end))
     try:
-        while not stream.eof:
+        while not (stream.eof or (until_known and stream.needs_input and stream.resolved)):
             env.poll()
             part = b""
             if stream.needs_input:
@@ -131,7 +131,7 @@ def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv) 
             env.limits.check("inflated_bytes", trial.length, f"what {data.name} holds")
             if points.wants(trial.length) and (saved := stream.copy()) is not None:
                 points.add(Checkpoint(saved.total_out, start, 0, saved))
-        trial.ended = True
+        trial.ended = stream.eof
     except EndOfDataError as error:
         trial.cut, trial.error = not trial.by_gap, error
     except MalformedError as error:
