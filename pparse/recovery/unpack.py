@@ -30,6 +30,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.parsers.shards import ShardSet
 from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 NAMELESS: Final = "nameless"
 # The longest target of a symbolic link.
 MOST_LINK: Final = 4096
+_ZIP_HEADER: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02)")  # of a member, and its entry in the directory
 
 
 class _Level:
@@ -491,28 +493,39 @@ class Unpacker:
         return self._write_member(level, linked)
 
     def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
-        name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
-        outer = level.parser.extraction
-        if self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
-            # A nested zip whose name is lost is recognised by its own headers.
-            lost = Extraction(self._session, name, outer.data, member.start, member.end, outer)
-            with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
-                result = lost.parse("zip")
-                if any(found.kind == "file" for found in result.parser.files()):  # type: ignore[attr-defined]
-                    self._enter(result, f"{level.prefix}{NAMELESS}/at-{member.start}.zip/", f"{level.source}::{name}")
-                    return
+        """Write bytes without a name; or enter them, if they are a nested zip: its own headers tell it."""
+        may_enter = self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip"
+        if self._write_stretch(level, member.start, member.end, member, unless_zip=may_enter):
+            return
+        name, outer = f"{level.prefix}{NAMELESS}/at-{member.start}", level.parser.extraction
+        lost = Extraction(self._session, f"{name}.bin", outer.data, member.start, member.end, outer)
+        with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
+            result = lost.parse("zip")
+            if any(found.kind == "file" for found in result.parser.files()):  # type: ignore[attr-defined]
+                self._enter(result, f"{name}.zip/", f"{level.source}::{lost.name}")
+                return
         self._write_stretch(level, member.start, member.end, member)
 
-    def _write_stretch(self, level: _Level, start: int, end: int, member: ArchiveMember | None = None) -> None:
+    def _write_stretch(
+        self, level: _Level, start: int, end: int, member: ArchiveMember | None = None, *, unless_zip: bool = False
+    ) -> bool:
+        """Write bytes without a name, and return True; ``unless_zip``: False, with none written, if they look like a
+        zip."""
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         with self._open_sink(name) as sink:
-            verdict = sink.reading(lambda: read_through(self._session, level.data, start, end, sink=sink))
+            to = _UnlessZip(sink) if unless_zip else sink
+            try:
+                verdict = sink.reading(lambda: read_through(self._session, level.data, start, end, sink=to))
+            except _ZipFoundError:
+                sink.restart()
+                return False
             if member is None or not member.is_complete:
                 verdict.worsen(Status.DAMAGED, "nameless", "its member is lost: no header names these bytes")
             elif member.finding is not None:  # it is after the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
             self._tell(sink, verdict, name, source=level.source, offset=start)
+        return True
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
@@ -592,6 +605,25 @@ class Unpacker:
                 self._share = member.at, level.data.size
             done, size = self._share
             progress(done if size else 0, size, member.name)
+
+
+class _ZipFoundError(Exception):
+    """What is read looks like a zip."""
+
+
+class _UnlessZip:
+    """Passes content on to ``sink``; raises `_ZipFoundError` at the first header of a member of a zip."""
+
+    def __init__(self, sink: FileSink) -> None:
+        self._sink = sink
+        self.restart = sink.restart
+        self._tail = b""
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        if _ZIP_HEADER.search(self._tail + chunk):
+            raise _ZipFoundError
+        self._tail = chunk[-3:]
+        self._sink(offset, chunk, unknown)
 
 
 def _streams_around(extraction: Extraction, result: Result) -> Iterator[Result]:
