@@ -398,10 +398,8 @@ def _identity(extraction: Extraction) -> list[object]:
     if data.size is not None:
         from pparse.data.index_files import fingerprint
 
-        try:
+        with suppress(PparseError):
             return [data.size, fingerprint(data.range(0, data.size)).hex()]
-        except PparseError:
-            pass
     return [_unlike_all()]
 
 
