@@ -13,7 +13,7 @@ from hashlib import blake2b
 from operator import attrgetter
 
 from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, quoted, too_many_containers
-from pparse.containers.content import Beginning, Verdict, read_through
+from pparse.containers.content import Collector, Verdict, read_through
 from pparse.containers.stream import StreamParser
 from pparse.data.base import Access
 from pparse.document.appearance import ARCHIVE_EXTENSIONS
@@ -474,13 +474,16 @@ class Unpacker:
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Read the target of a symbolic link, which is its content. Return False if it cannot be a link target."""
-        keep = Beginning(MOST_LINK + 1)
-        verdict = level.parser.verify(member, keep)
-        found = keep.content
-        if not verdict.is_complete or len(found) > MOST_LINK or b"\0" in found:
-            return False
-        member.link = found.decode("utf-8", "backslashreplace")
-        return True
+
+        def check(count: int) -> None:
+            if count > MOST_LINK:
+                raise LimitError("no link leads to so long a name", option="", wanted=count, got=MOST_LINK)
+
+        keep = Collector(check)
+        with suppress(LimitError):
+            if level.parser.verify(member, keep).is_complete and b"\0" not in keep.content():
+                member.link = keep.content().decode("utf-8", "backslashreplace")
+        return member.link is not None
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write the target of a hard link as a separate file. Return False if it is not in the archive."""
