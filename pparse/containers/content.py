@@ -378,13 +378,10 @@ def _judge_short(verdict: Verdict, short: int, wanted: int, error: PparseError |
 
 def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
     """Note the ``error`` that ends data of which nobody said how long they are."""
-    if isinstance(error, UnsupportedError):
-        verdict.worsen(Status.UNSUPPORTED, "unsupported", error.reason)
-        return
-    if data.size is None:
+    is_unread = isinstance(error, UnsupportedError)
+    if data.size is None and not is_unread:
         verdict.gaps.add(verdict.size, None)
-    cut = isinstance(error, EndOfDataError)
-    verdict.worsen(cut_status(damaged=not cut), "truncated", error.reason)
+    verdict.worsen(status_of(error), "unsupported" if is_unread else "truncated", error.reason)
 
 
 def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:

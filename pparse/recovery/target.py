@@ -506,13 +506,7 @@ class Target:
         return self.entries >= self.limits.extracted_entries
 
     def _count_entry(self) -> None:
-        if self.is_full:
-            raise LimitError(
-                f"the output has {self.entries:,} files and folders",
-                option=f"--limit extracted_entries={2 * self.limits.extracted_entries}",
-                wanted=self.entries + 1,
-                got=self.limits.extracted_entries,
-            )
+        self.limits.check("extracted_entries", self.entries + 1, "the number of files and folders")
 
     def take(self, count: int) -> None:
         """Count ``count`` more bytes of output. Raise `LimitError`."""
@@ -528,16 +522,9 @@ class Target:
 
     def take_hole(self, count: int) -> None:
         """Count ``count`` more bytes of holes. Raise `LimitError`."""
-        if count > self.limits.hole_bytes - self.hole_bytes:
-            wanted = self.hole_bytes + count
-            raise LimitError(
-                f"the holes of files would come to {format_size(wanted)}, more than the "
-                f"{format_size(self.limits.hole_bytes)} allowed",
-                option=f"--limit hole_bytes={max(wanted, 2 * self.limits.hole_bytes)}",
-                wanted=wanted,
-                got=self.limits.hole_bytes,
-            )
-        self.hole_bytes += count
+        wanted = self.hole_bytes + count
+        self.limits.check("hole_bytes", wanted, f"the size of all holes, {format_size(wanted)},")
+        self.hole_bytes = wanted
 
 
 def _known(found: os.stat_result) -> list[int]:

@@ -32,7 +32,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.shards import ShardSet
-from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
+from pparse.recovery.document_verdict import BROKEN, DocumentVerdict, is_whole_below, unlike_its_name, verify_document
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
@@ -386,8 +386,7 @@ class Unpacker:
             return False
         by_name = member.name.lower().endswith(ARCHIVE_EXTENSIONS)
         sound = not by_name and (
-            level.parser.verify(member).status is Status.COMPLETE
-            or (isinstance(parser, ArchiveParser) and parser.confirms_itself())
+            level.parser.verify(member).is_complete or (isinstance(parser, ArchiveParser) and parser.confirms_itself())
         )
         if sound and is_whole_below(extraction):
             return False  # a document that happens to be a zip, and is whole
@@ -456,8 +455,7 @@ class Unpacker:
             name = AS_FOUND.format(name)
         elif not (judgement and judgement.is_whole) and self._unlike_a_model(name, damaged=True) != name:
             # Its format is not recognised, or it is one that others are made of.
-            damaged = level.parser.verify(member).status not in (Status.COMPLETE, Status.UNSUPPORTED)
-            name = self._unlike_a_model(name, damaged=damaged)
+            name = self._unlike_a_model(name, damaged=level.parser.verify(member).status in BROKEN)
         compressed_size = None if member.method == "stored" else member.compressed_size
         with self._open_sink(name, member.mtime, compressed_size) as sink:
             if sink.refuses(member):
