@@ -438,9 +438,7 @@ class ArchiveParser(Parser, Listing, Container):
         for member in self.files():
             if member.kind == "gap" and member.compressed_size >= 512 and before is not None and before.kind == "file":
                 start, end = before.start, member.start
-                gap = data.next_gap(start)
-                explained = (gap is not None and gap.offset < member.end) or data.why_suspect(start, member.end)
-                if not explained:
+                if not any(data.gaps_in(start, member.end)) and not data.why_suspect(start, member.end):
                     data.add_suspect_range(start, end, "no header follows its end: bytes of it are wrong, or too many")
             before = member
 

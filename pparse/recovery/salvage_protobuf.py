@@ -176,8 +176,7 @@ class _MessageWalk:
     def _is_sound(self, frame: _MessageFrame, field: WireField) -> bool:
         if frame.type is not None:
             return field.next <= frame.sound
-        gap = self._data.next_gap(field.begin)
-        return gap is None or gap.offset >= field.next
+        return not any(self._data.gaps_in(field.begin, field.next))
 
     def _sound_to(self, frame: _MessageFrame) -> int:
         """Return the end of the valid bytes from ``frame.pos`` on; within a faulty field, where the fault is."""

@@ -137,8 +137,7 @@ def _has_all_bytes(tensor: Tensor) -> bool:
     end = span.offset + span.length
     if (span.end is not None and end > span.end) or (span.data.size is not None and end > span.data.size):
         return False
-    gap = span.data.next_gap(span.offset)
-    return gap is None or gap.offset >= end
+    return not any(span.data.gaps_in(span.offset, end))
 
 
 def unjudged(tensor: Tensor) -> Tensor:

@@ -196,14 +196,9 @@ class EnteredData(Data):
         if self.size is not None:
             length = max(0, min(length, self.size - offset))
         chunk = self._pread(offset, length) if length else b""
-        unknown = []
         end = offset + len(chunk)
-        gap = self.next_gap(offset)
-        while gap is not None and gap.offset < end:
-            start, stop = max(gap.offset, offset), min(gap.end or end, end)
-            unknown.append((start, stop - start))
-            gap = self.next_gap(stop) if stop < end else None
-        return chunk, unknown
+        unknown = ((max(gap.offset, offset), min(gap.end or end, end)) for gap in self.gaps_in(offset, end))
+        return chunk, [(start, stop - start) for start, stop in unknown]
 
     def close(self) -> None:
         """Give back memory."""
