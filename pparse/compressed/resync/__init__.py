@@ -16,7 +16,7 @@ from pparse.limits import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -100,6 +100,14 @@ def real_end(source: Range) -> int:
     while at < source.end and (chunk := data.read_known(at, min(MIB, source.end - at))[0]):
         at += len(chunk)
     return at
+
+
+def places_of(needle: bytes, data: bytes, start: int = 0) -> Iterator[int]:
+    """Yield where ``needle`` stands in ``data``, from ``start`` on."""
+    place = data.find(needle, start)
+    while place >= 0:
+        yield place
+        place = data.find(needle, place + 1)
 
 
 def module_of(codec: str) -> Any:

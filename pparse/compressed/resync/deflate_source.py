@@ -12,7 +12,7 @@ from functools import partial
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry, EntryDecompressor, stretches
 from pparse.codecs.gzip_header import MAX_HEADER, begins_header, parse_header
 from pparse.compressed.kept import Checkpoint, Checkpoints, reread
-from pparse.compressed.resync import BEFORE_DAMAGE, real_end
+from pparse.compressed.resync import BEFORE_DAMAGE, places_of, real_end
 from pparse.data.base import Access, Data, GapTable
 from pparse.data.range_status import SuspectRange
 from pparse.data.window import Window
@@ -457,11 +457,9 @@ class Candidates:
 
 def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]:
     """Yield the bits of ``buffer`` where the header of a gzip member may begin."""
-    place = buffer.find(_MAGIC, first)
-    while 0 <= place < last:
+    for place in places_of(_MAGIC, buffer[: max(last, 0) + 2], first):
         if len(buffer) - place > 10 and not buffer[place + 3] & 0xE0:
             yield 8 * place, True
-        place = buffer.find(_MAGIC, place + 1)
 
 
 def missed_end(source: Range, zeros: int, end: int, produced: int) -> int | None:
