@@ -18,17 +18,7 @@ from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    FormatError,
-    LimitError,
-    MalformedError,
-    PathError,
-    PparseError,
-    UnsupportedError,
-    spoken,
-)
+from pparse.errors import DataError, EndOfDataError, FormatError, LimitError, PathError, UnsupportedError, spoken
 from pparse.findings import Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
@@ -337,7 +327,7 @@ class ArchiveParser(Parser, Listing, Container):
         opened = self._opened.get(member.at)
         try:
             data, start, end = (opened.data, opened.start, opened.end) if opened is not None else self.content(member)
-        except (LimitError, UnsupportedError, MalformedError) as error:
+        except DataError as error:
             return _refused(error)
         try:
             verdict = read_through(
@@ -473,7 +463,7 @@ class ArchiveParser(Parser, Listing, Container):
             )
 
 
-def _refused(error: PparseError) -> Verdict:
+def _refused(error: DataError) -> Verdict:
     """Return the verdict on a member that was not read."""
     verdict = Verdict()
     if isinstance(error, LimitError):

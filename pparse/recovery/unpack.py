@@ -18,17 +18,7 @@ from pparse.containers.stream import StreamParser
 from pparse.data.base import Access
 from pparse.document.appearance import ARCHIVE_EXTENSIONS
 from pparse.document.extraction import Extraction, extraction_of
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    FormatError,
-    GapError,
-    LimitError,
-    MalformedError,
-    PparseError,
-    SourceError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, FaultError, FormatError, LimitError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.shards import ShardSet
@@ -176,7 +166,7 @@ class Unpacker:
             level = self._levels[-1]
             try:
                 member = next(level.members, None)
-            except (MalformedError, UnsupportedError) as error:
+            except FaultError as error:
                 self.note("malformed", error.reason, source=level.source, offset=error.offset)  # what follows is lost
                 member = None
             if member is None:
@@ -500,7 +490,7 @@ class Unpacker:
             return
         name, outer = f"{level.prefix}{NAMELESS}/at-{member.start}", level.parser.extraction
         lost = Extraction(self._session, f"{name}.bin", outer.data, member.start, member.end, outer)
-        with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
+        with suppress(FaultError):
             result = lost.parse("zip")
             if any(found.kind == "file" for found in result.parser.files()):  # type: ignore[attr-defined]
                 self._enter(result, f"{name}.zip/", f"{level.source}::{lost.name}")
