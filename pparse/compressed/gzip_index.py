@@ -446,8 +446,6 @@ class _PointTable:
 
     def end_last(self, end: int) -> None:
         """Set the sum of the source from the last point to ``end``."""
-        if self._summed > end:  # a bit further than it should
-            self._sum, self._summed = 0, self.row(-1)[0] >> 3
         value = checksum_of(self._source, self._summed, end, self._sum)
         struct.pack_into("<I", self._rows, len(self._rows) - 4, value)
 

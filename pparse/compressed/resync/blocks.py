@@ -86,9 +86,6 @@ class Blocks(Data):
     def __len__(self) -> int:
         return len(self._starts)
 
-    def __bool__(self) -> bool:
-        return True
-
     def add(self, start: int, end: int, size: int, tag: int = 0) -> None:
         """Add a block of ``size`` bytes of output. Raises `LimitError`, and `MalformedError` for an absurd size."""
         if size > LARGEST - self._total:
