@@ -175,3 +175,15 @@ def test_an_archive_without_members_is_whole(run, tmp_path) -> None:
         ran = run("recover", path, "-o", tmp_path / f"r{number}")
         assert ran.code == 0
         assert "there are no files in it" in ran.out
+
+
+def test_a_hard_link_is_written_as_its_target_and_told_of_without_one(run, tmp_path) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as made:
+        for name, target in (("a", ""), ("b", "a"), ("c", "lost")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size = (b"1", target, 0) if target else (b"0", "", len(DATA))
+            made.addfile(info, io.BytesIO(DATA))
+    code, files, report = saved(run, stream.getvalue(), tmp_path)
+    assert (code, files) == (0, {"a": DATA, "b": DATA})
+    assert report["findings"][-1]["reason"] == "a hardlink to lost, which is never written"

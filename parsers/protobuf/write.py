@@ -22,7 +22,7 @@ from pparse.protobuf.schema import TYPE_BYTES, TYPE_GROUP, TYPE_STRING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from pparse.data.reader import Range
@@ -32,17 +32,20 @@ if TYPE_CHECKING:
 
 
 # What is written, one operation after another: bytes, a range of the source; the tag of a message whose length follows
-# it, with the operations of its content; and None at the end of such a message.
+# it, first in a tuple; and None at the end of such a message.
 
 
-def measure(root: Node) -> array[int]:
-    """Return the size of the message, and of each merged message in it, in order."""
+def measure(operations: Iterable[Any], *, keeps_empty: bool = True) -> array[int]:
+    """Return the size of the message, and of each message in it that begins with a tuple, in order.
+
+    ``keeps_empty``: whether those without a byte are written, too.
+    """
     sizes = array("Q", [0])
     open_ones: list[tuple[int, int]] = [(0, 0)]
-    for op in _flat(root):
+    for op in operations:
         if op is None:
             at, tag = open_ones.pop()
-            if open_ones:
+            if sizes[at] or keeps_empty:
                 sizes[open_ones[-1][0]] += tag + len(encode_varint(sizes[at])) + sizes[at]
         elif isinstance(op, tuple):
             open_ones.append((len(sizes), len(op[0])))
@@ -52,14 +55,17 @@ def measure(root: Node) -> array[int]:
     return sizes
 
 
-def write(root: Node, sizes: array[int], out: Callable[[bytes], object]) -> int:
+def write(
+    operations: Iterable[Any], sizes: array[int], out: Callable[[bytes], object], *, keeps_empty: bool = True
+) -> int:
     """Write the message piece by piece, with the sizes of `measure`; return the number of bytes."""
     done, number = 0, 1
-    for op in _flat(root):
+    for op in operations:
         if op is None:
             continue
         if isinstance(op, tuple):
-            op = op[0] + encode_varint(sizes[number])
+            size = sizes[number]
+            op = op[0] + encode_varint(size) if size or keeps_empty else b""
             number += 1
         if isinstance(op, bytes):
             out(op)
@@ -69,8 +75,8 @@ def write(root: Node, sizes: array[int], out: Callable[[bytes], object]) -> int:
     return done
 
 
-def _flat(root: Node) -> Iterator[Any]:
-    """Yield the operations for the whole message, without recursion."""
+def operations(root: Node) -> Iterator[Any]:
+    """Yield the operations for the whole message ``root``, without recursion."""
     stack = [_message(root)]
     while stack:
         op = next(stack[-1], None)

@@ -68,24 +68,8 @@ _RECORD_LENGTH: Final = lazy_pattern(rb" *([0-9]{1,9}) ")
 _DAMAGED: Final = lazy_pattern(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
 _TIME: Final = lazy_pattern(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
 # The records that are used; all others are skipped.
-_KNOWN: Final = frozenset(
-    (
-        b"path",
-        b"linkpath",
-        b"size",
-        b"mtime",
-        b"hdrcharset",
-        b"GNU.sparse.major",
-        b"GNU.sparse.minor",
-        b"GNU.sparse.name",
-        b"GNU.sparse.realsize",
-        b"GNU.sparse.size",
-        b"GNU.sparse.map",
-        b"GNU.sparse.numblocks",
-        b"GNU.sparse.offset",
-        b"GNU.sparse.numbytes",
-    )
-)
+_SPARSE: Final = (b"major", b"name", b"realsize", b"size", b"map", b"offset", b"numbytes")
+_KNOWN: Final = frozenset((b"path", b"linkpath", b"size", b"mtime", *(b"GNU.sparse." + word for word in _SPARSE)))
 
 
 def padded(size: int) -> int:
@@ -315,8 +299,7 @@ class Attributes:
         size = self._number(b"size", seen.get(b"size"))
         self.size = self.size if size is None else size
         self._apply_mtime(seen.get(b"mtime"))
-        if len(seen) > 1 or b"GNU.sparse.size" in seen:
-            self._apply_sparse(seen, pairs)
+        self._apply_sparse(seen, pairs)
 
     def _text(self, seen: dict[bytes, bytes], key: bytes) -> bytes | None:
         value = seen.get(key)

@@ -123,9 +123,8 @@ class TarMender:
         with session.budget.charge(2 * _SEARCH, "a search for headers"):
             while True:
                 session.check_cancelled()
-                gap = source.gap_in(pos, pos + step)
-                raw, unknown = source.read(pos, step if gap is None else max(0, gap.offset - pos))
-                gap = source.gap_in(pos, pos + step)  # reading may have found a gap
+                raw, unknown = source.read(pos, step)
+                gap = source.gap_in(pos, pos + step)  # afterwards: reading may have found it
                 if gap is not None:
                     raw = raw[: max(0, gap.offset - pos)]
                 found = first_header(raw, unknown, pos, grid) if len(raw) >= BLOCK else None

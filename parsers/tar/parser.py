@@ -202,9 +202,8 @@ class TarWalker:
             for at, length in unknown:
                 changed[at : at + length] = b"?" * length
             data = bytes(changed)
-        if len(data) < size:
-            return source.reach(start, end)
-        self._apply(header.letter, data, pos, pending)
+        if len(data) == size:
+            self._apply(header.letter, data, pos, pending)
         return source.reach(start, end)
 
     def _apply(self, letter: bytes, data: bytes, pos: int, pending: Pending) -> None:

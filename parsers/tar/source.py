@@ -186,11 +186,10 @@ class TarSource:
     def lost_in(self, start: int, end: int) -> tuple[int, int]:
         """Return the number of bytes of ``[start, end)`` in gaps of known length, and the number of these gaps."""
         lost = count = 0
-        at = start
-        while self.data.gaps and (gap := self.data.next_gap(at)) is not None and gap.offset < end and gap.end:
-            lost += min(gap.end, end) - max(gap.offset, start)
-            count += 1
-            at = gap.end
+        for gap in self.data.gaps_in(start, end):
+            if gap.end is not None:
+                lost += min(gap.end, end) - max(gap.offset, start)
+                count += 1
         return lost, count
 
     # -- blocks ------------------------------------------------------------------------------------------------------

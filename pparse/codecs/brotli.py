@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from pparse.codecs.base import checked, package, too_much
+from pparse.codecs.base import checked, drain, package
 from pparse.codecs.library import Core, LibraryDecompressor
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB, MIB
@@ -66,7 +66,7 @@ def narrowed(head: bytes, room: int) -> bytes:
 def whole_brotli(codec: str, data: Buffer, max_size: int) -> bytes:
     """Return what a Brotli stream holds; see `pparse.codecs.decompress`."""
     if memoryview(data).nbytes and memoryview(data)[0] == LARGE:
-        return _whole_large(codec, data, max_size)
+        return drain(BrotliStream(codec, size=max_size + 1), data, max_size)
     brotli = package("brotli")
     stream = brotli.Decompressor()
     view = memoryview(data)
@@ -135,11 +135,13 @@ class BrotliStream(LibraryDecompressor):
         return out
 
     def _decode_large(self) -> _Large:
-        room = max(_FIRST_TRY, 2 * len(self._input)) if self._size is None else self._size + 1
+        most = sys.maxsize if self._size is None else self._size + 1
+        room = max(_FIRST_TRY, 2 * len(self._input))
         while True:
+            room = min(room, most)
             output = self._memory(room)
             large = _Large(self.codec, narrowed(bytes(self._input[:2]), room) + self._input[2:], output)
-            if large.size <= room or self._size is not None:
+            if large.size <= room or room == most:
                 del self._input[: large.taken]
                 return large
             large.close()
@@ -231,21 +233,3 @@ def _anonymous(size: int) -> mmap.mmap:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError, OverflowError) as error:
         raise LimitError(f"the system has no {size} bytes of memory ({error})", option="--scratch DIR") from error
-
-
-def _whole_large(codec: str, data: Buffer, max_size: int) -> bytes:
-    data = bytes(data)
-    room = min(max_size, max(_FIRST_TRY, 2 * len(data)))
-    while True:
-        large = _Large(codec, narrowed(data[:2], room) + data[2:], _anonymous(room + _SLACK))
-        try:
-            if large.size > room:
-                if room == max_size:
-                    raise too_much(codec, max_size)
-                room = min(max_size, 8 * room)
-                continue
-            if large.error is not None:
-                raise large.error
-            return checked(codec, large.take(large.size), True, len(data) - large.taken, max_size)
-        finally:
-            large.close()

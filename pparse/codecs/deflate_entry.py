@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_left
+from copy import copy
 
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.library import Core, LibraryDecompressor
@@ -131,14 +132,10 @@ class DeflateEntry(Core):
 
     def copy(self) -> DeflateEntry:
         """Return a second decoder in the same state. It reports the stretches of what it puts out itself."""
-        twin = object.__new__(DeflateEntry)
-        twin._last_unknown = self._last_unknown
-        twin._prefix = self._prefix
+        twin = copy(self)
         twin._stream = self._stream.copy()
         twin._second = None if self._second is None else self._second.copy()
         twin._edges = array("q")
-        twin.hungry = self.hungry
-        twin.total_out = self.total_out
         return twin
 
 
@@ -184,6 +181,11 @@ class EntryDecompressor(LibraryDecompressor):
 
     def _make(self) -> Core:
         return DeflateEntry(*self._entry)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the decoder knows that nothing unknown can come any more."""
+        return isinstance(self._core, DeflateEntry) and self._core.resolved
 
     def take_unknown(self) -> list[tuple[int, int]]:
         """Return the unknown stretches of what was delivered since the last call: (offset from the entry, length).

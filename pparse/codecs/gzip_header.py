@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from operator import ne
 from zlib import crc32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+_MAGIC: Final = b"\x1f\x8b\x08"
 FTEXT, FHCRC, FEXTRA, FNAME, FCOMMENT = 1, 2, 4, 8, 16
 
 SYSTEMS: Final = (
@@ -57,10 +59,7 @@ def parse_header(head: bytes, *, tolerant: bool = False) -> GzipHeader | None:
 
     ``tolerant``: magic bytes may be wrong, one of the three, or two.
     """
-    if len(head) < 10:
-        return None
-    wrong = (head[0] != 0x1F) + (head[1] != 0x8B) + (head[2] != 8)
-    if wrong > (2 if tolerant else 0) or head[3] & 0xE0:
+    if not begins_header(head, tolerant=tolerant):
         return None
     flags, mtime, level, system = struct.unpack_from("<BIBB", head, 3)
     header = GzipHeader(flags, mtime, level, system)
@@ -89,16 +88,14 @@ def parse_header(head: bytes, *, tolerant: bool = False) -> GzipHeader | None:
         header.sound = header.header_crc == crc32(head[:at]) & 0xFFFF
         at += 2
     header.length = at
-    header.sound = header.sound and not wrong
+    header.sound = header.sound and head.startswith(_MAGIC)
     return header
 
 
-def may_go_on(head: bytes, *, tolerant: bool = False) -> bool:
-    """Say whether ``head``, of which `parse_header` makes nothing, may be the beginning of a longer header."""
-    wrong = (head[:1] != b"\x1f") + (head[1:2] != b"\x8b") + (head[2:3] != b"\x08")
-    if len(head) < 10 or wrong > (2 if tolerant else 0) or head[3] & 0xE0:
-        return False
-    return bool(head[3] & (FEXTRA | FNAME | FCOMMENT))
+def begins_header(head: bytes, *, tolerant: bool = False) -> bool:
+    """Say whether ``head`` begins as a header does, which may be longer; ``tolerant``: see `parse_header`."""
+    wrong = sum(map(ne, head, _MAGIC))
+    return len(head) >= 10 and wrong <= (2 if tolerant else 0) and not head[3] & 0xE0
 
 
 def _bgzf_size(extra: bytes) -> int | None:

@@ -36,6 +36,8 @@ class Core:
 
     asks_early = False
     """Whether it may be hungry while it holds output back."""
+    copies = False
+    """Whether the library's decoder can be copied."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -60,7 +62,11 @@ class Core:
 
     def copy(self) -> Core | None:
         """Return a second decoder in the same state, or None where the library cannot."""
-        return None
+        if not self.copies:
+            return None
+        twin = copy(self)
+        twin._stream = self._stream.copy()
+        return twin
 
     def take_unknown(self) -> list[tuple[int, int]]:
         """Return what is not known of the output since the last call; see `pparse.codecs.deflate_entry`."""

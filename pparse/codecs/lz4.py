@@ -103,19 +103,15 @@ class Lz4Stream(FrameDecompressor):
 
     def _produce(self) -> bytes:
         out = super()._produce()
-        if out:
-            self._note(out)
-        return out
-
-    def _note(self, out: bytes) -> None:
         self._decoded += len(out)
         if self._content is not None and self._decoded > self._content:
             reason = f"the lz4 frame holds more than the {self._content} bytes it declares"
             raise MalformedError(reason, fault=Fault.SIZE)
-        if self._hash is not None:
+        if self._hash is not None and out:
             self._hash.update(out)
-        if self._linked:
+        if self._linked and out:
             self._history = (self._history + out)[-HISTORY:] if len(out) < HISTORY else out[-HISTORY:]
+        return out
 
     def _word(self, at: int) -> int:
         return int.from_bytes(self._input[at : at + 4], "little")
@@ -216,14 +212,9 @@ class Lz4Stream(FrameDecompressor):
             target = bytearray(len(history) + most)
             count = self._lz4.decompress_block_into(whole, target)
             return bytes(memoryview(target)[len(history) : count])
-        except (self._library.DecompressionError, ValueError) as error:
-            out = self._salvaged(block, cut=False)
+        except (self._library.DecompressionError, ValueError):
             self._step = Lz4Stream._damaged
-            if not out:
-                raise MalformedError(
-                    "a block of the lz4 frame is damaged", offset=self.consumed, fault=Fault.BLOCK
-                ) from error
-            return out
+            return self._salvaged(block, cut=False) or self._damaged()
 
     def _salvaged(self, block: bytes, cut: bool) -> bytes:
         out = bytearray(self._history)

@@ -52,17 +52,14 @@ class _ZlibCore(Core):
 
     __slots__ = ()
 
+    copies = True
+
     def feed(self, data: bytes, limit: int) -> bytes:
         tail = self._stream.unconsumed_tail
         out: bytes = self._stream.decompress(tail + data if tail else data, limit)
         # With room left it had nothing more to give.
         self.hungry = len(out) < limit
         return out
-
-    def copy(self) -> Core | None:
-        twin = _ZlibCore(self._stream.copy())
-        twin.hungry = self.hungry
-        return twin
 
 
 class _StandardCore(Core):

@@ -189,8 +189,6 @@ class ZstdStream(FrameDecompressor):
         return b""
 
     def _finish_frame(self) -> None:
-        if not self._stream.eof:
-            raise MalformedError("the zstd frame does not end where it should", offset=self.consumed)
         # The library checks this itself, but not where an empty block is the last one.
         self._compare_size()
         self._end()

@@ -29,6 +29,7 @@ import struct
 import zlib
 from bisect import bisect_right
 from collections import namedtuple
+from contextlib import suppress
 from functools import partial
 
 from pparse.codecs.base import CHECKPOINT
@@ -210,22 +211,17 @@ class GzipIndex:
         stream = zlib.decompressobj()
         window = b""
         if zlib.crc32(packed) == checksum:
-            try:
+            with suppress(zlib.error):
                 window = stream.decompress(packed, WINDOW + 1)
-            except zlib.error:
-                window = b""
         if not window or not stream.eof or len(window) > WINDOW:
             raise MalformedError("the index is damaged: a window is wrong", source=self.name, offset=place)
         return window
 
     def compare(self, source: Range, number: int) -> bool:
         """Say whether ``source`` is what was indexed, from point ``number`` to the next. Raises `GapError`."""
-        if self._checked[number]:
-            return True
-        point = self.point(number)
-        value = checksum_of(source, point.start, point.end)
-        if value == point.checksum:
-            self._checked[number] = 1
+        if not self._checked[number]:
+            point = self.point(number)
+            self._checked[number] = checksum_of(source, point.start, point.end) == point.checksum
         return bool(self._checked[number])
 
     def open(self, source: Range, number: int, *, budget: MemoryBudget, limits: Limits | None = None) -> InflatedData:
@@ -272,6 +268,8 @@ class _GzipEntry(Core):
 
     __slots__ = ("_tail",)
 
+    copies = True
+
     def __init__(self, inner: DeflateEntry) -> None:
         super().__init__(inner)
         self._tail: bytes | None = None  # what follows the deflate stream, once that is at its end
@@ -293,11 +291,6 @@ class _GzipEntry(Core):
     @property
     def unused(self) -> bytes:
         return (self._tail or b"")[_TRAILER:]
-
-    def copy(self) -> Core:
-        twin = _GzipEntry(self._stream.copy())
-        twin._tail, twin.hungry = self._tail, self.hungry
-        return twin
 
 
 class GzipEntryStream(LibraryDecompressor):
@@ -453,8 +446,6 @@ class _PointTable:
 
     def end_last(self, end: int) -> None:
         """Set the sum of the source from the last point to ``end``."""
-        if self._summed > end:  # a bit further than it should
-            self._sum, self._summed = 0, self.row(-1)[0] >> 3
         value = checksum_of(self._source, self._summed, end, self._sum)
         struct.pack_into("<I", self._rows, len(self._rows) - 4, value)
 

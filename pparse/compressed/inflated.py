@@ -313,16 +313,11 @@ class InflatedData(DecodedData):
                 self._go_on(self._most)
 
     def _go_on(self, limit: int) -> None:
-        """Decode up to ``limit`` bytes beyond what was ever produced."""
+        """Decode up to ``limit`` bytes beyond what was ever produced, a block of it at a time."""
         self._check_open()
         self._check_limit(self.produced)
         self._go_near(self.produced)
-        while self._run.out < self.produced and not self._finished:
-            self._advance(min(self._most, self.produced - self._run.out))
-            if not self._finished:
-                self._go_near(self.produced)
-        if not self._finished:
-            self._advance(min(self._most, limit))
+        self._advance(min(self._most, self.produced - self._run.out + limit))
 
     def _check_limit(self, offset: int) -> None:
         limits = self._env.limits

@@ -18,17 +18,7 @@ from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    FormatError,
-    LimitError,
-    MalformedError,
-    PathError,
-    PparseError,
-    UnsupportedError,
-    spoken,
-)
+from pparse.errors import DataError, EndOfDataError, FormatError, LimitError, PathError, UnsupportedError, spoken
 from pparse.findings import Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
@@ -337,7 +327,7 @@ class ArchiveParser(Parser, Listing, Container):
         opened = self._opened.get(member.at)
         try:
             data, start, end = (opened.data, opened.start, opened.end) if opened is not None else self.content(member)
-        except (LimitError, UnsupportedError, MalformedError) as error:
+        except DataError as error:
             return _refused(error)
         try:
             verdict = read_through(
@@ -438,9 +428,7 @@ class ArchiveParser(Parser, Listing, Container):
         for member in self.files():
             if member.kind == "gap" and member.compressed_size >= 512 and before is not None and before.kind == "file":
                 start, end = before.start, member.start
-                gap = data.next_gap(start)
-                explained = (gap is not None and gap.offset < member.end) or data.why_suspect(start, member.end)
-                if not explained:
+                if not any(data.gaps_in(start, member.end)) and not data.why_suspect(start, member.end):
                     data.add_suspect_range(start, end, "no header follows its end: bytes of it are wrong, or too many")
             before = member
 
@@ -475,7 +463,7 @@ class ArchiveParser(Parser, Listing, Container):
             )
 
 
-def _refused(error: PparseError) -> Verdict:
+def _refused(error: DataError) -> Verdict:
     """Return the verdict on a member that was not read."""
     verdict = Verdict()
     if isinstance(error, LimitError):

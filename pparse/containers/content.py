@@ -118,26 +118,21 @@ class GapLog:
         offsets, lengths = self._offsets, self._lengths
         if offsets and length is not None and lengths[-1] >= 0 and offset - offsets[-1] - lengths[-1] <= self._apart:
             lengths[-1] = offset + length - offsets[-1]
-            return
-        if len(offsets) >= _MOST_GAPS and not self._join():
-            lengths[-1] = -1  # they can no longer be kept apart
-            return
-        self._offsets.append(offset)
-        self._lengths.append(-1 if length is None else length)
+        elif len(offsets) >= _MOST_GAPS and not self._join():
+            self._lengths[-1] = -1  # they can no longer be kept apart
+        else:
+            self._offsets.append(offset)
+            self._lengths.append(-1 if length is None else length)
 
     def _join(self) -> bool:
         """Join ranges that are close, until their number is a quarter less; False if that is not possible."""
         while self._apart < 1 << 40:
             self._apart = max(16, 4 * self._apart)
-            offsets, lengths = array("q"), array("q")
-            for first, count in zip(self._offsets, self._lengths, strict=True):
-                if offsets and count >= 0 and lengths[-1] >= 0 and first - offsets[-1] - lengths[-1] <= self._apart:
-                    lengths[-1] = first + count - offsets[-1]
-                else:
-                    offsets.append(first)
-                    lengths.append(count)
-            if len(offsets) <= _MOST_GAPS * 3 // 4:
-                self._offsets, self._lengths = offsets, lengths
+            kept = zip(self._offsets, self._lengths, strict=True)
+            self._offsets, self._lengths = array("q"), array("q")
+            for offset, length in kept:
+                self.add(offset, None if length < 0 else length)
+            if len(self) <= _MOST_GAPS * 3 // 4:
                 return True
         return False
 
@@ -205,22 +200,6 @@ class Collector:
     def content(self) -> bytes:
         """Return all bytes."""
         return b"".join(self._chunks)
-
-
-class Beginning:
-    """A sink that keeps the first ``most`` bytes in ``content``."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.content = b""
-
-    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
-        """Keep as much as there is room for."""
-        self.content += chunk[: self._most - len(self.content)]
-
-    def restart(self) -> None:
-        """Forget everything."""
-        self.content = b""
 
 
 class _Reading:
@@ -399,13 +378,10 @@ def _judge_short(verdict: Verdict, short: int, wanted: int, error: PparseError |
 
 def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
     """Note the ``error`` that ends data of which nobody said how long they are."""
-    if isinstance(error, UnsupportedError):
-        verdict.worsen(Status.UNSUPPORTED, "unsupported", error.reason)
-        return
-    if data.size is None:
+    is_unread = isinstance(error, UnsupportedError)
+    if data.size is None and not is_unread:
         verdict.gaps.add(verdict.size, None)
-    cut = isinstance(error, EndOfDataError)
-    verdict.worsen(cut_status(damaged=not cut), "truncated", error.reason)
+    verdict.worsen(status_of(error), "unsupported" if is_unread else "truncated", error.reason)
 
 
 def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ from array import array
 
 from pparse.data.spliced import SplicedData, derived
 from pparse.document.folder import FILE, Folder, FolderItem, confine
-from pparse.errors import EndOfDataError, PathError, SourceError
+from pparse.errors import EndOfDataError, SourceError
 from pparse.findings import Finding, Status
 
 TYPE_CHECKING = False
@@ -164,14 +164,14 @@ class MemberFolder(Folder):
         self.path = f"{parser.extraction.path}::{prefix.rstrip('/')}" if prefix else parser.extraction.path
         self._parser, self._prefix = parser, prefix
 
-    def _below(self, prefix: str) -> Iterator[tuple[str, ArchiveMember]]:
-        """Yield the files right below ``prefix``, with their names there."""
+    def _below(self, prefix: str, *, deep: bool = False) -> Iterator[tuple[str, ArchiveMember]]:
+        """Yield the files right below ``prefix``, or anywhere below it, with their names there."""
         limits = self._parser.extraction.session.limits
         count = 0
         for member in self._parser.files():
             name = member.name.removeprefix("./")
             rest = name.removeprefix(prefix)
-            if name.startswith(prefix) and rest and "/" not in rest and member.kind == "file":
+            if name.startswith(prefix) and rest and (deep or "/" not in rest) and member.kind == "file":
                 count += 1
                 limits.check("entries", count, "the files of a folder in an archive")
                 yield rest, member
@@ -188,13 +188,7 @@ class MemberFolder(Folder):
 
     def tree(self, followed: Collection[str] = (), skipped: str = "") -> Iterator[FolderItem]:
         """Yield the files in it and in the folders below it."""
-        limits = self._parser.extraction.session.limits
-        found: dict[str, int | None] = {}
-        for member in self._parser.files():
-            name = member.name.removeprefix("./")
-            if member.kind == "file" and name.startswith(self._prefix) and name != self._prefix:
-                found[name[len(self._prefix) :]] = member.size
-                limits.check("entries", len(found), "the files of a folder in an archive")
+        found = {name: member.size for name, member in self._below(self._prefix, deep=True)}
         for name, size in sorted(found.items()):
             yield FolderItem(name, FILE, size)
 
@@ -229,7 +223,4 @@ def folder_in(parser: ArchiveParser, name: str) -> MemberFolder | None:
     """Return the folder ``name`` of an archive, ``.`` for all of it; None if no file lies in it, or below."""
     prefix = "" if name.rstrip("/") == "." else name.removeprefix("./").rstrip("/") + "/"
     folder = MemberFolder(parser, prefix)
-    try:
-        return folder if any(True for _ in folder.tree()) else None
-    except PathError:
-        return None
+    return folder if any(True for _ in folder.tree()) else None

@@ -311,6 +311,13 @@ class Data(ABC):
                 return gap
         return gaps[place] if place < len(gaps) else None
 
+    def gaps_in(self, start: int, end: int) -> Iterator[Gap]:
+        """Yield the gaps that touch ``[start, end)``, in order."""
+        at: int | None = start
+        while at is not None and (gap := self.next_gap(at)) is not None and gap.offset < end:
+            yield gap
+            at = gap.end
+
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return up to ``length`` bytes at ``offset``, zeros in place of gaps, and the gaps as (offset, length).
 

@@ -13,7 +13,7 @@ from collections import namedtuple
 
 from pparse.errors import Fault, MalformedError, OptionError, PparseError, spoken
 from pparse.parsers.cpb.parser import CpbParser
-from pparse.parsers.protobuf.write import measure, write
+from pparse.parsers.protobuf.write import measure, operations, write
 from pparse.proto_splitter.merger import Uses
 from pparse.proto_splitter.split import MAX_MESSAGE_BYTES, writing
 from pparse.proto_splitter.stream_split import is_read
@@ -102,11 +102,12 @@ def _merge(
 ) -> MergeReport:
     check_uses(parser)
     root = document.root
-    sizes = measure(root)
+    sizes = measure(operations(root))
     if path:
         refuse_full(path, sizes[0])
     with document.session.telling():
-        written = write(root, sizes, writing(stream, sizes[0], "merging", progress, document.session.check_cancelled))
+        out = writing(stream, sizes[0], "merging", progress, document.session.check_cancelled)
+        written = write(operations(root), sizes, out)
     if written != sizes[0]:
         raise MalformedError("the source changed during the merge", wanted=sizes[0], got=written)
     assert parser.chunks is not None  # noqa: S101 -- what is mergeable has metadata

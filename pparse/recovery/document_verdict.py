@@ -11,16 +11,7 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status
 from pparse.data.stretches import joined
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    FormatError,
-    GapError,
-    LimitError,
-    MalformedError,
-    NothingThereError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, EndOfDataError, FaultError, LimitError, NothingThereError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
 from pparse.limits import count_words
 from pparse.tree.entry import SCALAR
@@ -33,6 +24,7 @@ if TYPE_CHECKING:
     from pparse.containers.archive import ArchiveMember, ArchiveParser
     from pparse.containers.content import Verdict
     from pparse.document.extraction import Extraction
+    from pparse.errors import FormatError
     from pparse.tensors.extent import Extent
     from pparse.tensors.viewer import Viewer
 
@@ -326,10 +318,10 @@ def _findings_inside(name: str, extraction: Extraction, *, strict: bool) -> Iter
             yield told
         if whole and not is_part_of_model(extraction):
             yield from untold(extraction, name)
-    except (MalformedError, EndOfDataError, GapError) as error:
-        yield Finding("malformed", error.reason, source=name, offset=error.offset)
     except (LimitError, UnsupportedError) as error:
         yield Finding("limit", f"not all of it was looked at: {error.reason}", source=name, offset=error.offset)
+    except FaultError as error:
+        yield Finding("malformed", error.reason, source=name, offset=error.offset)
 
 
 def _findings_beside(name: str, archive: ArchiveParser, member: ArchiveMember, *, strict: bool) -> Iterator[Finding]:

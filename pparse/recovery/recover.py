@@ -15,16 +15,7 @@ from pparse.containers.stream import StreamParser
 from pparse.data.files import real_path
 from pparse.document.extraction import Extraction, FolderExtraction
 from pparse.document.opening import open, refuse_unknown
-from pparse.errors import (
-    EndOfDataError,
-    FormatError,
-    OptionError,
-    PathError,
-    PparseError,
-    SourceError,
-    UnsupportedError,
-    told,
-)
+from pparse.errors import FaultError, FormatError, OptionError, PparseError, SourceError, UnsupportedError, told
 from pparse.findings import Finding, FindingList, Severity
 from pparse.limits import parse_size
 from pparse.parsers.shards import ShardSet
@@ -275,7 +266,7 @@ def _size_beside(document: Extraction, result: Result | None) -> int:
     parser = result.parser if result is not None else None
     if isinstance(parser, ShardSet) and not parser.is_alone:
         for name in parser.shard_names():
-            with suppress(SourceError, EndOfDataError, PathError):
+            with suppress(SourceError, FaultError):
                 shard = parser.shard(name)
                 size += shard.find_end() - shard.start
     return size
@@ -398,10 +389,8 @@ def _identity(extraction: Extraction) -> list[object]:
     if data.size is not None:
         from pparse.data.index_files import fingerprint
 
-        try:
+        with suppress(PparseError):
             return [data.size, fingerprint(data.range(0, data.size)).hex()]
-        except PparseError:
-            pass
     return [_unlike_all()]
 
 

@@ -217,8 +217,7 @@ def is_model_name(name: str) -> bool:
 def has_lost_bytes(extraction: Extraction) -> bool:
     """Say whether bytes in a document are lost or in doubt; not if only its end is not there."""
     data, start, end = extraction.data, extraction.start, extraction.find_end()
-    gap = data.next_gap(start)
-    return (gap is not None and gap.offset < end) or bool(data.suspect_ranges_in(start, end))
+    return any(data.gaps_in(start, end)) or bool(data.suspect_ranges_in(start, end))
 
 
 class Job:
@@ -249,18 +248,14 @@ class Job:
         """Name of the new file."""
         self._report = report
         self._done = 0
-        self.loose = [
-            gap
-            for gap in self.data.gaps
-            if (gap.length is None or not gap.exact) and self.start <= gap.offset < self.end
-        ]
+        gaps = self.data.gaps_in(self.start, self.end)
+        self.loose = [gap for gap in gaps if (gap.length is None or not gap.exact) and gap.offset >= self.start]
         self.solid = self.loose[0].offset if self.loose else self.end
 
     @property
     def has_gaps(self) -> bool:
         """Whether bytes are missing anywhere but at the end."""
-        gap = self.data.next_gap(self.start)
-        return gap is not None and gap.offset < self.end and gap.length is not None
+        return any(gap.length is not None for gap in self.data.gaps_in(self.start, self.end))
 
     def report(self, file: TargetFile, status: Status, reason: str | None, **known: object) -> None:
         """Report a file that was written."""

@@ -17,7 +17,7 @@ from pparse.parsers.cpb.metadata import ChunkMetadata
 from pparse.parsers.cpb.overlay import ChunkOpener
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.index import ChunkRange, Lost
-from pparse.parsers.protobuf.write import measure, write
+from pparse.parsers.protobuf.write import measure, operations, write
 from pparse.proto_splitter.stream_merge import check_uses
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest
 from pparse.recovery.salvage_protobuf import NO_TYPE, TENSOR
@@ -438,13 +438,13 @@ def _merge(job: Job, pruned: _Pruned, name: str) -> TargetFile:
         raise MalformedError(f"the message type is not known; give it with {spoken('-O message=NAME')}")
     check_uses(parser)
     root = fresh.root
-    sizes = measure(root)
+    sizes = measure(operations(root))
     with job.target.create(name) as file:
 
         def out(block: bytes) -> None:
             file.write(block)
             job.advance(len(block), sizes[0])
 
-        if write(root, sizes, out) != sizes[0]:
+        if write(operations(root), sizes, out) != sizes[0]:
             raise MalformedError("the source changed during the merge", wanted=sizes[0], got=file.bytes)
     return file

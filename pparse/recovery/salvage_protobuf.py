@@ -10,23 +10,22 @@ accepts it. The bytes of dropped fields are written beside the message.
 
 from __future__ import annotations
 
-from array import array
 from contextlib import suppress
 
-from pparse.data.base import BytesData, copy_into
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, FaultError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP, read_tag
-from pparse.limits import MIB, count_words
+from pparse.limits import count_words
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import Window, WireField, accepts
 from pparse.parsers.protobuf.resumption import find_resumption
+from pparse.parsers.protobuf.write import measure, write
 from pparse.recovery.salvage import Rest, is_model_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Final
 
     from pparse.data.reader import Range
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
     from pparse.protobuf.schema import MessageType
     from pparse.recovery.salvage import Job
 
-    Op = Range | bytes | None  # a range to copy; the tag of a message that begins; the end of one
+    Op = Range | bytes | tuple[bytes] | None  # see `pparse.parsers.protobuf.write`
 
-_STEP: Final = 1 * MIB
 _GONE: Final = 7  # instead of a wire type: a range in which fields cannot be recognised
 # Suffix for the whole fields of a message that may have been a model.
 FIELDS: Final = "{}.partial/fields.binpb"
@@ -50,11 +48,11 @@ class _MessageFrame:
     """A message being walked: ``[pos, end)`` is still to come, and everything before ``sound`` is valid.
 
     ``run`` is where the next range to copy begins, ``meant`` where the message should end. ``counts`` are the fields
-    passed so far, by number, ``before`` those before ``run``. ``lost``: some of it is dropped; ``gone``: the next range
-    in which fields cannot be recognised.
+    passed so far, by number. ``lost``: some of it is dropped; ``gone``: the next range in which fields cannot be
+    recognised.
     """
 
-    __slots__ = ("before", "counts", "end", "gone", "lost", "meant", "path", "pos", "run", "sound", "type")
+    __slots__ = ("counts", "end", "gone", "lost", "meant", "path", "pos", "run", "sound", "type")
 
     def __init__(self, pos: int, end: int, type: MessageType | None, path: str, sound: int) -> None:
         self.pos = self.run = pos
@@ -63,7 +61,6 @@ class _MessageFrame:
         self.path = path
         self.sound = sound
         self.counts: dict[int, int] = {}
-        self.before: dict[int, int] = {}
         self.lost = False
         self.gone: Resumption | None = None
 
@@ -110,7 +107,7 @@ class _MessageWalk:
                     if self._end > self._told:
                         self._tell(frame, frame.path, self._end, frame.meant)
                 if frame.lost and frame.type is not None and frame.type.full_name == TENSOR:
-                    yield BytesData(NO_TYPE).range(0, len(NO_TYPE))
+                    yield NO_TYPE
                 elif stack:
                     stack[-1].lost = stack[-1].lost or frame.lost
                 if stack:
@@ -122,11 +119,10 @@ class _MessageWalk:
             below = self._message_of(frame, field)
             end = min(field.next, frame.end)
             frame.pos = frame.run = end
-            frame.before = dict(frame.counts)
             if below is None or len(stack) >= depth:
                 self._tell(frame, name, field.begin, end, field.start if field.tag & 7 != _GONE else None)
             else:
-                yield encode_varint(field.tag)
+                yield (encode_varint(field.tag),)
                 stack.append(_MessageFrame(field.start, end, below, name, max(field.start, min(frame.sound, end))))
                 stack[-1].meant = field.next
                 self._look_ahead(stack[-1])
@@ -167,8 +163,6 @@ class _MessageWalk:
             if field is not None and field.next <= frame.end and self._is_sound(frame, field):
                 frame.counts[field.tag >> 3] = frame.counts.get(field.tag >> 3, 0) + 1
                 frame.pos = field.next
-            elif not self._is_proven(frame):
-                continue
             elif gone is not None:
                 frame.gone = None
                 return WireField(gone.number << 3 | _GONE, gone.begin, gone.begin, gone.end, gone.end)
@@ -179,28 +173,10 @@ class _MessageWalk:
                 frame.end = frame.pos
         return None
 
-    def _is_proven(self, frame: _MessageFrame) -> bool:
-        """Check again the fields that were believed to be sound; if they are not, go back to where they begin.
-
-        A group without its end in the message takes the following fields as its own, so the fault shows too late.
-        Checking each field by itself finds the one at fault.
-        """
-        if frame.type is None or self._checker.sound(self._data.range(frame.run, frame.pos), frame.type):
-            return True
-        at = frame.run
-        while (field := self._field(at, frame.end)) is not None and field.next <= frame.end:
-            if not self._checker.sound(self._data.range(at, field.next), frame.type):
-                break
-            at = field.next
-        frame.sound = at + 1  # within the field at fault
-        frame.pos, frame.counts = frame.run, dict(frame.before)
-        return False
-
     def _is_sound(self, frame: _MessageFrame, field: WireField) -> bool:
         if frame.type is not None:
             return field.next <= frame.sound
-        gap = self._data.next_gap(field.begin)
-        return gap is None or gap.offset >= field.next
+        return not any(self._data.gaps_in(field.begin, field.next))
 
     def _sound_to(self, frame: _MessageFrame) -> int:
         """Return the end of the valid bytes from ``frame.pos`` on; within a faulty field, where the fault is."""
@@ -220,8 +196,6 @@ class _MessageWalk:
         if known is None or field.tag & 7 != LEN or known.message is None or not accepts(known, LEN):
             return None
         return known.message
-
-    # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def _field(self, pos: int, end: int) -> WireField | None:
         """Return the field at ``pos``; None if there is none, or its tag and length are incomplete."""
@@ -250,7 +224,7 @@ def salvage_protobuf(job: Job) -> str:
         with Rest(job, stem, {"format": parser.name}) as rest:
             walk = _MessageWalk(job, parser.root_type, rest)
             try:
-                sizes = _measure(walk)
+                sizes = measure(walk.ops(), keeps_empty=False)  # of a message that lost all, nothing is written
                 if not sizes[0] or not rest.count:
                     return job.give_up(file, rest, is_unharmed=sizes[0] > 0)
 
@@ -258,7 +232,7 @@ def salvage_protobuf(job: Job) -> str:
                     file.write(block)
                     job.advance(len(block), sizes[0])
 
-                _write(_MessageWalk(job, parser.root_type), sizes, out)
+                write(_MessageWalk(job, parser.root_type).ops(), sizes, out, keeps_empty=False)
             except FaultError:
                 return job.give_up(file, rest)
     why_suspect = job.data.why_suspect(job.start, job.end)
@@ -268,31 +242,3 @@ def salvage_protobuf(job: Job) -> str:
     reason = reason if why_suspect is None else f"{reason}; {why_suspect}"
     status = cut_status(damaged=bool(damaged))
     return job.conclude(file, status, reason, rest, lambda: job.save_loose(stem), stem=stem)
-
-
-def _measure(walk: _MessageWalk) -> array[int]:
-    """Return the size of the message, and of each message in it that is rewritten."""
-    sizes = array("Q", [0])
-    stack: list[tuple[int, int]] = [(0, 0)]
-    for op in walk.ops():
-        if op is None:
-            at, tag = stack.pop()
-            if sizes[at]:  # else it has no bytes left
-                sizes[stack[-1][0]] += tag + len(encode_varint(sizes[at])) + sizes[at]
-        elif isinstance(op, bytes):
-            stack.append((len(sizes), len(op)))
-            sizes.append(0)
-        else:
-            sizes[stack[-1][0]] += len(op)
-    return sizes
-
-
-def _write(walk: _MessageWalk, sizes: array[int], out: Callable[[bytes], object]) -> None:
-    number = 1
-    for op in walk.ops():
-        if isinstance(op, bytes):
-            if sizes[number]:
-                out(op + encode_varint(sizes[number]))
-            number += 1
-        elif op is not None:
-            copy_into(op.data, op.start, len(op), out, _STEP)

@@ -269,7 +269,7 @@ def salvage_tfrecord(job: Job) -> str:
                 writer.write_from(job.data.range(entry.start, end))
                 job.advance(end - entry.start, None)
             else:
-                is_cut = _lose_record(job, rest, number, entry, end) is Status.TRUNCATED and is_cut
+                is_cut = _lose_record(job, rest, number, entry, end) and is_cut
         # A damaged head is made anew; a file that ends inside of one loses no record, but its library refuses it.
         status = result.root.status
         is_whole = not rest.count and status is Status.COMPLETE
@@ -280,8 +280,8 @@ def salvage_tfrecord(job: Job) -> str:
     return job.conclude(file, cut_status(damaged=not is_cut or status is Status.DAMAGED), reason, rest)
 
 
-def _lose_record(job: Job, rest: Rest, number: int, entry: Entry, end: int) -> Status:
-    """List a record that is not saved in ``rest``, with why; return whether it is cut, or damaged."""
+def _lose_record(job: Job, rest: Rest, number: int, entry: Entry, end: int) -> bool:
+    """List a record that is not saved in ``rest``, with why; return whether it is just cut."""
     start = entry.start
     there = max(start, min(end, job.end))
     is_short = entry.status in (Status.TRUNCATED, Status.MISSING)
@@ -296,9 +296,8 @@ def _lose_record(job: Job, rest: Rest, number: int, entry: Entry, end: int) -> S
         doubt = entry.finding is not None and entry.finding.code == "doubt"
         reason = entry.finding.reason if entry.finding is not None and doubt else MISMATCH
     place = {"record": number, "offset": start - job.start, "length": end - start, "there": there - start}
-    status = cut_status(damaged=not is_cut)
-    rest.lose({**place, "reason": reason}, f"record-{number}.bin", start, there, reason, status)
-    return status
+    rest.lose({**place, "reason": reason}, f"record-{number}.bin", start, there, reason, cut_status(damaged=not is_cut))
+    return is_cut
 
 
 # -- JSON Lines --------------------------------------------------------------------------------------------------------
@@ -311,7 +310,7 @@ def salvage_rows(job: Job) -> str:
     sound row, or one that is not called as JSON Lines are (a log), is written as it is.
     """
     parser: JsonLinesParser = job.extraction.parse().parser  # type: ignore[assignment]
-    root, rows, status = parser.result.root, 0, Status.TRUNCATED
+    root, rows, is_cut = parser.result.root, 0, True
     if root.shape != LIST or not job.name.lower().endswith(parser.extensions):
         return UNHARMED
     with job.target.create(job.name) as file, Rest(job, file.path, {"format": "json-lines"}) as rest:
@@ -322,11 +321,11 @@ def salvage_rows(job: Job) -> str:
                 file.write(b"\n")
                 rows += 1
                 continue
-            known = cut_status(damaged=finding.code != "truncated" or end < job.end)
-            status = status if known is Status.TRUNCATED else known
+            damaged = finding.code != "truncated" or end < job.end
+            is_cut = is_cut and not damaged
             told = {"row": number, "offset": start - job.start, "length": end - start, "reason": finding.reason}
-            rest.lose(told, f"row-{number}.txt", start, end, finding.reason, known)
+            rest.lose(told, f"row-{number}.txt", start, end, finding.reason, cut_status(damaged=damaged))
         if not rows or not rest.count:
             return job.give_up(file, rest, is_unharmed=True)
     reason = f"{count_words(rows, 'row')} could be read; {count_words(rest.count, 'other')} could not"
-    return job.conclude(file, status, reason, rest)
+    return job.conclude(file, cut_status(damaged=not is_cut), reason, rest)

@@ -32,7 +32,7 @@ from pparse.recovery.document_verdict import BROKEN
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, text_of
 from pparse.tensors.npy import write_npy
-from pparse.tensors.status import in_order, there_words
+from pparse.tensors.status import there_words
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tree.entry import SCALAR
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pparse.viewers.safetensors.viewer import SafetensorsViewer
 
 # Bytes kept of each tensor whose bytes do not come in the order of the list, sorting included.
-_COST: Final = 60
+_COST: Final = 240
 # Endings of names that the new name does not keep, beside the extensions of the format.
 _ENDINGS: Final = [
     ".pth.tar",
@@ -137,8 +137,7 @@ def _has_all_bytes(tensor: Tensor) -> bool:
     end = span.offset + span.length
     if (span.end is not None and end > span.end) or (span.data.size is not None and end > span.data.size):
         return False
-    gap = span.data.next_gap(span.offset)
-    return gap is None or gap.offset >= end
+    return not any(span.data.gaps_in(span.offset, end))
 
 
 def unjudged(tensor: Tensor) -> Tensor:
@@ -172,7 +171,7 @@ class SalvagePlan:
 
     With ``is_suspect`` these are the ones that are whole, and perhaps wrong. Bytes of one rank (`TensorJudge.rank`)
     come together, the lowest rank first, in the order of the list. Where bytes are copied, their order is that of the
-    document; if that is not the order of the list, 32 bytes a tensor are kept.
+    document; if that is not the order of the list, 240 bytes a tensor are kept.
     """
 
     def __init__(self, judge: TensorJudge, *, is_suspect: bool) -> None:
@@ -190,7 +189,7 @@ class SalvagePlan:
         self._judge, self._job = judge, judge.job
         self._taken = bytearray()  # for each tensor of the model, whether it goes to the file
         self._sizes: dict[int, int] = {}  # by rank
-        self._sorted: tuple[array[int], array[int], array[int]] | None = None  # numbers, offsets, sizes
+        self._sorted: list[tuple[int, int, int, int]] = []  # offset, index in the list, number, size
         self._places = array("q")  # of tensors that were sorted, in the order of the list
         self.charge = self._job.session.budget.charge(0, "the places of tensors")
         is_in_order, last = True, -1
@@ -223,18 +222,13 @@ class SalvagePlan:
     def _sort(self) -> None:
         """Give the tensors their places in the order of their bytes in the document."""
         self.charge.resize(_COST * self.count)
-        numbers, offsets, sizes = array("q"), array("q"), array("q")
-        for planned in self.listed():
-            numbers.append(planned.number)
-            offsets.append(planned.tensor.spans[0].offset)
-            sizes.append(planned.size)
+        listed = enumerate(self.listed())
+        self._sorted = sorted((one.tensor.spans[0].offset, index, one.number, one.size) for index, one in listed)
         places, at = array("q", bytes(8 * self.count)), 0
-        order = array("q", in_order(offsets, offsets))
-        for index in order:
+        for _, index, _, size in self._sorted:
             places[index] = at
-            at += sizes[index]
+            at += size
         self._places = places
-        self._sorted = tuple(array("q", map(found.__getitem__, order)) for found in (numbers, offsets, sizes))  # type: ignore[assignment]
 
     @property
     def is_whole(self) -> bool:
@@ -276,9 +270,9 @@ class SalvagePlan:
 
     def contents(self) -> Iterator[tuple[int, int, Iterator[bytes]]]:
         """Yield number, size and bytes of each tensor, in the order of the file."""
-        if self._sorted is not None:
-            for number, offset, size in zip(*self._sorted, strict=True):
-                yield number, size, self._job.pieces(offset, offset + size)
+        for offset, _, number, size in self._sorted:
+            yield number, size, self._job.pieces(offset, offset + size)
+        if self._sorted:
             return
         for rank in sorted(self._sizes):
             for number, tensor, _, size in self.listed(rank):

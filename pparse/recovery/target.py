@@ -506,13 +506,7 @@ class Target:
         return self.entries >= self.limits.extracted_entries
 
     def _count_entry(self) -> None:
-        if self.is_full:
-            raise LimitError(
-                f"the output has {self.entries:,} files and folders",
-                option=f"--limit extracted_entries={2 * self.limits.extracted_entries}",
-                wanted=self.entries + 1,
-                got=self.limits.extracted_entries,
-            )
+        self.limits.check("extracted_entries", self.entries + 1, "the number of files and folders")
 
     def take(self, count: int) -> None:
         """Count ``count`` more bytes of output. Raise `LimitError`."""
@@ -528,16 +522,9 @@ class Target:
 
     def take_hole(self, count: int) -> None:
         """Count ``count`` more bytes of holes. Raise `LimitError`."""
-        if count > self.limits.hole_bytes - self.hole_bytes:
-            wanted = self.hole_bytes + count
-            raise LimitError(
-                f"the holes of files would come to {format_size(wanted)}, more than the "
-                f"{format_size(self.limits.hole_bytes)} allowed",
-                option=f"--limit hole_bytes={max(wanted, 2 * self.limits.hole_bytes)}",
-                wanted=wanted,
-                got=self.limits.hole_bytes,
-            )
-        self.hole_bytes += count
+        wanted = self.hole_bytes + count
+        self.limits.check("hole_bytes", wanted, f"the size of all holes, {format_size(wanted)},")
+        self.hole_bytes = wanted
 
 
 def _known(found: os.stat_result) -> list[int]:
@@ -696,12 +683,7 @@ class TargetFile(_Open):
         """Write ``count`` zeros as a hole, which takes no space on the disk; otherwise like `write`."""
         if self.expansion is not None:
             self.expansion.add(count)
-        self._target.take(count)
-        try:
-            self._leave_hole(count)
-        except BaseException:
-            self._target.bytes -= count
-            raise
+        self._leave_hole(count, self._target.take)
 
     def skip(self, count: int) -> None:
         """Leave a hole of ``count`` zeros that were not decoded: it is not output, and has its own limit.
@@ -710,20 +692,17 @@ class TargetFile(_Open):
         """
         if count < 0:
             raise ValueError(f"a hole cannot be negative: {count}")
-        self._target.take_hole(count)
-        try:
-            self._leave_hole(count)
-        except BaseException:
-            self._target.hole_bytes -= count
-            raise
+        self._leave_hole(count, self._target.take_hole)
         self.skipped += count
 
-    def _leave_hole(self, count: int) -> None:
+    def _leave_hole(self, count: int, take: Callable[[int], None]) -> None:
         if self.closed:
             raise ClosedError("the file is closed", source=self.path)
+        take(count)
         try:
             os.lseek(self._descriptor, count, os.SEEK_CUR)
         except (OSError, OverflowError) as error:
+            take(-count)
             raise system_error(error, "cannot write", self.path) from error
         self.hole_bytes += count
         zeros = memoryview(_ZEROS)

@@ -13,25 +13,16 @@ from hashlib import blake2b
 from operator import attrgetter
 
 from pparse.containers.archive import ArchiveParser, NameCounter, nested_too_deep, quoted, too_many_containers
-from pparse.containers.content import Beginning, Verdict, read_through
+from pparse.containers.content import Collector, Verdict, read_through
 from pparse.containers.stream import StreamParser
 from pparse.data.base import Access
 from pparse.document.appearance import ARCHIVE_EXTENSIONS
 from pparse.document.extraction import Extraction, extraction_of
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    FormatError,
-    GapError,
-    LimitError,
-    MalformedError,
-    PparseError,
-    SourceError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, FaultError, FormatError, LimitError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.parsers.shards import ShardSet
-from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
+from pparse.recovery.document_verdict import BROKEN, DocumentVerdict, is_whole_below, unlike_its_name, verify_document
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile
@@ -60,6 +51,7 @@ if TYPE_CHECKING:
 NAMELESS: Final = "nameless"
 # The longest target of a symbolic link.
 MOST_LINK: Final = 4096
+_ZIP_HEADER: Final = lazy_pattern(rb"PK(?:\x03\x04|\x01\x02)")  # of a member, and its entry in the directory
 
 
 class _Level:
@@ -174,7 +166,7 @@ class Unpacker:
             level = self._levels[-1]
             try:
                 member = next(level.members, None)
-            except (MalformedError, UnsupportedError) as error:
+            except FaultError as error:
                 self.note("malformed", error.reason, source=level.source, offset=error.offset)  # what follows is lost
                 member = None
             if member is None:
@@ -384,8 +376,7 @@ class Unpacker:
             return False
         by_name = member.name.lower().endswith(ARCHIVE_EXTENSIONS)
         sound = not by_name and (
-            level.parser.verify(member).status is Status.COMPLETE
-            or (isinstance(parser, ArchiveParser) and parser.confirms_itself())
+            level.parser.verify(member).is_complete or (isinstance(parser, ArchiveParser) and parser.confirms_itself())
         )
         if sound and is_whole_below(extraction):
             return False  # a document that happens to be a zip, and is whole
@@ -454,8 +445,7 @@ class Unpacker:
             name = AS_FOUND.format(name)
         elif not (judgement and judgement.is_whole) and self._unlike_a_model(name, damaged=True) != name:
             # Its format is not recognised, or it is one that others are made of.
-            damaged = level.parser.verify(member).status not in (Status.COMPLETE, Status.UNSUPPORTED)
-            name = self._unlike_a_model(name, damaged=damaged)
+            name = self._unlike_a_model(name, damaged=level.parser.verify(member).status in BROKEN)
         compressed_size = None if member.method == "stored" else member.compressed_size
         with self._open_sink(name, member.mtime, compressed_size) as sink:
             if sink.refuses(member):
@@ -472,13 +462,16 @@ class Unpacker:
 
     def _read_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Read the target of a symbolic link, which is its content. Return False if it cannot be a link target."""
-        keep = Beginning(MOST_LINK + 1)
-        verdict = level.parser.verify(member, keep)
-        found = keep.content
-        if not verdict.is_complete or len(found) > MOST_LINK or b"\0" in found:
-            return False
-        member.link = found.decode("utf-8", "backslashreplace")
-        return True
+
+        def check(count: int) -> None:
+            if count > MOST_LINK:
+                raise LimitError("no link leads to so long a name", option="", wanted=count, got=MOST_LINK)
+
+        keep = Collector(check)
+        with suppress(LimitError):
+            if level.parser.verify(member, keep).is_complete and b"\0" not in keep.content():
+                member.link = keep.content().decode("utf-8", "backslashreplace")
+        return member.link is not None
 
     def _write_hard_link(self, level: _Level, member: ArchiveMember) -> bool:
         """Write the target of a hard link as a separate file. Return False if it is not in the archive."""
@@ -491,28 +484,39 @@ class Unpacker:
         return self._write_member(level, linked)
 
     def _write_unclaimed(self, level: _Level, member: ArchiveMember) -> None:
-        name = f"{level.prefix}{NAMELESS}/at-{member.start}.bin"
-        outer = level.parser.extraction
-        if self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip":
-            # A nested zip whose name is lost is recognised by its own headers.
-            lost = Extraction(self._session, name, outer.data, member.start, member.end, outer)
-            with suppress(MalformedError, UnsupportedError, GapError, EndOfDataError):
-                result = lost.parse("zip")
-                if any(found.kind == "file" for found in result.parser.files()):  # type: ignore[attr-defined]
-                    self._enter(result, f"{level.prefix}{NAMELESS}/at-{member.start}.zip/", f"{level.source}::{name}")
-                    return
+        """Write bytes without a name; or enter them, if they are a nested zip: its own headers tell it."""
+        may_enter = self._recursive and len(self._levels) < self._session.limits.nesting and level.parser.name != "zip"
+        if self._write_stretch(level, member.start, member.end, member, unless_zip=may_enter):
+            return
+        name, outer = f"{level.prefix}{NAMELESS}/at-{member.start}", level.parser.extraction
+        lost = Extraction(self._session, f"{name}.bin", outer.data, member.start, member.end, outer)
+        with suppress(FaultError):
+            result = lost.parse("zip")
+            if any(found.kind == "file" for found in result.parser.files()):  # type: ignore[attr-defined]
+                self._enter(result, f"{name}.zip/", f"{level.source}::{lost.name}")
+                return
         self._write_stretch(level, member.start, member.end, member)
 
-    def _write_stretch(self, level: _Level, start: int, end: int, member: ArchiveMember | None = None) -> None:
+    def _write_stretch(
+        self, level: _Level, start: int, end: int, member: ArchiveMember | None = None, *, unless_zip: bool = False
+    ) -> bool:
+        """Write bytes without a name, and return True; ``unless_zip``: False, with none written, if they look like a
+        zip."""
         name = f"{level.prefix}{NAMELESS}/at-{start}.bin"
         with self._open_sink(name) as sink:
-            verdict = sink.reading(lambda: read_through(self._session, level.data, start, end, sink=sink))
+            to = _UnlessZip(sink) if unless_zip else sink
+            try:
+                verdict = sink.reading(lambda: read_through(self._session, level.data, start, end, sink=to))
+            except _ZipFoundError:
+                sink.restart()
+                return False
             if member is None or not member.is_complete:
                 verdict.worsen(Status.DAMAGED, "nameless", "its member is lost: no header names these bytes")
             elif member.finding is not None:  # it is after the end of the archive
                 verdict.reason = verdict.reason or member.finding.reason
         if sink.file is not None:
             self._tell(sink, verdict, name, source=level.source, offset=start)
+        return True
 
     # -- what is told ------------------------------------------------------------------------------------------------
 
@@ -592,6 +596,25 @@ class Unpacker:
                 self._share = member.at, level.data.size
             done, size = self._share
             progress(done if size else 0, size, member.name)
+
+
+class _ZipFoundError(Exception):
+    """What is read looks like a zip."""
+
+
+class _UnlessZip:
+    """Passes content on to ``sink``; raises `_ZipFoundError` at the first header of a member of a zip."""
+
+    def __init__(self, sink: FileSink) -> None:
+        self._sink = sink
+        self.restart = sink.restart
+        self._tail = b""
+
+    def __call__(self, offset: int, chunk: bytes, unknown: list[tuple[int, int]], /) -> None:
+        if _ZIP_HEADER.search(self._tail + chunk):
+            raise _ZipFoundError
+        self._tail = chunk[-3:]
+        self._sink(offset, chunk, unknown)
 
 
 def _streams_around(extraction: Extraction, result: Result) -> Iterator[Result]:

@@ -23,7 +23,7 @@ from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import Lost, OverlayEntry, Window
 from pparse.parsers.protobuf.lists import ListIndex, Run
-from pparse.parsers.protobuf.write import measure, write
+from pparse.parsers.protobuf.write import measure, operations, write
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
@@ -684,10 +684,10 @@ def _copy(fields: Range, out: Callable[[bytes], object], checker: Checker) -> in
 
 def _message(number: int, node: Node | None, out: Callable[[bytes], object]) -> int:
     """Write a message of the tree with its tag, or an empty one if there is no node."""
-    sizes = measure(node) if node is not None else array("Q", [0])
+    sizes = measure(operations(node)) if node is not None else array("Q", [0])
     head = encode_varint(number << 3 | LEN) + encode_varint(sizes[0])
     out(head)
-    written = write(node, sizes, out) if node is not None else 0
+    written = write(operations(node), sizes, out) if node is not None else 0
     if written != sizes[0]:
         raise MalformedError("the source changed while it was copied", wanted=sizes[0], got=written)
     return len(head) + written

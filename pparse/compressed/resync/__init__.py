@@ -16,7 +16,7 @@ from pparse.limits import MIB
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -94,20 +94,20 @@ def real_end(source: Range) -> int:
     if data.size is not None:
         return min(source.end, data.size)
     endless = [gap.offset for gap in data.gaps if gap.length is None]
-    return min(source.end, *endless) if endless else _end_by_reading(data, source.start, source.end)
-
-
-def _end_by_reading(data: Data, at: int, end: int) -> int:
-    while at < end:
-        gap = data.next_gap(at)
-        if gap is not None and gap.offset <= at and gap.end is not None:
-            at = gap.end
-            continue
-        chunk = data.known(at, min(MIB, end - at))
-        if not chunk:
-            return at
+    if endless:
+        return min(source.end, *endless)
+    at = source.start
+    while at < source.end and (chunk := data.read_known(at, min(MIB, source.end - at))[0]):
         at += len(chunk)
-    return end
+    return at
+
+
+def places_of(needle: bytes, data: bytes, start: int = 0) -> Iterator[int]:
+    """Yield where ``needle`` stands in ``data``, from ``start`` on."""
+    place = data.find(needle, start)
+    while place >= 0:
+        yield place
+        place = data.find(needle, place + 1)
 
 
 def module_of(codec: str) -> Any:

@@ -8,7 +8,7 @@ from copy import copy
 from operator import attrgetter
 
 from pparse.codecs.base import skips
-from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece
+from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece, places_of
 from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import SplicedData
@@ -85,9 +85,6 @@ class Blocks(Data):
 
     def __len__(self) -> int:
         return len(self._starts)
-
-    def __bool__(self) -> bool:
-        return True
 
     def add(self, start: int, end: int, size: int, tag: int = 0) -> None:
         """Add a block of ``size`` bytes of output. Raises `LimitError`, and `MalformedError` for an absurd size."""
@@ -478,12 +475,10 @@ class FrameWalk(BlockWalk):
     def _magics(self, at: int, end: int | None = None) -> Iterator[int]:
         latest = at - 1
         for base, data in windows(self._look, at, len(self.magic) - 1, end):
-            place = data.find(self.magic)
-            while place >= 0:
+            for place in places_of(self.magic, data):
                 if base + place > latest:
                     latest = base + place
                     yield latest
-                place = data.find(self.magic, place + 1)
 
     def _follows(self, at: int) -> bool:
         """Say whether at ``at`` the source ends, or a frame begins."""

@@ -20,7 +20,7 @@ from functools import partial
 
 from pparse.codecs.base import decompressor
 from pparse.compressed.kept import reread
-from pparse.compressed.resync import as_it_is, nowhere
+from pparse.compressed.resync import as_it_is, nowhere, places_of
 from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.data.base import Data
 from pparse.errors import MalformedError
@@ -303,11 +303,9 @@ _NEEDLES: Final = _needles()
 def _marks_in(base: int, block: bytes) -> Iterator[int]:
     for needle, shift, mark in _NEEDLES:
         before = 1 if shift else 0
-        at = block.find(needle)
-        while at >= 0:
+        for at in places_of(needle, block):
             first = at - before
             bits = int.from_bytes(block[max(first, 0) : first + 7].ljust(7, b"\0")) >> (8 - shift)
             enough = first + (7 if shift else 6) <= len(block)
             if first >= 0 and enough and bits & (1 << _MARK_BITS) - 1 == mark:
                 yield 2 * (8 * (base + first) + shift) + (mark == _MARKS[1])
-            at = block.find(needle, at + 1)

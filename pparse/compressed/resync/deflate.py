@@ -384,11 +384,11 @@ class _DeflateWalk:
         resumed = self._inside.in_codes(before, Goal(found.bit, end - trial.length))
         if resumed is None:
             return None
-        again = self._try(found.bit, resumed.entry)
-        if (again.length, again.end, again.ended) != (trial.length, trial.end, trial.ended):
-            return None
+        # What precedes decides which bytes come out, and neither how many nor where they end.
         resolved = trial.edges[-1] if trial.edges else 0
-        return _Reentry(found.bit, resumed.entry, again, tail=resumed.tail, resolved=resolved)
+        again = self._try(found.bit, resumed.entry, until_known=True)
+        trial.edges, trial.points = again.edges, again.points
+        return found._replace(entry=resumed.entry, tail=resumed.tail, resolved=resolved)
 
     def _place_of_end(self, here: _Position, limit: int, at: int) -> int | None:
         """Return how much output there is if the stream ends at ``at``; None if it cannot end there."""
@@ -493,10 +493,10 @@ class _DeflateWalk:
         trial = self._try(8 * start, _BEGINNING)
         return _Reentry(8 * start, _BEGINNING, trial) if self._believed(8 * start, trial) else None
 
-    def _try(self, bit: int, entry: EnteredAt) -> Trial:
-        """Decode from ``bit`` on as far as that goes."""
+    def _try(self, bit: int, entry: EnteredAt, *, until_known: bool = False) -> Trial:
+        """Do what `try_chain` does from ``bit`` on, and count it."""
         self._work -= _TRIAL
-        return try_chain(self._data, self._end, bit, entry, self._env)
+        return try_chain(self._data, self._end, bit, entry, self._env, until_known=until_known)
 
     def _believed(self, bit: int, trial: Trial) -> bool:
         """Say whether a chain of blocks is this stream's own; see rule 2 at the head of the file."""

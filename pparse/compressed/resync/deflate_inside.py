@@ -206,12 +206,10 @@ class Inside:
         if block is None or block.kind != STORED:
             return None
         end = block.at // 8 + block.size
-        first = gap = self._data.next_gap(before.at)
-        while gap is not None and gap.offset < end:
-            if not gap.exact or gap.end is None or gap.end > end:
-                return None
-            gap = self._data.next_gap(gap.end)
-        if first is None or first.end is None or first.offset != before.at or end > self._end:
+        gaps = list(self._data.gaps_in(before.at, end))
+        if not all(gap.exact and gap.end is not None and gap.end <= end for gap in gaps):
+            return None
+        if not gaps or (first := gaps[0].end) is None or gaps[0].offset != before.at or end > self._end:
             return None
         charge = self._charge(2 * (end - before.at))
         content, unknown = self._data.read_known(before.at, end - before.at)
@@ -221,8 +219,8 @@ class Inside:
         for start, count in unknown:
             known[start - before.at : start - before.at + count] = bytes(count)
         entry = _entry(before.window[-WINDOW:] + content, before.known[-WINDOW:] + known)
-        skip = first.end - before.at
-        return Resumed(8 * end, entry, TailBytes(first.end, content[skip:], _edges(known[skip:]), charge))
+        skip = first - before.at
+        return Resumed(8 * end, entry, TailBytes(first, content[skip:], _edges(known[skip:]), charge))
 
     # -- a block of Huffman codes ------------------------------------------------------------------------------------
 
@@ -244,10 +242,10 @@ class Inside:
     def _last_gap(self, at: int, end: int) -> int | None:
         """Return where the last gap before ``end`` ends."""
         found = None
-        while (gap := self._data.next_gap(at)) is not None and gap.offset < end:
+        for gap in self._data.gaps_in(at, end):
             if gap.end is None or gap.end > end:
                 return None
-            found = at = gap.end
+            found = gap.end
             self._poll()
         return found
 

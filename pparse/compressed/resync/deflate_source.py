@@ -10,9 +10,9 @@ from collections import namedtuple
 from functools import partial
 
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry, EntryDecompressor, stretches
-from pparse.codecs.gzip_header import MAX_HEADER, may_go_on, parse_header
+from pparse.codecs.gzip_header import MAX_HEADER, begins_header, parse_header
 from pparse.compressed.kept import Checkpoint, Checkpoints, reread
-from pparse.compressed.resync import BEFORE_DAMAGE, real_end
+from pparse.compressed.resync import BEFORE_DAMAGE, places_of, real_end
 from pparse.data.base import Access, Data, GapTable
 from pparse.data.range_status import SuspectRange
 from pparse.data.window import Window
@@ -103,15 +103,15 @@ class Trial:
         self.points = points  # where decoding can begin again
 
 
-def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv) -> Trial:
-    """Decode ``data[:end]`` from bit ``bit`` on, as far as that goes."""
+def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv, *, until_known: bool = False) -> Trial:
+    """Decode ``data[:end]`` from bit ``bit`` on, as far as that goes; or ``until_known``: until all that comes is."""
     at = start = bit // 8
     points = Checkpoints(Checkpoint(0, start, 0), env.budget)
     trial = Trial(start, points=points)
     feed = 2 * KIB  # most trials are short
     stream = EntryDecompressor(bit % 8, *entry, budget=env.budget, reread=partial(reread, data, start, end))
     try:
-        while not stream.eof:
+        while not (stream.eof or (until_known and stream.needs_input and stream.resolved)):
             env.poll()
             part = b""
             if stream.needs_input:
@@ -131,7 +131,7 @@ def try_chain(data: Data, end: int, bit: int, entry: EnteredAt, env: DecodeEnv) 
             env.limits.check("inflated_bytes", trial.length, f"what {data.name} holds")
             if points.wants(trial.length) and (saved := stream.copy()) is not None:
                 points.add(Checkpoint(saved.total_out, start, 0, saved))
-        trial.ended = True
+        trial.ended = stream.eof
     except EndOfDataError as error:
         trial.cut, trial.error = not trial.by_gap, error
     except MalformedError as error:
@@ -196,14 +196,9 @@ class EnteredData(Data):
         if self.size is not None:
             length = max(0, min(length, self.size - offset))
         chunk = self._pread(offset, length) if length else b""
-        unknown = []
         end = offset + len(chunk)
-        gap = self.next_gap(offset)
-        while gap is not None and gap.offset < end:
-            start, stop = max(gap.offset, offset), min(gap.end or end, end)
-            unknown.append((start, stop - start))
-            gap = self.next_gap(stop) if stop < end else None
-        return chunk, unknown
+        unknown = ((max(gap.offset, offset), min(gap.end or end, end)) for gap in self.gaps_in(offset, end))
+        return chunk, [(start, stop - start) for start, stop in unknown]
 
     def close(self) -> None:
         """Give back memory."""
@@ -356,7 +351,7 @@ class DeflateSource:
         for count in (64, 1 * KIB, most):
             head = self.peek(at, count)
             header = parse_header(head, tolerant=tolerant)
-            if header is not None or len(head) < count or not may_go_on(head, tolerant=tolerant):
+            if header is not None or len(head) < count or not begins_header(head, tolerant=tolerant):
                 return header
         return None
 
@@ -462,11 +457,9 @@ class Candidates:
 
 def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]:
     """Yield the bits of ``buffer`` where the header of a gzip member may begin."""
-    place = buffer.find(_MAGIC, first)
-    while 0 <= place < last:
+    for place in places_of(_MAGIC, buffer[: max(last, 0) + 2], first):
         if len(buffer) - place > 10 and not buffer[place + 3] & 0xE0:
             yield 8 * place, True
-        place = buffer.find(_MAGIC, place + 1)
 
 
 def missed_end(source: Range, zeros: int, end: int, produced: int) -> int | None:

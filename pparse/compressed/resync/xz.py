@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections import namedtuple
 
 from pparse.codecs.standard import read_xz_block, take_vli
-from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere
+from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere, places_of
 from pparse.compressed.resync.blocks import CUT, LARGEST, BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB
@@ -517,12 +517,10 @@ class _XzWalk(BlockWalk):
         latest = at - 1
         for base, data in windows(self._look, at, _HEAD + _BEFORE, limit):
             found: dict[int, int | None] = {}
-            place = data.find(MAGIC)
-            while place >= 0:
+            for place in places_of(MAGIC, data):
                 check = check_of_header(self._look, base + place)
                 if check is not None:
                     found[base + place] = check
-                place = data.find(MAGIC, place + 1)
             for place in _heads(data):
                 if base + place - HEADER not in found and block_head_at(self._look, base + place) is not None:
                     found[base + place] = None
@@ -535,12 +533,10 @@ class _XzWalk(BlockWalk):
 def _heads(data: bytes) -> Iterator[int]:
     """Yield where the header of a block may begin in ``data``: its CRC matches."""
     done = -1
-    place = data.find(b"\x21\1")
-    while place >= 0:
+    for place in places_of(b"\x21\1", data):
         for first in range(max(done + 1, place - _BEFORE, 0), place - 1):
             if data[first] and not data[first + 1] & 0x3C:
                 end = first + 4 * data[first]
                 if end <= len(data) - 4 and zlib.crc32(data[first:end]).to_bytes(4, "little") == data[end : end + 4]:
                     yield first
         done = max(done, place - 2)
-        place = data.find(b"\x21\1", place + 1)

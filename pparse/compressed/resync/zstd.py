@@ -137,8 +137,7 @@ def table_of(look: Look) -> Iterator[tuple[int, int, int]] | None:
 
 def _of_table(look: Look, first: int, count: int, width: int) -> Iterator[tuple[int, int, int]]:
     at = look.start
-    own = look.data.range(look.start, look.end)
-    entries = Look(own)  # what is read in between must not push its block out
+    entries = Look(look.data.range(look.start, look.end))  # what is read in between must not push its block out
     for place in range(count):
         entry = entries.get(first + place * width, 8)
         end = at + int.from_bytes(entry[:4], "little")
