@@ -663,8 +663,54 @@ class JsonParser(Parser):
                 yield key_hash(block[start - base : end - base], decoder)
             first += len(bounds) - 1
 
+    def is_sound_inside(self, node: Node) -> bool | None:
+        """Read the text of a container that is whole in damaged text, by brackets and commas, without nodes."""
+        finding, room = node.finding, self._levels_for_text(node)
+        # A node is whole, too, if only its number is uncertain.
+        whole = node.known_status is Status.COMPLETE or (finding is not None and finding.code == UNSURE_NUMBER)
+        if not self.damage.is_mended or node.end is None or not whole:
+            return super().is_sound_inside(node)
+        from pparse.parsers.json.walk import is_sound
+
+        return room > 0 and is_sound(self, node, room)
+
+    def _levels_for_text(self, node: Node) -> int:
+        """Return how many levels below ``node`` can be read as text, so that no node in it would be too deep."""
+        limits = self.result.extraction.session.limits
+        return limits.depth - limits.leaf_depth - node.depth
+
+    def children_in_doubt(self, node: Node) -> Iterator[Node]:
+        """Yield the children of a damaged container, without those that are whole and of which many are read at once.
+
+        Raises what `Node.index_to` does.
+        """
+        index = node.index_to(1)
+        record = index.note
+        if not isinstance(record, Mended) or self._levels_for_text(node) < 1:
+            yield from node.children()
+            return
+        first, is_map = 0, node.kind == "object"
+        while first < index.count:
+            stop = record.end_of_run(first, DECODE_BATCH)
+            if not self._are_sound(record, first, stop, is_map):
+                yield from map(node.child, range(first, max(first + 1, stop)))
+            first = max(first + 1, stop)
+
+    def _are_sound(self, record: Mended, first: int, stop: int, is_map: bool) -> bool:
+        """Return whether all is right in the children of a damaged container from ``first`` to before ``stop``."""
+        if stop <= first:
+            return False
+        data, begin = self.result.extraction.data, record.starts[first]
+        try:
+            text = data.read_exact(begin, record.ends[stop - 1] - begin)
+        except DataError:
+            return False
+        kids = (text[record.starts[at] - begin : record.ends[at] - begin] for at in range(first, stop))
+        found = self.decoder.skim_members(b",".join(kids), is_map)
+        return found is not None and len(found) == stop - first
+
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
-        """Read the document once, and check every byte of its grammar; if it is damaged, node by node."""
+        """Read the document once, and check every byte of its grammar; if it is damaged, only what is whole at once."""
         if node.shape != SCALAR:
             node.index_to(None)
         if not self.damage.is_mended:

@@ -173,6 +173,17 @@ class StrictDecoder:
             self.odd_numbers = odd
         return value
 
+    def skim_members(self, text: bytes, is_map: bool) -> list[Any] | None:
+        """Return what `skim` makes of the members of a container, between its brackets: pairs, or elements. None, and
+        nothing counted, also if a key occurs twice, or they are deep."""
+        text = b"{%s}" % text if is_map else b"[%s]" % text
+        duplicates = self.duplicates
+        found = self.skim(text) if depth_at_most(text, self._limits.leaf_depth + 1) else UNLOADED_VALUE
+        if found is UNLOADED_VALUE or self.duplicates != duplicates:
+            self.duplicates = duplicates
+            return None
+        return self.pairs if is_map else list(found)
+
     def decode_plain(self, text: bytes, offset: int) -> list[Any]:
         """Return the values of a list of scalars, as `decode` does, in a fraction of the time for numbers."""
         try:
