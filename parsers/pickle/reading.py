@@ -186,13 +186,6 @@ class Reading:
             i, why = scan(block, i, stop, base, self.state)
         return i, why
 
-    def _cut_short(self, find_end: int) -> Stop | None:
-        """Tell whether the last opcode reaches beyond the data."""
-        if self.pos > find_end:
-            gap = self.data.next_gap(find_end)
-            return Stop.GAP if gap is not None and not self.data.is_cut_at(find_end) else Stop.CUT
-        return None
-
     def _long_line(self, at: int) -> Stop | None:
         """Read an opcode whose line does not end in its block."""
         most = self.session.limits.scalar_bytes
