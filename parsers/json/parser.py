@@ -308,27 +308,25 @@ class JsonParser(Parser):
             self.note_damage(node, MalformedError(f"the {node.kind} is closed by {chr(bracket)!r}", offset=offset))
 
     def _look_for_key(self, ctx: NodeContext, block: bytes, base: int, starts: array[int], first: int) -> None:
-        for number, start in enumerate(starts):
-            at = start - base
-            match = KEY.match(block, at) if at >= 0 else None
+        for ordinal, start in enumerate(starts, first):
+            match = KEY.match(block, start - base) if start >= base else None
             key: Key
             if match is None:  # the key spans two blocks, or is missing
-                key = self.result.lone_entry(ctx.node, first + number).key
+                key = self.result.lone_entry(ctx.node, ordinal).key
             else:
                 try:
                     key = decode_key(match[1], start, self.decoder)
                 except DataError:
                     key = None  # its entry tells why
-            if key == ctx.wanted_key:
-                self._count_hit(ctx, first + number)
-                if ctx.answer is not None:
-                    return
+            self._count_hit(ctx, ordinal, key)
 
     @staticmethod
-    def _count_hit(ctx: NodeContext, ordinal: int) -> None:
-        ctx.wanted_occurrence -= 1
-        if not ctx.wanted_occurrence:
-            ctx.answer = ordinal
+    def _count_hit(ctx: NodeContext, ordinal: int, key: Key) -> None:
+        """Note the child that is looked for, if this is it."""
+        if key == ctx.wanted_key:
+            ctx.wanted_occurrence -= 1
+            if not ctx.wanted_occurrence:
+                ctx.answer = ordinal
 
     def finish(self, ctx: NodeContext) -> None:
         """Close the node; only whitespace may follow, up to its end or that of the document."""
@@ -375,8 +373,8 @@ class JsonParser(Parser):
             entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
         if entry is not None:
             index.add(scan.pending)
-            if ctx.wanted_occurrence and entry.key == ctx.wanted_key:
-                self._count_hit(ctx, index.count - 1)
+            if ctx.wanted_occurrence:
+                self._count_hit(ctx, index.count - 1, entry.key)
         else:
             index.note = None
             index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma

@@ -338,12 +338,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     """Yield the visits of a walk from ``node`` (the root, or any container) on."""
     if node.shape == SCALAR:
         try:
-            if node.known_status is None:
-                parser.resolve(node)
-            elif not node.loaded and node.known_status is Status.COMPLETE:
-                judge_string(parser, node)
-            else:
-                node.load()
+            parser.resolve(node)
         except DataError as error:
             finding = Finding("malformed", error.reason, source=parser.result.extraction.name, offset=error.offset)
             parser.result.findings.add(node.finding or finding)

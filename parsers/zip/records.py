@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 from struct import Struct
 from zlib import crc32
 
@@ -330,6 +331,7 @@ _LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 BLOCK: Final = 256 * KIB
 # How far from the end of the data a directory may end.
 TAIL: Final = MIB + 64 * KIB + END_SIZE
+_MOST_ENDS: Final = 16
 
 
 # -- the end of the archive ------------------------------------------------------------------------------------------
@@ -407,6 +409,17 @@ def read_end_at(data: Bytes, at: int, start: int, end: int) -> tuple[EndRecord, 
             zip64.comment, zip64.length = record.comment, record.length
             return zip64, where
     return None if record.needs_64 else (record, place)
+
+
+def directory_ends(data: Bytes, start: int, end: int) -> Iterator[tuple[int, EndRecord, int]]:
+    """Yield the end records that can be read, the last one first, with their offsets and where directories end.
+
+    No more than 16 are tried: bytes that repeat may hold thousands.
+    """
+    for at in islice(end_records(data, start, end), _MOST_ENDS):
+        found = read_end_at(data, at, start, end)
+        if found is not None:
+            yield at, *found
 
 
 # -- the entries of the directory --------------------------------------------------------------------------------------
