@@ -30,15 +30,7 @@ from itertools import islice, pairwise
 
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    GapError,
-    LimitError,
-    MalformedError,
-    OptionError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
@@ -60,8 +52,8 @@ from pparse.parsers.json.text import (
     StrictDecoder,
     decode_key,
     describe_child,
+    fault_code,
     key_hash,
-    unsupported_code,
 )
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
@@ -101,13 +93,10 @@ _REWRITTEN_FROM: Final = 1 << 20
 class Scan:
     """State of an index scan from block to block: ``pending`` is where the last, unfinished child begins."""
 
-    __slots__ = ("carry", "first", "kernel", "pending")
+    __slots__ = ("carry", "kernel", "pending")
 
     def __init__(self, kernel: Callable[[bytes, int, Carry, int, array[int]], int], first: int) -> None:
-        self.kernel = kernel
-        self.carry = Carry()
-        self.first = first
-        self.pending = first  # where the last, unfinished child begins
+        self.kernel, self.carry, self.pending = kernel, Carry(), first
 
 
 _DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
@@ -231,7 +220,7 @@ class JsonParser(Parser):
             if self.decoder.odd_numbers:
                 self.note("not-finite", NOT_FINITE, pos, end - pos, severity=Severity.WARNING)
         except (LimitError, UnsupportedError) as error:
-            status, finding = Status.UNSUPPORTED, self.note(unsupported_code(error), error.reason, pos, end - pos)
+            status, finding = Status.UNSUPPORTED, self.note(fault_code(error), error.reason, pos, end - pos)
         except DataError as error:
             if kind == "string":
                 cut = STRING.match(text) is None
@@ -377,7 +366,7 @@ class JsonParser(Parser):
                 self._count_hit(ctx, index.count - 1, entry.key)
         else:
             index.note = None
-            index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
+            index.end = max(ctx.node.start + 1, scan.pending - 1)  # the last whole child ends at the comma
 
     def _check_trailing(self, pos: int) -> None:
         end, severity = self.result.extraction.find_end(), trailing_severity("document")
@@ -756,29 +745,24 @@ class JsonParser(Parser):
                 return
             first, begin, count, end = _batch(index, first)
             data.check_unchanged()
-            pairs = None
+            pairs: list[tuple[str, Any]] = []
+            is_wrong = False
             if end - begin <= most and not (index.note is not None and first + count == index.count):
                 try:
-                    pairs = self._decode_members(b"{%s}" % data.pread(begin, end - begin), begin, count)
+                    self.decoder.decode_shallow(b"{%s}" % data.pread(begin, end - begin), begin - 1)
+                    pairs = self.decoder.pairs
+                    is_wrong = len(pairs) != count
+                except (LimitError, UnsupportedError):
+                    pass  # one is refused
                 except MalformedError:
-                    if self.damage.take(node, index):
-                        continue
-            if pairs is None:
+                    is_wrong = True
+                if is_wrong and self.damage.take(node, index):
+                    continue
+            if is_wrong or not pairs:
                 yield from self._one_by_one(node, max(first, skip), first + count)
-            for ordinal, (key, value) in enumerate(pairs or (), first):
-                if ordinal >= skip:
-                    yield ordinal, key, value, None
+            else:
+                yield from ((ordinal, *pair, None) for ordinal, pair in enumerate(pairs, first) if ordinal >= skip)
             first += count
-
-    def _decode_members(self, text: bytes, begin: int, count: int) -> list[tuple[str, Any]] | None:
-        """Return the ``count`` members in ``text``; None where one is refused. Raises `MalformedError`."""
-        try:
-            self.decoder.decode_shallow(text, begin - 1)
-        except (LimitError, UnsupportedError):
-            return None
-        if len(self.decoder.pairs) != count:
-            raise MalformedError("children are missing", offset=begin)
-        return self.decoder.pairs
 
     def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
         """Return the members of a small, faultless object without an index; None for any other."""

@@ -347,10 +347,7 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     except PparseError as error:
         refused = isinstance(error, LimitError | UnsupportedError)
         kind, status = (kind, Status.UNSUPPORTED) if refused else (shown, Status.DAMAGED)
-        code, offset = (
-            unsupported_code(error) if refused else "malformed",
-            start if error.offset is None else error.offset,
-        )
+        code, offset = fault_code(error), start if error.offset is None else error.offset
         finding = Finding(code, error.reason, source=source, offset=offset, option=error.option)
         return Entry(key, kind, start, end, status=status, finding=finding, at=at)
     return Entry(key, kind, start, end, value, Status.COMPLETE, at=at)
@@ -369,9 +366,10 @@ def _key_alone(text: ChildText, decoder: StrictDecoder) -> str:
     raise MalformedError("expected a key and ':'", offset=offset)
 
 
-def unsupported_code(error: PparseError) -> str:
-    """Return the code of the finding for ``error``: whether a limit can be lifted, or not."""
-    return "limit" if isinstance(error, LimitError) else "unsupported"
+def fault_code(error: PparseError) -> str:
+    """Return the code of the finding for ``error``: whether a limit can be lifted, or not; or the text is wrong."""
+    codes = {LimitError: "limit", UnsupportedError: "unsupported"}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), "malformed")
 
 
 def decode_key(quoted: bytes, offset: int, decoder: StrictDecoder) -> str:

@@ -40,7 +40,7 @@ from pparse.parsers.json.text import (
     STRING_PART,
     SUBTREE,
     decode_key,
-    unsupported_code,
+    fault_code,
 )
 from pparse.paths import KeyStep, format_path, join_step
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -620,7 +620,7 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
                 value = walk.parser.decoder.decode(text, start)
                 walk.pos = start + len(text)
     except (LimitError, UnsupportedError) as refused:
-        finding = walk.malformed(refused.reason, start, code=unsupported_code(refused), option=refused.option)
+        finding = walk.malformed(refused.reason, start, code=fault_code(refused), option=refused.option)
         return _faulty(walk, kind, start, finding, Status.UNSUPPORTED), "after"
     except MalformedError as error:
         offset = error.offset if error.offset is not None else start

@@ -111,7 +111,7 @@ class ZipParser(ArchiveParser):
     named_is_enough = False
     media_type = "application/zip"
     options: ClassVar[dict[str, str]] = {
-        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, cp932 or cp437",
+        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, cp932 or cp437"
     }
     root_at = "back"
     references: ClassVar[tuple[str, ...]] = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")

@@ -23,9 +23,7 @@ from itertools import islice
 from struct import Struct
 from zlib import crc32
 
-from pparse.errors import (
-    OptionError,
-)
+from pparse.errors import OptionError
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.tree.context import Record
