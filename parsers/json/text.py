@@ -106,18 +106,14 @@ class StrictDecoder:
         digits = sys.get_int_max_str_digits()
         # The interpreter's own limit on digits is faster than a hook, if it is at least as strict as ours.
         parse_int = None if 0 < digits <= limits.number_bytes else self._int
-        self._json = json.JSONDecoder(
-            object_pairs_hook=self._object, parse_int=parse_int, parse_float=self._float, parse_constant=self._constant
-        )
+        both: dict[str, Any] = {"parse_int": parse_int, "parse_constant": self._constant}
+        self._json = json.JSONDecoder(object_pairs_hook=self._object, parse_float=self._float, **both)
         self._plain = json.JSONDecoder(parse_int=parse_int, parse_constant=self._refuse_constant)
         # What `skim` uses: hooks that are no Python code.
         self._objects: list[list[tuple[str, Any]]] = []
         self._floats: list[str] = []
         self._skimmer = json.JSONDecoder(
-            object_pairs_hook=self._objects.append,
-            parse_int=parse_int,
-            parse_float=self._floats.append,
-            parse_constant=self._constant,
+            object_pairs_hook=self._objects.append, parse_float=self._floats.append, **both
         )
 
     def decode(self, text: bytes, offset: int) -> Any:

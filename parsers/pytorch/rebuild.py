@@ -359,8 +359,8 @@ def _quantized(args: tuple[Any, ...]) -> Parts:
 
     The quantizer is ``(scheme, scale, zero point)``, or with tensors of them ``(scheme, scales, zero points, axis)``.
     """
-    storage, *place = _strided(args)
-    made = StoredTensor(storage, storage.dtype, storage.torch_dtype, *place)
+    storage, offset, shape, stride = _strided(args)
+    made = StoredTensor(storage, storage.dtype, storage.torch_dtype, offset, shape, stride)
     told: Any = args[4] if len(args) > 4 else None
     scheme = str(told[0]) if isinstance(told, tuple) and len(told) > 2 else ""
     if scheme == "torch.per_tensor_affine" and type(told[2]) is int and isinstance(told[1], int | float):

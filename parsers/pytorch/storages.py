@@ -97,13 +97,13 @@ class StorageReader:
         """Yield the lines of `pparse info` on the pickle of what was saved."""
         saved = self.pickled()
         if saved is not None:
-            yield from saved.result.listing.details()
+            yield from saved.result.parser.details()  # type: ignore[attr-defined]
 
     def saved_globals(self) -> Iterator[GlobalUse]:
         """Yield the globals that the pickle of what was saved names."""
         saved = self.pickled()
         if saved is not None:
-            for use in saved.result.listing.globals():
+            for use in saved.result.parser.globals():  # type: ignore[attr-defined]
                 use.pickle = saved.extraction.name
                 yield use
 

@@ -540,12 +540,8 @@ class LocalHeader:
 
     def is_sane(self) -> bool:
         """Say whether this is plausible as a header."""
-        return (
-            self.version & 0xFF <= 63
-            and self.method in METHODS
-            and not self.flags & RESERVED
-            and is_name(self.raw_name, self.flags)
-        )
+        known = self.version & 0xFF <= 63 and self.method in METHODS and not self.flags & RESERVED
+        return known and is_name(self.raw_name, self.flags)
 
 
 def local_length(block: bytes, at: int = 0) -> int:

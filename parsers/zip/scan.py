@@ -167,6 +167,9 @@ class ScanStep:
     """
 
     __slots__ = ("at", "closed", "entry", "extent", "header", "kind", "next", "notes")
+    header: LocalHeader | None
+    entry: CentralEntry | None
+    extent: MemberExtent | None
 
     def __init__(
         self,

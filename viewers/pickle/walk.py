@@ -89,9 +89,8 @@ class TextBytes(DerivedData):
             loaded = self._node.load()
             found = as_latin1(loaded) if isinstance(loaded, str) else loaded
             if not isinstance(found, bytes | bytearray) or len(found) != self.size:
-                raise MalformedError(
-                    "the bytes of an array are not as many as it has, or no bytes", offset=self._node.start
-                )
+                reason = "the bytes of an array are not as many as it has, or no bytes"
+                raise MalformedError(reason, offset=self._node.start)
             content = bytes(found)
             budget = self._node.extraction.session.budget
             self._charge = budget.charge(len(content), "the bytes of an array", self._forget)
