@@ -14,11 +14,7 @@ from __future__ import annotations
 
 from pparse.document.folder import several_models
 from pparse.document.registry import viewed_parsers, viewer_for
-from pparse.errors import (
-    DataError,
-    SourceError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, SourceError, UnsupportedError
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP, Entry
 from pparse.tree.parser import Confidence, Container, Parser, bare_name

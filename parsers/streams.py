@@ -68,7 +68,7 @@ class GzipParser(StreamParser):
     codec = "gzip"
     shapes: ClassVar[dict[str, str]] = {**StreamParser.shapes, "members": LIST, "member": MAP}
     options: ClassVar[dict[str, str]] = {
-        "index": "auto (default): FILE.pindex or one in the cache, as 'pparse index' makes them; none; or its path",
+        "index": "auto (default): FILE.pindex or one in the cache, as 'pparse index' makes them; none; or its path"
     }
 
     @classmethod

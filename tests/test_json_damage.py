@@ -478,3 +478,15 @@ def test_text_before_a_gap_is_read_once_however_many_values_it_has():
     with pparse.open(source, format="json") as document:
         assert document.get("[30000]") == 30_000
     assert sum(min(length, len(text) - offset) for offset, length in source.asked) < 12 * len(text)
+
+
+def test_a_check_of_damaged_text_reads_what_is_whole_without_nodes():
+    items = ["1", "[2, 1e999]", *(f'{{"id": {number}, "more": [1, 2]}}' for number in range(3000))]
+    text = f'{{"m: 1, "items": [{", ".join(items)}], "list": [{"7, " * 40_000}7], "n": 1}}'
+    for number in (text, text.replace("1e999", "1")):
+        with pparse.open(number.encode()) as doc:
+            visits = [visit.path for visit in doc.parse().walk(detail=False)]
+            found = [finding.code for finding in doc.check()]
+        assert doc.parse().root.status is Status.DAMAGED
+        assert [name for name in visits if name.startswith("list")] == ["list"]
+        assert ("items[1][1]" in visits) == ("unsupported" in found) == ("1e999" in number) == (len(visits) > 10)

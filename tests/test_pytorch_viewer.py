@@ -14,8 +14,12 @@ import pparse
 from pparse import Status
 from pparse.data.base import BytesData
 from pparse.data.spliced import FlippedData
+from pparse.parsers.pytorch.rebuild import StoredTensor
+from pparse.tensors.dtype import DTYPES
+from pparse.viewers.pickle.viewer import _signs
 from pparse.viewers.pickle.walk import SavedObject
 from tests.pytorch_zoo import FOLDER, REFUSED, REFUSED_AND_WHOLE, SAMPLES, check, expected
+from tests.rows import rows
 
 #: Names that a reader may add: attributes of modules that are None, and of subclasses of tensors.
 MAY_BE_MORE = ("module", "legacy/module", "module_", "jagged", "library_objects", "sharded")
@@ -261,3 +265,20 @@ def test_a_checksum_that_agrees_makes_no_tensor_ask_again(monkeypatch):
                 assert tensor.status is Status.COMPLETE
         assert model.extraction.session.stats.discoveries > 0
         assert model.extraction.session.stats.doubts == 0
+
+
+@rows(
+    "dtype, conj, neg, swapped, places",
+    [
+        ("float32", False, True, False, [3]),
+        ("float32", False, True, True, [0]),
+        ("complex64", False, True, False, [3, 7]),
+        ("complex64", True, False, False, [7]),
+        ("complex64", True, True, False, [3]),
+        ("complex64", True, True, True, [0]),
+    ],
+)
+def test_which_signs_of_a_view_are_the_other_way_round(dtype, conj, neg, swapped, places):
+    stored = StoredTensor(None, dtype, dtype, 0, (1,), (1,))
+    stored.conj, stored.neg = conj, neg
+    assert list(_signs(DTYPES[dtype], stored, swapped=swapped)) == places

@@ -100,11 +100,10 @@ class ShardSetViewer(Viewer):
                 continue
             cut_before = extent.at_least
             extent.at_least = False
-            yield from self._shard_tensors(number, name, viewer, table, names, extent, others)
+            yield from self._shard_tensors(number, viewer, table, names, extent, others)
             if extent.at_least:  # its header is cut: which tensors it names is unknown
-                missing[name] = self._note(
-                    "truncated", "the shard is cut: what it has besides these is not known", path=name
-                )
+                what = "the shard is cut: what it has besides these is not known"
+                missing[name] = self._note("truncated", what, path=name)
             extent.at_least |= cut_before
         if table is not None and not table.all_seen:
             for tensor in self._unseen(table, missing):
@@ -145,15 +144,13 @@ class ShardSetViewer(Viewer):
     def _shard_tensors(
         self,
         number: int,
-        name: str,
         viewer: Any,
         table: ShardTable | None,
         names: list[str],
         extent: Extent,
         others: dict[int, int],
     ) -> Iterator[Tensor]:
-        own = viewer.new_extent()
-        index = self.parser.index
+        own, name, index = viewer.new_extent(), names[number], self.parser.index
         unnamed = index.unnamed_shards() if index is not None else []
         for tensor in viewer.tensors():
             own.add(tensor)
@@ -205,16 +202,15 @@ class ShardSetViewer(Viewer):
 
     def _in_shard(self, shard: str, name: str) -> Tensor | None:
         try:
-            found: Tensor | None = self.shard_viewer(shard).find(name)
-            return found
+            return self.shard_viewer(shard).find(name)  # type: ignore[no-any-return]
         except (DataError, SourceError):
             return None
 
     def _attach(self, tensor: Tensor, code: str, reason: str) -> None:
-        tensor.finding = tensor.finding or Finding(
-            code, reason, severity=Severity.WARNING, path=tensor.name, source=self.extraction.name
-        )
-        self.findings.add(tensor.finding)
+        if tensor.finding is None:
+            tensor.finding = self._note(code, reason, Severity.WARNING, path=tensor.name)
+        else:
+            self.findings.add(tensor.finding)
 
     def _unseen(self, table: ShardTable, missing: dict[str, Finding]) -> Iterator[Tensor]:
         """Yield what the map names and no shard has."""
@@ -327,9 +323,8 @@ class ShardSetViewer(Viewer):
         """Complete an extent to which all tensors were added: compare the index's total size."""
         if extent.missing_files:
             extent.at_least = True
-            extent.document_status = (
-                Status.TRUNCATED if extent.document_status is Status.COMPLETE else extent.document_status
-            )
+            if extent.document_status is Status.COMPLETE:
+                extent.document_status = Status.TRUNCATED
         index = self.parser.index
         status = index.text_status() if index is not None else Status.COMPLETE
         if index is not None and status is not Status.COMPLETE:
@@ -340,22 +335,13 @@ class ShardSetViewer(Viewer):
                 self._note_unnamed(index, status)
             if status is Status.TRUNCATED:
                 source = extraction_of(index.result)
-                extent.resume.append(
-                    Resume(
-                        source.name if source.parent is None else self.extraction.path_beside(source.name),
-                        source.find_end(),
-                    )
-                )
+                path = source.name if source.parent is None else self.extraction.path_beside(source.name)
+                extent.resume.append(Resume(path, source.find_end()))
         promised = self.parser.index_metadata().get("total_size")
         known = not extent.missing_files and not extent.at_least and not self.parser.is_alone
         if known and type(promised) is int and promised != extent.tensor_bytes:
-            self._note(
-                "total-size",
-                "the index's total_size is not the sum of its tensors' bytes",
-                Severity.WARNING,
-                wanted=promised,
-                got=extent.tensor_bytes,
-            )
+            reason = "the index's total_size is not the sum of its tensors' bytes"
+            self._note("total-size", reason, Severity.WARNING, wanted=promised, got=extent.tensor_bytes)
         return self.keep_extent(extent)
 
 

@@ -729,12 +729,8 @@ class JsonLinesParser(JsonParser, Listing):
         for ordinal, start, end, value, wrong in self._rows(root):
             if wrong is None and value is UNLOADED_VALUE:
                 wrong = self._fault_in(root.child(ordinal))
-            yield (
-                ordinal,
-                self.skip_blank(start, end) if wrong is None else start,
-                self.without_blanks(start, end),
-                wrong,
-            )
+            begin = self.skip_blank(start, end) if wrong is None else start
+            yield ordinal, begin, self.without_blanks(start, end), wrong
         index = root.index_to(None)
         if index.note:
             cut = root.child(index.count - 1)

@@ -278,8 +278,7 @@ class JsonMender:
             self.pos = self.base + match.end() if match is not None else self.pos
             if self.pos < self.base + len(self.block):
                 break
-        if not self.have(self.pos, AHEAD):
-            return False
+        self.have(self.pos, AHEAD)
         top, byte = self.stack[-1], self.block[self.pos - self.base]
         if top.after:
             if byte == 0x2C:
@@ -716,9 +715,7 @@ class JsonMender:
         return (place, 0x5B, ELEMENT_HERE) if place > self.went_on else None
 
     def _near(self, top: Open, lost: int) -> tuple[int, int] | None:
-        """Return the next comma or bracket of this depth, if what follows it parses."""
-        if not self.have(lost, AHEAD):
-            return None
+        """Return the next comma or bracket of this depth, if what follows it parses; the block begins before it."""
         block, base = self.block, self.base
         piece = block[lost - base : lost - base + NEAR]
         at = next_boundary(piece, 0, Carry())

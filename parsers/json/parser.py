@@ -30,15 +30,7 @@ from itertools import islice, pairwise
 
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.errors import (
-    DataError,
-    EndOfDataError,
-    GapError,
-    LimitError,
-    MalformedError,
-    OptionError,
-    UnsupportedError,
-)
+from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
@@ -60,8 +52,8 @@ from pparse.parsers.json.text import (
     StrictDecoder,
     decode_key,
     describe_child,
+    fault_code,
     key_hash,
-    unsupported_code,
 )
 from pparse.paths import KeyStep
 from pparse.tree.context import DONE, NodeContext
@@ -101,13 +93,10 @@ _REWRITTEN_FROM: Final = 1 << 20
 class Scan:
     """State of an index scan from block to block: ``pending`` is where the last, unfinished child begins."""
 
-    __slots__ = ("carry", "first", "kernel", "pending")
+    __slots__ = ("carry", "kernel", "pending")
 
     def __init__(self, kernel: Callable[[bytes, int, Carry, int, array[int]], int], first: int) -> None:
-        self.kernel = kernel
-        self.carry = Carry()
-        self.first = first
-        self.pending = first  # where the last, unfinished child begins
+        self.kernel, self.carry, self.pending = kernel, Carry(), first
 
 
 _DIGITS: Final = tuple(b"%d" % digit for digit in range(10))
@@ -231,7 +220,7 @@ class JsonParser(Parser):
             if self.decoder.odd_numbers:
                 self.note("not-finite", NOT_FINITE, pos, end - pos, severity=Severity.WARNING)
         except (LimitError, UnsupportedError) as error:
-            status, finding = Status.UNSUPPORTED, self.note(unsupported_code(error), error.reason, pos, end - pos)
+            status, finding = Status.UNSUPPORTED, self.note(fault_code(error), error.reason, pos, end - pos)
         except DataError as error:
             if kind == "string":
                 cut = STRING.match(text) is None
@@ -308,27 +297,25 @@ class JsonParser(Parser):
             self.note_damage(node, MalformedError(f"the {node.kind} is closed by {chr(bracket)!r}", offset=offset))
 
     def _look_for_key(self, ctx: NodeContext, block: bytes, base: int, starts: array[int], first: int) -> None:
-        for number, start in enumerate(starts):
-            at = start - base
-            match = KEY.match(block, at) if at >= 0 else None
+        for ordinal, start in enumerate(starts, first):
+            match = KEY.match(block, start - base) if start >= base else None
             key: Key
             if match is None:  # the key spans two blocks, or is missing
-                key = self.result.lone_entry(ctx.node, first + number).key
+                key = self.result.lone_entry(ctx.node, ordinal).key
             else:
                 try:
                     key = decode_key(match[1], start, self.decoder)
                 except DataError:
                     key = None  # its entry tells why
-            if key == ctx.wanted_key:
-                self._count_hit(ctx, first + number)
-                if ctx.answer is not None:
-                    return
+            self._count_hit(ctx, ordinal, key)
 
     @staticmethod
-    def _count_hit(ctx: NodeContext, ordinal: int) -> None:
-        ctx.wanted_occurrence -= 1
-        if not ctx.wanted_occurrence:
-            ctx.answer = ordinal
+    def _count_hit(ctx: NodeContext, ordinal: int, key: Key) -> None:
+        """Note the child that is looked for, if this is it."""
+        if key == ctx.wanted_key:
+            ctx.wanted_occurrence -= 1
+            if not ctx.wanted_occurrence:
+                ctx.answer = ordinal
 
     def finish(self, ctx: NodeContext) -> None:
         """Close the node; only whitespace may follow, up to its end or that of the document."""
@@ -375,11 +362,11 @@ class JsonParser(Parser):
             entry = describe_child(text, is_map, self.decoder, self.result.extraction.name)
         if entry is not None:
             index.add(scan.pending)
-            if ctx.wanted_occurrence and entry.key == ctx.wanted_key:
-                self._count_hit(ctx, index.count - 1)
+            if ctx.wanted_occurrence:
+                self._count_hit(ctx, index.count - 1, entry.key)
         else:
             index.note = None
-            index.end = max(scan.first, scan.pending - 1)  # the last whole child ends at the comma
+            index.end = max(ctx.node.start + 1, scan.pending - 1)  # the last whole child ends at the comma
 
     def _check_trailing(self, pos: int) -> None:
         end, severity = self.result.extraction.find_end(), trailing_severity("document")
@@ -663,8 +650,54 @@ class JsonParser(Parser):
                 yield key_hash(block[start - base : end - base], decoder)
             first += len(bounds) - 1
 
+    def is_sound_inside(self, node: Node) -> bool | None:
+        """Read the text of a container that is whole in damaged text, by brackets and commas, without nodes."""
+        finding, room = node.finding, self._levels_for_text(node)
+        # A node is whole, too, if only its number is uncertain.
+        whole = node.known_status is Status.COMPLETE or (finding is not None and finding.code == UNSURE_NUMBER)
+        if not self.damage.is_mended or node.end is None or not whole:
+            return super().is_sound_inside(node)
+        from pparse.parsers.json.walk import is_sound
+
+        return room > 0 and is_sound(self, node, room)
+
+    def _levels_for_text(self, node: Node) -> int:
+        """Return how many levels below ``node`` can be read as text, so that no node in it would be too deep."""
+        limits = self.result.extraction.session.limits
+        return limits.depth - limits.leaf_depth - node.depth
+
+    def children_in_doubt(self, node: Node) -> Iterator[Node]:
+        """Yield the children of a damaged container, without those that are whole and of which many are read at once.
+
+        Raises what `Node.index_to` does.
+        """
+        index = node.index_to(1)
+        record = index.note
+        if not isinstance(record, Mended) or self._levels_for_text(node) < 1:
+            yield from node.children()
+            return
+        first, is_map = 0, node.kind == "object"
+        while first < index.count:
+            stop = record.end_of_run(first, DECODE_BATCH)
+            if not self._are_sound(record, first, stop, is_map):
+                yield from map(node.child, range(first, max(first + 1, stop)))
+            first = max(first + 1, stop)
+
+    def _are_sound(self, record: Mended, first: int, stop: int, is_map: bool) -> bool:
+        """Return whether all is right in the children of a damaged container from ``first`` to before ``stop``."""
+        if stop <= first:
+            return False
+        data, begin = self.result.extraction.data, record.starts[first]
+        try:
+            text = data.read_exact(begin, record.ends[stop - 1] - begin)
+        except DataError:
+            return False
+        kids = (text[record.starts[at] - begin : record.ends[at] - begin] for at in range(first, stop))
+        found = self.decoder.skim_members(b",".join(kids), is_map)
+        return found is not None and len(found) == stop - first
+
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
-        """Read the document once, and check every byte of its grammar; if it is damaged, node by node."""
+        """Read the document once, and check every byte of its grammar; if it is damaged, only what is whole at once."""
         if node.shape != SCALAR:
             node.index_to(None)
         if not self.damage.is_mended:
@@ -712,29 +745,24 @@ class JsonParser(Parser):
                 return
             first, begin, count, end = _batch(index, first)
             data.check_unchanged()
-            pairs = None
+            pairs: list[tuple[str, Any]] = []
+            is_wrong = False
             if end - begin <= most and not (index.note is not None and first + count == index.count):
                 try:
-                    pairs = self._decode_members(b"{%s}" % data.pread(begin, end - begin), begin, count)
+                    self.decoder.decode_shallow(b"{%s}" % data.pread(begin, end - begin), begin - 1)
+                    pairs = self.decoder.pairs
+                    is_wrong = len(pairs) != count
+                except (LimitError, UnsupportedError):
+                    pass  # one is refused
                 except MalformedError:
-                    if self.damage.take(node, index):
-                        continue
-            if pairs is None:
+                    is_wrong = True
+                if is_wrong and self.damage.take(node, index):
+                    continue
+            if is_wrong or not pairs:
                 yield from self._one_by_one(node, max(first, skip), first + count)
-            for ordinal, (key, value) in enumerate(pairs or (), first):
-                if ordinal >= skip:
-                    yield ordinal, key, value, None
+            else:
+                yield from ((ordinal, *pair, None) for ordinal, pair in enumerate(pairs, first) if ordinal >= skip)
             first += count
-
-    def _decode_members(self, text: bytes, begin: int, count: int) -> list[tuple[str, Any]] | None:
-        """Return the ``count`` members in ``text``; None where one is refused. Raises `MalformedError`."""
-        try:
-            self.decoder.decode_shallow(text, begin - 1)
-        except (LimitError, UnsupportedError):
-            return None
-        if len(self.decoder.pairs) != count:
-            raise MalformedError("children are missing", offset=begin)
-        return self.decoder.pairs
 
     def _decode_whole(self, node: Node) -> list[tuple[str, Any]] | None:
         """Return the members of a small, faultless object without an index; None for any other."""

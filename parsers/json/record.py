@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 from pparse.findings import UNSURE_NUMBER, Finding
 from pparse.limits import count_words
@@ -33,6 +33,11 @@ class Mended(IndexNote):
         """Where the container ends."""
         self.finding = finding
         """The first thing that was wrong."""
+
+    def end_of_run(self, first: int, size: int) -> int:
+        """Return before which child those from ``first`` on end that are not damaged, and ``size`` bytes at most."""
+        stop = bisect_right(self.ends, self.starts[first] + size, first)
+        return next((at for at in range(first, stop) if at in self.bad), stop)
 
     @property
     def memory(self) -> int:

@@ -106,18 +106,14 @@ class StrictDecoder:
         digits = sys.get_int_max_str_digits()
         # The interpreter's own limit on digits is faster than a hook, if it is at least as strict as ours.
         parse_int = None if 0 < digits <= limits.number_bytes else self._int
-        self._json = json.JSONDecoder(
-            object_pairs_hook=self._object, parse_int=parse_int, parse_float=self._float, parse_constant=self._constant
-        )
+        both: dict[str, Any] = {"parse_int": parse_int, "parse_constant": self._constant}
+        self._json = json.JSONDecoder(object_pairs_hook=self._object, parse_float=self._float, **both)
         self._plain = json.JSONDecoder(parse_int=parse_int, parse_constant=self._refuse_constant)
         # What `skim` uses: hooks that are no Python code.
         self._objects: list[list[tuple[str, Any]]] = []
         self._floats: list[str] = []
         self._skimmer = json.JSONDecoder(
-            object_pairs_hook=self._objects.append,
-            parse_int=parse_int,
-            parse_float=self._floats.append,
-            parse_constant=self._constant,
+            object_pairs_hook=self._objects.append, parse_float=self._floats.append, **both
         )
 
     def decode(self, text: bytes, offset: int) -> Any:
@@ -172,6 +168,17 @@ class StrictDecoder:
         if value is UNLOADED_VALUE:
             self.odd_numbers = odd
         return value
+
+    def skim_members(self, text: bytes, is_map: bool) -> list[Any] | None:
+        """Return what `skim` makes of the members of a container, between its brackets: pairs, or elements. None, and
+        nothing counted, also if a key occurs twice, or they are deep."""
+        text = b"{%s}" % text if is_map else b"[%s]" % text
+        duplicates = self.duplicates
+        found = self.skim(text) if depth_at_most(text, self._limits.leaf_depth + 1) else UNLOADED_VALUE
+        if found is UNLOADED_VALUE or self.duplicates != duplicates:
+            self.duplicates = duplicates
+            return None
+        return self.pairs if is_map else list(found)
 
     def decode_plain(self, text: bytes, offset: int) -> list[Any]:
         """Return the values of a list of scalars, as `decode` does, in a fraction of the time for numbers."""
@@ -336,10 +343,7 @@ def describe_child(text: ChildText, is_map: bool, decoder: StrictDecoder, source
     except PparseError as error:
         refused = isinstance(error, LimitError | UnsupportedError)
         kind, status = (kind, Status.UNSUPPORTED) if refused else (shown, Status.DAMAGED)
-        code, offset = (
-            unsupported_code(error) if refused else "malformed",
-            start if error.offset is None else error.offset,
-        )
+        code, offset = fault_code(error), start if error.offset is None else error.offset
         finding = Finding(code, error.reason, source=source, offset=offset, option=error.option)
         return Entry(key, kind, start, end, status=status, finding=finding, at=at)
     return Entry(key, kind, start, end, value, Status.COMPLETE, at=at)
@@ -358,9 +362,10 @@ def _key_alone(text: ChildText, decoder: StrictDecoder) -> str:
     raise MalformedError("expected a key and ':'", offset=offset)
 
 
-def unsupported_code(error: PparseError) -> str:
-    """Return the code of the finding for ``error``: whether a limit can be lifted, or not."""
-    return "limit" if isinstance(error, LimitError) else "unsupported"
+def fault_code(error: PparseError) -> str:
+    """Return the code of the finding for ``error``: whether a limit can be lifted, or not; or the text is wrong."""
+    codes = {LimitError: "limit", UnsupportedError: "unsupported"}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), "malformed")
 
 
 def decode_key(quoted: bytes, offset: int, decoder: StrictDecoder) -> str:

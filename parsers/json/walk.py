@@ -27,7 +27,7 @@ from json import JSONEncoder
 from operator import attrgetter
 
 from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.kernels.json_fold import Carry, depth_at_most, next_boundary
 from pparse.parsers.json.text import (
     BLANK,
@@ -40,7 +40,7 @@ from pparse.parsers.json.text import (
     STRING_PART,
     SUBTREE,
     decode_key,
-    unsupported_code,
+    fault_code,
 )
 from pparse.paths import KeyStep, format_path, join_step
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -102,6 +102,7 @@ class TextWalk:
     def __init__(self, parser: JsonParser, node: Node) -> None:
         self.parser = parser
         self.source = parser.result.extraction.name
+        self.findings = parser.result.findings  # where it tells what is wrong
         self.data = parser.result.extraction.data
         self.end = parser.result.extraction.find_end(node)
         self.limits = parser.result.extraction.session.limits
@@ -288,7 +289,7 @@ class TextWalk:
         self, code: str, reason: str, offset: int, severity: Severity = Severity.ERROR, option: str = ""
     ) -> Finding:
         """Add a finding at the current path."""
-        findings = self.parser.result.findings
+        findings = self.findings
         path = "" if findings.omitted else self.path()  # paths take time: skip those not kept
         finding = Finding(code, reason, severity=severity, path=path, source=self.source, offset=offset, option=option)
         findings.add(finding)
@@ -321,7 +322,7 @@ class TextWalk:
     def truncated(self) -> Finding:
         """Report that the text ends inside a value."""
         finding = Finding("truncated", "the document ends early", path=self.path(), source=self.source, offset=self.end)
-        self.parser.result.findings.add(finding)
+        self.findings.add(finding)
         self.fault = self.fault or finding
         return finding
 
@@ -337,12 +338,7 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     """Yield the visits of a walk from ``node`` (the root, or any container) on."""
     if node.shape == SCALAR:
         try:
-            if node.known_status is None:
-                parser.resolve(node)
-            elif not node.loaded and node.known_status is Status.COMPLETE:
-                judge_string(parser, node)
-            else:
-                node.load()
+            parser.resolve(node)
         except DataError as error:
             finding = Finding("malformed", error.reason, source=parser.result.extraction.name, offset=error.offset)
             parser.result.findings.add(node.finding or finding)
@@ -360,6 +356,24 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     if parser.decoder.odd_numbers > odd:
         walk.warn("not-finite", NOT_FINITE, node.start)
     walk.charge.release()
+
+
+def is_sound(parser: JsonParser, node: Node, levels: int) -> bool:
+    """Return whether nothing is wrong in the text of a container, with ``levels`` or so in it; tell nothing of it."""
+    walk = TextWalk(parser, node)
+    walk.limits = walk.limits.replace(depth=levels)
+    walk.findings = FindingList()
+    counted = parser.decoder.duplicates, parser.decoder.odd_numbers
+    try:
+        walk.enter(node)
+        for _ in tokens(walk, detail=False):
+            pass  # faults
+        return walk.fault is None and walk.refused_depth is None and walk.pos == node.end
+    except DataError:
+        return False
+    finally:
+        parser.decoder.duplicates, parser.decoder.odd_numbers = counted
+        walk.charge.release()
 
 
 def judge_string(parser: JsonParser, node: Node) -> None:
@@ -606,7 +620,7 @@ def _value(walk: TextWalk, detail: bool) -> tuple[Visit | None, str]:
                 value = walk.parser.decoder.decode(text, start)
                 walk.pos = start + len(text)
     except (LimitError, UnsupportedError) as refused:
-        finding = walk.malformed(refused.reason, start, code=unsupported_code(refused), option=refused.option)
+        finding = walk.malformed(refused.reason, start, code=fault_code(refused), option=refused.option)
         return _faulty(walk, kind, start, finding, Status.UNSUPPORTED), "after"
     except MalformedError as error:
         offset = error.offset if error.offset is not None else start
@@ -664,20 +678,16 @@ def _whole_leaf(walk: TextWalk, keep: bool) -> Any:
 
 def _skip_following(walk: TextWalk) -> bool:
     """Skip the small members that follow the comma at the position, as far as one step finds them sound."""
-    at, level, decoder = walk.pos - walk.base, walk.level, walk.parser.decoder
+    at, level = walk.pos - walk.base, walk.level
     match = FOLLOWING[walk.brackets[-1]].match(walk.block, at, at + _LEAF) if walk.pos >= walk.singly else None
     if match is None or level is None:
         return False
-    duplicates, text = decoder.duplicates, match[0][1:]
     is_map = walk.brackets[-1] == 0x7B
-    text = b"{%s}" % text if is_map else b"[%s]" % text
-    found = decoder.skim(text) if depth_at_most(text, walk.limits.leaf_depth + 1) else UNLOADED_VALUE
-    sound = found is not UNLOADED_VALUE and decoder.duplicates == duplicates
-    if not sound or (is_map and not walk.add_keys([key for key, _ in decoder.pairs])):
-        decoder.duplicates = duplicates
+    found = walk.parser.decoder.skim_members(match[0][1:], is_map)
+    if found is None or (is_map and not walk.add_keys([key for key, _ in found])):
         walk.singly = walk.base + match.end()
         return False
-    level.count += len(decoder.pairs if is_map else found)
+    level.count += len(found)
     walk.pos = walk.base + match.end()
     return True
 

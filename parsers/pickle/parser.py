@@ -51,6 +51,7 @@ from pparse.parsers.pickle.reading import Parts
 from pparse.parsers.pickle.values import Decoder, check_key
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.tree.node import Node
 from pparse.tree.parser import Confidence, GlobalUse, Listing, Parser, global_lines, signatures
 
 TYPE_CHECKING = False
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.joblib import RawArray
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
-    from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
@@ -135,7 +135,6 @@ SHAPES: Final = {
 }
 # Kinds whose children follow each other, so that offsets are kept instead of entries.
 SEQUENCES: Final = frozenset(("tuple", "list", "dict", "set", "frozenset", "items", "pairs"))
-_SEQUENCES_OF_VALUES: Final = SEQUENCES - {"set", "frozenset"}
 # Kinds of calls whose result is plain data.
 PLAIN_KINDS: Final = {
     "_codecs.encode": "bytes",
@@ -622,7 +621,8 @@ class PickleParser(Parser, Listing):
     def _values_of(self, program: Program, parts: list[Part], most: int | None = None) -> list[Any]:
         """Return the values of parts that follow each other. Raises what `Decoder.decode` does, if anything is odd."""
         start, end = parts[0][0] >> 8, parts[-1][1]
-        if end - start > _TOGETHER or any(slot & 0xFF == DUP for slot, _ in parts):
+        is_odd = end - start > _TOGETHER or any(slot & 0xFF == DUP for slot, _ in parts)
+        if is_odd or (most is not None and any(_is_deep(program, slot >> 8, stop, most) for slot, stop in parts)):
             raise MalformedError("its values are read one by one", offset=start)
         self.result.extraction.session.check_cancelled()
         values = program.decoder.decode_several(start, end, most)
@@ -630,24 +630,30 @@ class PickleParser(Parser, Listing):
             raise MalformedError("opcodes do not make as many values as they should", offset=start)
         return values
 
-    def parts_of(self, node: Node) -> Iterator[tuple[Key, Any]]:
+    def parts_of(self, node: Node, most: int | None = None) -> Iterator[tuple[Key, Any]]:
         """Yield keys and children of a container: values, if they are small and nothing is wrong, for they are
-        decoded together; else nodes."""
-        program, done = self.program(node.start), 0
+        decoded together; else nodes. ``most``: how many bytes each of them may have, and what it names.
+
+        Raises what `Node.index_to` does.
+        """
+        program, done, is_set = self.program(node.start), 0, node.kind in ("set", "frozenset")
         index = node.index_to(None)
-        in_order = node.kind in _SEQUENCES_OF_VALUES and node.known_status is Status.COMPLETE
+        in_order = node.kind in SEQUENCES and node.known_status is Status.COMPLETE and not (is_set and most is None)
         if in_order and isinstance(index.note, Parts) and program.is_plain:
             paired = node.shape == "map"
             for parts in index.note.stretches(_TOGETHER, paired=paired):
                 first, done = done, done + (len(parts) // 2 if paired else len(parts))
                 try:
-                    values = self._values_of(program, parts)
+                    values = self._values_of(program, parts, most)
+                    for value in values if is_set else ():
+                        check_key(value)
                     keys = self._keys_of(node, parts, values) if paired else [None] * len(values)
                 except DataError:
                     yield from ((kid.key, kid) for kid in map(node.child, range(first, done)))
                 else:
                     yield from zip(keys, values[1::2] if paired else values, strict=True)
-        yield from ((kid.key, kid) for kid in map(node.child, range(done, index.count)))
+        if done < index.count:
+            yield from ((kid.key, kid) for kid in node.children(done))
 
     def _keys_of(self, node: Node, parts: list[Part], values: list[Any]) -> list[Key]:
         """Return the keys among keys and values, as `_key` does. Raises `MalformedError`, `LimitError`: one is odd."""
@@ -665,47 +671,24 @@ class PickleParser(Parser, Listing):
         """
         return min(_AT_ONCE, self.result.extraction.session.limits.depth - depth)
 
-    def _is_sound_in_stretches(self, node: Node) -> bool | None:
-        """Decode all in a large container of small values; None if something may be wrong, or was not looked at."""
-        try:
-            index, program = node.index_to(None), self.program(node.start)
-        except LimitError:
-            return None
-        parts = index.note
-        if node.known_status is not Status.COMPLETE or index.tail or not program.is_plain:
-            return None
-        if not isinstance(parts, Parts) or not parts.are_within(self._most_at_once(node.depth + 1)):
-            return None
-        step = 2 if node.shape == "map" else 1
-        try:
-            for found in parts.stretches(_TOGETHER, paired=step == 2):
-                values = self._values_of(program, found, _AT_ONCE)
-                for key in values[::step] if step == 2 or node.kind in ("set", "frozenset") else ():
-                    check_key(key)
-                if any(_has_many_states(program, slot >> 8, end) for slot, end in found):
-                    return None
-        except DataError:
-            return None
-        return True
-
     def is_sound_inside(self, node: Node) -> bool | None:
-        """Decode a small container at once, instead of reading the opcodes of each of its values twice; a large one of
-        small values in stretches."""
+        """Decode a small container at once, instead of reading the opcodes of each of its values twice."""
         start, end = node.start, node.end
-        if end is None or node.kind == "pickles":
+        if end is None or node.kind == "pickles" or end - start > (most := self._most_at_once(node.depth)):
             return None
-        if end - start > self._most_at_once(node.depth):
-            return self._is_sound_in_stretches(node) if node.kind in SEQUENCES else None
         program = self.program(start)
-        if node.known_status is not Status.COMPLETE or not program.is_plain:
+        if node.known_status is not Status.COMPLETE or not program.is_plain or _is_deep(program, start, end, most):
             return None
         try:
-            if _has_many_states(program, start, end):
-                return None
             program.decoder.decode(start, end, _AT_ONCE)
         except DataError:
             return False
         return True
+
+    def children_in_doubt(self, node: Node) -> Iterator[Node]:
+        """Yield the children that are not small values, or among which something may be wrong."""
+        most = self._most_at_once(node.depth + 1)
+        return (kid for _, kid in self.parts_of(node, most) if isinstance(kid, Node))
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Walk through all; the root is DAMAGED if a value is."""
@@ -746,9 +729,11 @@ class PickleParser(Parser, Listing):
         return Decoder(self.program(node.start)).decode(node.start, node.end or node.start)
 
 
-def _has_many_states(program: Program, start: int, end: int) -> bool:
-    """Whether an object in ``[start, end)`` may be given a state (BUILD) more often than is shown."""
-    return end - start > MOST_STATES and program.decoder.read(start, end).count(b"b") > MOST_STATES
+def _is_deep(program: Program, start: int, end: int, most: int) -> bool:
+    """Whether ``[start, end)`` may be too deep for nodes, or have an object that is given a state (BUILD) more often
+    than is shown."""
+    size = end - start
+    return size > most or (size > MOST_STATES and program.decoder.read(start, end).count(b"b") > MOST_STATES)
 
 
 def code_of(status: Status) -> str:

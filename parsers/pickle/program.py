@@ -278,8 +278,11 @@ class Program:
             return
         self._keep(last, state)
         self._pages.append(Page(reading.pos, state))
-        if sum(len(page.slots) for page in self._pages) * 8 > _STACKS:
-            self._thin_out()
+        if sum(len(page.slots) for page in self._pages) * 8 > _STACKS:  # what is kept of some must be read again
+            del self._pages[1:-1:2]  # the last one is being read
+            for page in self._kept:
+                page.forget()
+            self._kept.clear()
 
     def _note_parts(self, state: Scan) -> None:
         """Keep what was put into the lowest value, which is that of the pickle: it is asked for next."""
@@ -307,13 +310,6 @@ class Program:
 
     def _forget_parts(self) -> None:
         self._parts = None
-
-    def _thin_out(self) -> None:
-        """Forget every second page: what is kept of the others must be read again."""
-        del self._pages[1:-1:2]  # the last one is being read
-        for page in self._kept:
-            page.forget()
-        self._kept.clear()
 
     def _keep(self, page: Page, state: Scan) -> None:
         """Keep what was just read of a page; of the others, the one that was not used for the longest time goes."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import islice
-from operator import itemgetter, sub
+from operator import itemgetter
 
 from pparse.errors import GapError, LimitError, MalformedError
 from pparse.kernels.pickle_scan import LONG_LINE, MORE, NAMED, SLACK, STOPPED, UNKNOWN, Part, Scan, scan
@@ -186,13 +185,6 @@ class Reading:
             i, why = scan(block, i, stop, base, self.state)
         return i, why
 
-    def _cut_short(self, find_end: int) -> Stop | None:
-        """Tell whether the last opcode reaches beyond the data."""
-        if self.pos > find_end:
-            gap = self.data.next_gap(find_end)
-            return Stop.GAP if gap is not None and not self.data.is_cut_at(find_end) else Stop.CUT
-        return None
-
     def _long_line(self, at: int) -> Stop | None:
         """Read an opcode whose line does not end in its block."""
         most = self.session.limits.scalar_bytes
@@ -277,11 +269,6 @@ class Parts(IndexNote):
     def _parts(self, first: int, last: int) -> list[Part]:
         slots = self._slots
         return [(slot, end >> 8) for slot, end in zip(slots[first:last], slots[first + 1 : last + 1], strict=False)]
-
-    def are_within(self, most: int) -> bool:
-        """Whether all parts are kept, and none has more than ``most`` bytes with what follows it."""
-        slots = self._slots
-        return bool(slots) and (max(map(sub, islice(slots, 1, None), slots), default=0) >> 8) < most
 
     def stretches(self, most: int, *, paired: bool) -> Iterator[list[Part]]:
         """Yield slots and ends of parts that follow each other, and were put there by one opcode: as many as have at

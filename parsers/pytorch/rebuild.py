@@ -6,6 +6,7 @@ The functions are those of ``torch/_utils.py``, ``torch/_tensor.py`` and ``torch
 from __future__ import annotations
 
 import struct
+from itertools import zip_longest
 
 from pparse.parsers.pickle.arrays import Array, Described
 from pparse.parsers.pickle.values import Call, Global, Persistent
@@ -308,7 +309,11 @@ def numbers(value: Any) -> Numbers:
     return tuple(value)
 
 
-def _strided(storage: Any, offset: Any, size: Any, stride: Any) -> tuple[StorageId, int, Numbers, Numbers]:
+def _strided(args: tuple[Any, ...], least: int = 4) -> tuple[StorageId, int, Numbers, Numbers]:
+    """Return what the first four of ``args`` say, of which there must be at ``least`` so many. Raises `Odd`."""
+    if len(args) < least:
+        raise Odd("a tensor has too few arguments")
+    storage, offset, size, stride = args[:4]
     found = storage_id(storage)
     if found is None:
         raise Odd("its storage is not a known one")
@@ -320,18 +325,14 @@ def _strided(storage: Any, offset: Any, size: Any, stride: Any) -> tuple[Storage
 
 def _tensor(args: tuple[Any, ...]) -> Parts:
     """``_rebuild_tensor(storage, offset, size, stride)``, ``_v2(…, requires_grad, hooks[, metadata])``."""
-    if len(args) < 4:
-        raise Odd("a tensor has too few arguments")
-    storage, offset, shape, stride = _strided(*args[:4])
+    storage, offset, shape, stride = _strided(args)
     made = StoredTensor(storage, storage.dtype, storage.torch_dtype, offset, shape, stride)
     return _with_bits(made, args[6:7])
 
 
 def _tensor_v3(args: tuple[Any, ...]) -> Parts:
     """``_rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])``."""
-    if len(args) < 7:
-        raise Odd("a tensor has too few arguments")
-    storage, offset, shape, stride = _strided(*args[:4])
+    storage, offset, shape, stride = _strided(args, 7)
     known = torch_type(args[6])
     if known is None:
         raise Odd("its type is not a torch.dtype")
@@ -358,9 +359,8 @@ def _quantized(args: tuple[Any, ...]) -> Parts:
 
     The quantizer is ``(scheme, scale, zero point)``, or with tensors of them ``(scheme, scales, zero points, axis)``.
     """
-    (_, made), *_ = _tensor(args[:4])
-    if not isinstance(made, StoredTensor):
-        raise Odd("its codes are not a tensor")
+    storage, offset, shape, stride = _strided(args)
+    made = StoredTensor(storage, storage.dtype, storage.torch_dtype, offset, shape, stride)
     told: Any = args[4] if len(args) > 4 else None
     scheme = str(told[0]) if isinstance(told, tuple) and len(told) > 2 else ""
     if scheme == "torch.per_tensor_affine" and type(told[2]) is int and isinstance(told[1], int | float):
@@ -407,14 +407,12 @@ def _sparse(args: tuple[Any, ...]) -> Parts:
 
 def _nested(args: tuple[Any, ...]) -> Parts:
     """``_rebuild_nested_tensor(buffer, sizes, strides, offsets)``: its buffer, and the place of each tensor in it."""
-    if len(args) < len(_NESTED):
-        raise Odd("a nested tensor has too few arguments")
     return _parts(_NESTED, args)
 
 
 def _parts(names: tuple[str, ...], data: tuple[Any, ...]) -> Parts:
     found: Parts = []
-    for name, part in zip(names, data, strict=False):
+    for name, part in zip_longest(names, data[: len(names)]):
         inner = tensors_of(part) or []
         if len(inner) != 1 or inner[0][0]:
             raise Odd(f"its {name} are not a tensor")

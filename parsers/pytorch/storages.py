@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StoredTensor
     from pparse.tree.node import Node
@@ -94,25 +93,18 @@ class StorageReader:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
         return None
 
-    def _pickle_parser(self) -> PickleParser | None:
-        from pparse.parsers.pickle.parser import PickleParser
-
-        saved = self.pickled()
-        parser = None if saved is None else saved.result.parser
-        return parser if isinstance(parser, PickleParser) else None
-
     def saved_details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info` on the pickle of what was saved."""
-        parser = self._pickle_parser()
-        if parser is not None:
-            yield from parser.details()
+        saved = self.pickled()
+        if saved is not None:
+            yield from saved.result.parser.details()  # type: ignore[attr-defined]
 
     def saved_globals(self) -> Iterator[GlobalUse]:
         """Yield the globals that the pickle of what was saved names."""
-        parser = self._pickle_parser()
-        if parser is not None:
-            for use in parser.globals():
-                use.pickle = parser.result.extraction.name
+        saved = self.pickled()
+        if saved is not None:
+            for use in saved.result.parser.globals():  # type: ignore[attr-defined]
+                use.pickle = saved.extraction.name
                 yield use
 
     def verify_storages(self, but: Mapping[int, int] | None = None) -> dict[int, int] | None:

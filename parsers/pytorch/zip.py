@@ -7,6 +7,7 @@ torch takes the folder in the archive from its first member, whatever the file i
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import cached_property
 from struct import Struct
 
@@ -196,14 +197,11 @@ def records_listed(parser: ZipParser, directory: Directory | LastDirectory) -> I
         at += pos
 
 
-class LastDirectory:
+class LastDirectory(namedtuple("LastDirectory", "begin end shift")):
     """The directory that torch uses: that of the last end record, whatever lies around it."""
 
-    __slots__ = ("begin", "end", "shift")
+    __slots__ = ()
     places = None
-
-    def __init__(self, begin: int, end: int, shift: int) -> None:
-        self.begin, self.end, self.shift = begin, end, shift
 
 
 def last_directory(parser: ZipParser) -> LastDirectory | None:

@@ -380,9 +380,8 @@ class TfrecordParser(ProtobufParser):
             self.result.close_node(record, Status.DAMAGED, self._wrong_finding(record.start, record.path))
 
     def _wrong_finding(self, start: int, path: str = "") -> Finding:
-        return self.finding_at(
-            "checksum", f"{MISMATCH}; read it anyway with {spoken('-O verify=headers')}", path, start
-        )
+        reason = f"{MISMATCH}; read it anyway with {spoken('-O verify=headers')}"
+        return self.finding_at("checksum", reason, path, start)
 
     def _compare(self, start: int, end: int, content: bytes = b"") -> bool | None:
         """Compare the checksum of data, and remember what that tells; None if not all of them are there."""

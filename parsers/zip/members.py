@@ -221,15 +221,9 @@ def agrees(member: ArchiveMember, header: LocalHeader, behind: Callable[[], byte
 def blame(member: ArchiveMember, source: str, status: Status, code: str, reason: str) -> None:
     """Set what is wrong with ``member``, of the archive ``source``."""
     member.status = status
-    member.finding = Finding(
-        code,
-        reason,
-        path=member.name,
-        source=source,
-        offset=member.start,
-        length=member.compressed_size,
-        severity=Severity.WARNING if status is Status.COMPLETE else Severity.ERROR,
-    )
+    severity = Severity.WARNING if status is Status.COMPLETE else Severity.ERROR
+    where: dict[str, Any] = {"path": member.name, "offset": member.start, "length": member.compressed_size}
+    member.finding = Finding(code, reason, source=source, severity=severity, **where)
 
 
 # -- small members, each verified by one read ------------------------------------------------------------------------

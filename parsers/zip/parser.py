@@ -111,7 +111,7 @@ class ZipParser(ArchiveParser):
     named_is_enough = False
     media_type = "application/zip"
     options: ClassVar[dict[str, str]] = {
-        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, cp932 or cp437",
+        "encoding": "of names that are not flagged as UTF-8: cp932, gbk, cp1251 ...; default: UTF-8, cp932 or cp437"
     }
     root_at = "back"
     references: ClassVar[tuple[str, ...]] = ("PKWARE APPNOTE.TXT 6.3.10", "Info-ZIP extrafld.txt")
@@ -346,10 +346,10 @@ class ZipParser(ArchiveParser):
             self._looks -= 1
             if likely_size(self.extraction.data, member) != member.size:
                 self._looks = 0
+                size = f"{member.size:,} bytes, by a multiple of 4 GiB"
                 reason = (
-                    f"it may hold more than {member.size:,} bytes, by a multiple of 4 GiB: macOS wrote the archive "
+                    f"it may hold more than {size}: macOS wrote the archive without zip64; 'pparse check' finds out"
                 )
-                reason += "without zip64; 'pparse check' finds out"
                 self._note_member(member, "modulo", reason, severity=Severity.NOTE)
 
     # -- what a member holds -----------------------------------------------------------------------------------------

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 from struct import Struct
 from zlib import crc32
 
-from pparse.errors import (
-    OptionError,
-)
+from pparse.errors import OptionError
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.tree.context import Record
@@ -330,6 +329,7 @@ _LOCALS: Final = lazy_pattern(re.escape(LOCAL))
 BLOCK: Final = 256 * KIB
 # How far from the end of the data a directory may end.
 TAIL: Final = MIB + 64 * KIB + END_SIZE
+_MOST_ENDS: Final = 16
 
 
 # -- the end of the archive ------------------------------------------------------------------------------------------
@@ -407,6 +407,17 @@ def read_end_at(data: Bytes, at: int, start: int, end: int) -> tuple[EndRecord, 
             zip64.comment, zip64.length = record.comment, record.length
             return zip64, where
     return None if record.needs_64 else (record, place)
+
+
+def directory_ends(data: Bytes, start: int, end: int) -> Iterator[tuple[int, EndRecord, int]]:
+    """Yield the end records that can be read, the last one first, with their offsets and where directories end.
+
+    No more than 16 are tried: bytes that repeat may hold thousands.
+    """
+    for at in islice(end_records(data, start, end), _MOST_ENDS):
+        found = read_end_at(data, at, start, end)
+        if found is not None:
+            yield at, *found
 
 
 # -- the entries of the directory --------------------------------------------------------------------------------------
@@ -529,12 +540,8 @@ class LocalHeader:
 
     def is_sane(self) -> bool:
         """Say whether this is plausible as a header."""
-        return (
-            self.version & 0xFF <= 63
-            and self.method in METHODS
-            and not self.flags & RESERVED
-            and is_name(self.raw_name, self.flags)
-        )
+        known = self.version & 0xFF <= 63 and self.method in METHODS and not self.flags & RESERVED
+        return known and is_name(self.raw_name, self.flags)
 
 
 def local_length(block: bytes, at: int = 0) -> int:

@@ -167,16 +167,22 @@ class ScanStep:
     """
 
     __slots__ = ("at", "closed", "entry", "extent", "header", "kind", "next", "notes")
+    header: LocalHeader | None
+    entry: CentralEntry | None
+    extent: MemberExtent | None
 
-    def __init__(self, kind: str, at: int, following: int, notes: list[tuple[str, int, int, str]]) -> None:
-        self.kind = kind
-        self.at = at
-        self.next = following
-        self.notes = notes
-        self.closed = False
-        self.header: LocalHeader | None = None
-        self.entry: CentralEntry | None = None
-        self.extent: MemberExtent | None = None
+    def __init__(
+        self,
+        kind: str,
+        at: int,
+        following: int,
+        notes: list[tuple[str, int, int, str]],
+        about: tuple[LocalHeader, CentralEntry | None, MemberExtent] | None = None,
+        *,
+        closed: bool = False,
+    ) -> None:
+        self.kind, self.at, self.next, self.notes, self.closed = kind, at, following, notes, closed
+        self.header, self.entry, self.extent = about or (None, None, None)
 
 
 class Scanner(Walker):
@@ -220,9 +226,7 @@ class Scanner(Walker):
             else:
                 return ScanStep("gap", at, following, notes)
             at = following
-        found = ScanStep("end", self.end, self.end, notes)
-        found.closed = closed
-        return found
+        return ScanStep("end", self.end, self.end, notes, closed=closed)
 
     def _is_torn(self, low: int, high: int) -> bool:
         """Say whether bytes are missing in ``[low, high)``, or zeros at its beginning replace a header."""
@@ -251,9 +255,7 @@ class Scanner(Walker):
                 del self._kept[next(iter(self._kept))]
             self._kept[pos] = extent
         notes = [("local-header", pos, LOCAL_SIZE, "the local header is damaged")] if broken else []
-        found = ScanStep("member", pos, max(extent.next, pos + 1), notes)
-        found.header, found.entry, found.extent = header, entry, extent
-        return found
+        return ScanStep("member", pos, max(extent.next, pos + 1), notes, (header, entry, extent))
 
     def lost_header(self, pos: int, raw_name: bytes) -> tuple[int, LocalHeader | None]:
         """Return where the local header of a listed member is, which is not at ``pos`` as the directory says, and the
@@ -608,9 +610,7 @@ class Scanner(Walker):
         if header is None:
             return None
         extent = self._extent(pos, header, None)
-        found = ScanStep("member", pos, extent.next, [])
-        found.header, found.extent = header, extent
-        return found
+        return ScanStep("member", pos, extent.next, [], (header, None, extent))
 
     def _descriptor_before(self, end: int, claim: Claim) -> int:
         """Return the length of the descriptor before ``end`` that agrees with ``claim``; 0 if there is none."""

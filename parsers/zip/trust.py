@@ -45,7 +45,7 @@ from pparse.parsers.zip.records import (
     STREAMED,
     CentralEntry,
     central_length,
-    end_records,
+    directory_ends,
     entries,
     entry_at,
     local_at,
@@ -184,8 +184,6 @@ def _is_headed(window: Window, pos: int, entry: CentralEntry, *, lost: bool = Fa
     return (head.startswith(LOCAL) and head[LOCAL_SIZE:] == entry.raw_name) or (lost and len(head) < length)
 
 
-# So many end records are tried, each with the directory that it tells of: bytes that repeat may hold thousands.
-_MOST_ENDS: Final = 16
 # How many bytes before the first entry are searched for local headers that are not listed.
 PREFIX: Final = 16 * MIB
 # Entries may overlap by this much: some writers miscount a descriptor.
@@ -276,8 +274,8 @@ def find_directory(
         return None  # offsets after such a gap have no meaning
     stale = None
     window = Window(data, end)
-    for at in islice(end_records(window, start, end), _MOST_ENDS):
-        found = _check_end(window, at, start, end, budget, parts)
+    for ends in directory_ends(window, start, end):
+        found = _check_end(window, ends, start, end, budget, parts)
         if found is not None and not found.stale:
             return found  # before one that leaves members out: of a zip in a comment, say
         stale = stale or found
@@ -285,12 +283,9 @@ def find_directory(
 
 
 def _check_end(
-    window: Window, at: int, start: int, end: int, budget: MemoryBudget, parts: Sequence[int]
+    window: Window, ends: tuple[int, EndRecord, int], start: int, end: int, budget: MemoryBudget, parts: Sequence[int]
 ) -> Directory | None:
-    found = read_end_at(window, at, start, end)
-    if found is None:
-        return None
-    record, stop = found
+    at, record, stop = ends
     near = stop - record.size
     found_places = find_places(window, record, near, stop, start, parts) if start <= near < stop else []
     ways: list[tuple[int, int, Places | None]] = [(near, each.base(near), each) for each in found_places]

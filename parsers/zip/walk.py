@@ -47,10 +47,9 @@ from pparse.parsers.zip.records import (
     STREAMED,
     TAIL,
     CentralEntry,
-    EndRecord,
     LocalHeader,
     central_length,
-    end_records,
+    directory_ends,
     entry_at,
     extra_fields,
     local_at,
@@ -59,7 +58,6 @@ from pparse.parsers.zip.records import (
     match_descriptor,
     read_central,
     read_end,
-    read_end_at,
     read_local,
 )
 from pparse.parsers.zip.trust import SAMPLES, TOLERANCE
@@ -259,8 +257,7 @@ _LINES: Final = 16
 # More parts no split zip has; a damaged end record may say so.
 _MOST_DISKS: Final = 10_000
 _CENTRALS: Final = lazy_pattern(re.escape(CENTRAL))
-# So many end records tell where a directory may be, and so many entries with one name are looked at.
-_MOST_ENDS: Final = 10
+# So many entries with one name are looked at.
 _MOST_ALIKE: Final = 64
 
 
@@ -328,21 +325,12 @@ class Hints:
 
     def _nested(self, offsets: array[int], places: array[int]) -> range:
         """Return where entries lie between members, in nested archives, if the archive's own directory is complete."""
-        own = self._own_directory()
-        if own is not None:
-            begin, stop, record = own
+        for _, record, stop in islice(directory_ends(self._data, self._start, self._end), 1):
+            begin = stop - record.size
             listed = [offset for offset, place in zip(offsets, places, strict=True) if begin <= place < stop]
             if listed and len(listed) == record.entries:
                 return range(begin - record.offset + min(listed), begin)
         return range(0)
-
-    def _own_directory(self) -> tuple[int, int, EndRecord] | None:
-        """Return begin and end of the last directory by its end record, and the record; None if there is none."""
-        for at in end_records(self._data, self._start, self._end):
-            found = read_end_at(self._data, at, self._start, self._end)
-            if found is not None:
-                return found[1] - found[0].size, found[1], found[0]
-        return None
 
     @property
     def first_place(self) -> int:
@@ -353,19 +341,18 @@ class Hints:
         """Find what to add to offsets, by the local headers that some entries lead to."""
         wanted = [self._start]
         exact = False  # whether a directory lies where its end record says, counted from the start
-        for at in islice(end_records(self._data, self._start, self._end), _MOST_ENDS):
-            found = read_end_at(self._data, at, self._start, self._end)
-            if found is not None:
-                record, stop = found
-                begin = stop - record.size
-                wanted.append(begin - record.offset)
-                exact = exact or (wanted[-1] == self._start and not self._data.gaps and begin in self._places)
+        own = list(directory_ends(self._data, self._start, self._end))
+        for _, record, stop in own:
+            begin = stop - record.size
+            wanted.append(begin - record.offset)
+            exact = exact or (wanted[-1] == self._start and not self._data.gaps and begin in self._places)
         some = range(0, len(self._offsets), max(1, len(self._offsets) // SAMPLES))
         scores = {shift: sum(self._agrees(ordinal, shift) for ordinal in some) for shift in dict.fromkeys(wanted)}
         self.shifts = sorted(scores, key=lambda shift: -scores[shift])
         self.trusted = scores[self.shifts[0]] > 0 or exact
-        own = self._own_directory() if exact and self._apart and self.shifts[0] == self._start else None
-        self.whole = own is not None and own[0] == self.first_place and own[2].entries == len(self._offsets)
+        if exact and self._apart and self.shifts[0] == self._start:
+            _, record, stop = own[0]
+            self.whole = stop - record.size == self.first_place and record.entries == len(self._offsets)
 
     def _agrees(self, ordinal: int, shift: int) -> bool:
         entry = self.entry(ordinal)
@@ -456,10 +443,9 @@ def why_scanned(data: Data, start: int, end: int, *, whole: bool) -> tuple[str, 
         return "text-mode", reason
     if not whole:
         return "truncated", "its directory, at the end, is missing or truncated"
-    last = next(end_records(data, start, end), None)
-    found = None if last is None else read_end_at(data, last, start, end)
-    if found is not None and 0 < found[0].disk < _MOST_DISKS:
-        parts = f"{found[0].disk + 1} parts, which are read as one if all lie beside it (.z01, .z02 ..., .zip)"
+    _, record, _ = next(directory_ends(data, start, end), (0, None, 0))
+    if record is not None and 0 < record.disk < _MOST_DISKS:
+        parts = f"{record.disk + 1} parts, which are read as one if all lie beside it (.z01, .z02 ..., .zip)"
         return "split", f"its directory is that of a zip split into {parts}"
     return "directory", "its directory does not match its content"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import sys
 from itertools import chain
+from operator import methodcaller
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status, worst_of
@@ -730,6 +731,11 @@ class Parser(Doored):
         whole = type(node.note) is NumberArray and node.known_status is Status.COMPLETE
         return True if whole and not self.result.extraction.data.flawed else None
 
+    def children_in_doubt(self, node: Node) -> Iterator[Node]:
+        """Yield the children of a container that a walk without ``detail`` must visit: all, unless the parser can tell
+        that all is right in some of them, as their nodes would say it."""
+        return node.children()
+
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield ``node`` and every node below it, depth first; findings are recorded on the way.
 
@@ -740,7 +746,8 @@ class Parser(Doored):
         if node.shape == SCALAR or (not detail and self.is_sound_inside(node)):
             return
         trail = Trail.of(node)
-        stack: list[Iterator[Node]] = [node.children()]
+        children_of = methodcaller("children") if detail else self.children_in_doubt
+        stack: list[Iterator[Node]] = [children_of(node)]
         tried = 0  # the depth of what was looked through in vain: what is in it is not, once more
         while stack:
             kid = next(stack[-1], None)
@@ -754,7 +761,7 @@ class Parser(Doored):
                     tried = len(stack) if whole is False else 0
                     if whole:
                         continue
-                children = kid.children()
+                children = children_of(kid)
                 try:
                     first = next(children, None)
                 except LimitError as error:

@@ -33,7 +33,6 @@ class NpyViewer(Viewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self.parser = extraction.parse().parser
-        self._header: ArrayHeader | None = None
 
     @cached_property
     def name(self) -> str:
@@ -48,13 +47,11 @@ class NpyViewer(Viewer):
         """That of the array."""
         return self.name
 
-    @property
+    @cached_property
     def header(self) -> ArrayHeader:
         """The header of the array."""
-        if self._header is None:
-            inner = self.extraction.parsed
-            self._header = read_header(inner.data, inner.start, inner.end, inner.session)
-        return self._header
+        inner = self.extraction.parsed
+        return read_header(inner.data, inner.start, inner.end, inner.session)
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ from pparse.parsers.pytorch.rebuild import (
 )
 from pparse.tensors.dtype import DType
 from pparse.tensors.node_viewer import join
-from pparse.tree.entry import SCALAR
+from pparse.tree.entry import MAP, SCALAR
 from pparse.tree.node import Node
 
 TYPE_CHECKING = False
@@ -89,9 +89,8 @@ class TextBytes(DerivedData):
             loaded = self._node.load()
             found = as_latin1(loaded) if isinstance(loaded, str) else loaded
             if not isinstance(found, bytes | bytearray) or len(found) != self.size:
-                raise MalformedError(
-                    "the bytes of an array are not as many as it has, or no bytes", offset=self._node.start
-                )
+                reason = "the bytes of an array are not as many as it has, or no bytes"
+                raise MalformedError(reason, offset=self._node.start)
             content = bytes(found)
             budget = self._node.extraction.session.budget
             self._charge = budget.charge(len(content), "the bytes of an array", self._forget)
@@ -182,6 +181,9 @@ SMALL: Final = 256 << 10
 # The parts of a module in which torch keeps what its state_dict names (torch/nn/modules/module.py).
 _OWN: Final = ("_parameters", "_buffers")
 _BELOW: Final = "_modules"
+# Of tuples in large objects with more parts, their parts are not made at once.
+_SHORT: Final = 64
+_KINDS: Final[dict[type, str]] = {Ordered: "dict", Call: "call", Persistent: "persistent"}
 # Longer texts and bytes are described by their size.
 _LARGEST: Final = 1 << 20
 # What is not known to be broken.
@@ -283,7 +285,7 @@ class Walk:
             except DataError:  # something in it is wrong: its other parts are not
                 if is_scalar:
                     return Found(name, node)
-        return self._of_call(name, node, program, end) if node.kind == "call" else self._parts_of_node(name, node)
+        return self._of_call(name, node, program, end) if node.kind == "call" else _parts(name, node)
 
     def _of_call(self, name: str, node: Node, program: Program, end: int) -> Found | Iterator[tuple[str, Any]]:
         """Return the same of a large object, or one in which something is wrong."""
@@ -299,7 +301,7 @@ class Walk:
             array = None
         if isinstance(array, MaskedArray):
             return _parts_of_masked(name, array)
-        return self._parts_of_node(name, node) if array is None else Found(name, node, [("", array)])
+        return _parts(name, node) if array is None else Found(name, node, [("", array)])
 
     def _inside(self, value: Any) -> Any:
         """Return an array of objects that joblib keeps in a pickle of its own; other values as they are."""
@@ -316,51 +318,6 @@ class Walk:
         except (MalformedError, EndOfDataError, GapError):
             return False
         return name.startswith("torch.") and ("_rebuild_" in name or name == FROM_BYTES)
-
-    def _parts_of_node(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
-        """Yield names and nodes of the parts of a large value, or of one that is cut."""
-        if node.kind == "call":
-            yield from self._parts_of_call(name, node)
-            return
-        is_map = node.shape == "map"
-        for number, (key, part) in enumerate(self._parser.parts_of(node) if node.shape != SCALAR else ()):
-            if node.kind == "unfinished" and part.kind == "persistent":
-                continue  # the storage of a tensor whose shape, and perhaps name, would have come
-            if key == "__dict__" and node.note == "ordered":
-                yield from self._parts_of_node(name, part)
-            else:
-                yield join(name, key if is_map else number), part
-
-    def _parts_of_call(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
-        kids = list(node.children())
-        if kids and kids[-1].key == "array":
-            yield name, kids[-1]
-            return
-        objects = large_objects(kids)
-        if objects is not None:
-            yield from self._parts_of_node(name, objects)
-            return
-        for kid in kids:
-            # A pickle that ends before it says what to do with it: it would have become the object's state.
-            is_cut = not isinstance(kid.key, str) and kid.kind in ("dict", "tuple")
-            if is_cut or kid.key == "state":
-                yield from self._parts_of_state(name, kid)
-            elif kid.key in ("items", "pairs", "args"):
-                yield from self._parts_of_node(name, kid)
-
-    def _parts_of_state(self, name: str, node: Node) -> Iterator[tuple[str, Any]]:
-        for kid in node.children() if node.kind == "tuple" else (node,):
-            if kid.kind != "dict":
-                continue
-            own = [part for key in (*_OWN, _BELOW) if (part := kid.find(key)) is not None and part.kind == "dict"]
-            module = len(own) == len(_OWN) + 1
-            for part in own[:-1] if module else ():
-                yield from self._parts_of_node(name, part)
-            for part in kid.children():
-                if not (module and _is_private(part.key)):
-                    yield join(name, part.key), part
-            if module:
-                yield from self._parts_of_node(name, own[-1])
 
 
 def _or_odd(make: Callable[[], Any]) -> Any:
@@ -417,25 +374,69 @@ def _has_parts(call: Call) -> bool:
 
 def _is_container(value: Any) -> bool:
     return isinstance(value, tuple | list | dict) and any(
-        isinstance(part, Call | Persistent | dict | list | tuple)
+        isinstance(part, Node | Call | Persistent | dict | list | tuple)
         for part in (value.values() if isinstance(value, dict) else value)
     )
 
 
+def _kind(value: Any) -> str:
+    """Return the kind of a value, or of a node: the name of its type, but for the classes of pickles."""
+    return value.kind if isinstance(value, Node) else _KINDS.get(type(value)) or type(value).__name__
+
+
+def _kids(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return keys and values of the parts of a container, or of its node; numbers where it has no keys."""
+    if not isinstance(value, Node):
+        return value.items() if isinstance(value, dict) else enumerate(value)
+    parser: PickleParser = value.result.parser  # type: ignore[assignment]
+    found = parser.parts_of(value) if value.shape != SCALAR else ()
+    return found if value.shape == MAP else ((number, part) for number, (_, part) in enumerate(found))
+
+
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of the parts of a value."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield join(name, key), part
-        yield from _attributes(name, value.state) if isinstance(value, Ordered) else ()
-    elif isinstance(value, list | tuple | set | frozenset):
-        for number, part in enumerate(value):
-            yield join(name, number), part
+    """Yield names and values of the parts of a value, or of a node: one that is large, or cut."""
+    kind = _kind(value)
+    if kind == "call":
+        yield from _parts_of_large(name, value) if isinstance(value, Node) else _parts_of_object(name, value)
     elif isinstance(value, Array):
         yield from _parts(name, value.objects)
-    elif isinstance(value, Call):
-        masked = masked_of(value)
-        yield from _parts_of_object(name, value) if masked is None else _parts_of_masked(name, masked)
+    elif isinstance(value, Node | dict | list | tuple | set | frozenset):
+        for key, part in _kids(value):
+            if kind == "unfinished" and part.kind == "persistent":
+                continue  # the storage of a tensor whose shape, and perhaps name, would have come
+            if key == "__dict__" and isinstance(value, Node) and value.note == "ordered":
+                yield from _attributes(name, part)
+            else:
+                yield join(name, key), part
+        yield from _attributes(name, value.state) if isinstance(value, Ordered) else ()
+
+
+def _parts_of_large(name: str, node: Node) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a large object, or one that is cut, as of any other: those of it that are large are nodes."""
+    kids = list(node.children())
+    objects = large_objects(kids)
+    if kids and kids[-1].key == "array":
+        yield name, kids[-1]
+    elif objects is not None:
+        yield from _parts(name, objects)
+    else:
+        # What has no name yet would have become the state, in a pickle that ends before it says what to do with it.
+        states = [kid for kid in kids if kid.key == "state" or (kid.key is None and kid.kind in ("dict", "tuple"))]
+        found = {kid.key: _made_of(kid) for kid in kids}
+        call = Call(found.get("callable"), found.get("args", ()), found.get("kwargs"), node.start)
+        call.state = tuple(states) if len(states) > 1 else _made_of(states[0]) if states else None
+        call.items, call.pairs = found.get("items", []), list(_kids(found["pairs"])) if "pairs" in found else []
+        yield from _parts_of_any(name, call)
+
+
+def _made_of(node: Any) -> Any:
+    """Return the value of a node that is a small scalar, or the parts of a short tuple; any other as it is."""
+    is_small = isinstance(node, Node) and (node.end or node.start) - node.start <= SMALL
+    if is_small and node.shape == SCALAR and node.kind != "alias" and node.known_status is Status.COMPLETE:
+        return node.load()
+    if isinstance(node, Node) and node.kind == "tuple" and len(node) <= _SHORT:
+        return tuple(_made_of(part) for _, part in _kids(node))
+    return node
 
 
 def _parts_of_masked(name: str, masked: MaskedArray) -> Iterator[tuple[str, Any]]:
@@ -448,27 +449,35 @@ def _parts_of_masked(name: str, masked: MaskedArray) -> Iterator[tuple[str, Any]
 
 def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:
     """Yield the parts of an object: its arguments, attributes, items and pairs."""
-    state = wrapped_state(call)
-    array = array_of(call)
-    if array is not None:
+    state, array, masked = wrapped_state(call), array_of(call), masked_of(call)
+    if masked is not None:
+        yield from _parts_of_masked(name, masked)
+    elif array is not None:
         yield from _parts(name, array.objects)
     elif _is_tensor(call):  # one with attributes
         yield name, _bare(call)
         yield from _attributes(name, state)
     elif call.name == _FROM_TYPE and state is not None:  # a subclass, which has its parts there
         yield from _attributes(name, state)
-    elif (packed := _packed(call)) is not None:
+    else:
+        yield from _parts_of_any(name, call)
+
+
+def _parts_of_any(name: str, call: Call) -> Iterator[tuple[str, Any]]:
+    """Yield the same of an object that is none of those that the viewer knows."""
+    packed = _packed(call)
+    if packed is not None:
         for key, part in packed.items():
             yield (name if key == "" else join(name, key)), part
-    else:
-        if isinstance(call.callable, Call):
-            yield name, call.callable
-        yield from _arguments(name, call)
-        if isinstance(call.kwargs, dict):
-            yield from _parts(name, call.kwargs)
-        yield from _attributes(name, call.state)
-        for key, part in chain(enumerate(call.items), call.pairs):
-            yield join(name, key), part
+        return
+    if _kind(call.callable) in ("call", "alias"):
+        yield name, call.callable
+    yield from _arguments(name, call)
+    if _kind(call.kwargs) == "dict":
+        yield from _parts(name, call.kwargs)
+    yield from _attributes(name, call.state)
+    for key, part in chain(_kids(call.items), call.pairs):
+        yield join(name, key), part
 
 
 def _is_private(key: Any) -> bool:
@@ -506,6 +515,8 @@ def _is_tensor(call: Call) -> bool:
 def _arguments(name: str, call: Call) -> Iterator[tuple[str, Any]]:
     """Yield the arguments of a call that may be of interest; a single list or dict stands for the object."""
     args = call.args
+    if isinstance(args, Node):  # not finished, or a long tuple
+        yield from _parts(name, args)
     if not isinstance(args, tuple) or not args:
         return
     if call.name.startswith(_TYPED) or (len(args) == 1 and isinstance(args[0], list | tuple | dict)):
@@ -523,22 +534,24 @@ def _bare(call: Call) -> Call:
 
 def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
     """Yield an object's attributes: those of its dict, and of its slots."""
-    for number, part in enumerate(state if isinstance(state, tuple) else (state,)):
-        if not isinstance(part, dict):
-            if isinstance(part, list):  # of a class with slots and no dict
+    for number, part in _kids(state if _kind(state) == "tuple" else (state,)):
+        kind = _kind(part)
+        if kind != "dict":
+            if kind == "list":  # of a class with slots and no dict
                 yield from _parts(name, part)
-            elif isinstance(part, Call | Persistent | tuple | set | frozenset):
+            elif kind in ("call", "persistent", "tuple", "set", "frozenset"):
                 yield join(name, number), part
             continue
-        for key in _OWN:
-            if isinstance(part.get(key), dict) and _BELOW in part:
-                yield from _parts(name, part[key])
-        module = isinstance(part.get(_BELOW), dict) and isinstance(part.get(_OWN[0]), dict)
-        for key in part:
+        look_up = part.find if isinstance(part, Node) else part.get
+        own = [found for key in (*_OWN, _BELOW) if _kind(found := look_up(key)) == "dict"]
+        module = len(own) == len(_OWN) + 1
+        for found in own[:-1] if module else ():
+            yield from _parts(name, found)
+        for key, found in _kids(part):
             if not (module and _is_private(key)):
-                yield join(name, key), part[key]
+                yield join(name, key), found
         if module:
-            yield from _parts(name, part[_BELOW])
+            yield from _parts(name, own[-1])
 
 
 # -- What was pickled, as the program had it: dicts, lists and tuples, with tensors that are not read as leaves --------
