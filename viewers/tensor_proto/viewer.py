@@ -10,7 +10,7 @@ from pparse.data.reader import Range
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.index import ChunkRange
-from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
@@ -383,6 +383,22 @@ def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], W
     """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged."""
     index = index_of(elements)
     return iter(()) if index is None else index.messages()
+
+
+def wires(elements: Node | None) -> Iterator[tuple[int, Range | None]]:
+    """Yield the number of each message of a list with its bytes, tag and length included; None if not in one range."""
+    index = index_of(elements)
+    if index is None:
+        return
+    touched = set(index.touched())
+    for first, segment in zip(index.firsts, index.segments, strict=True):
+        if not isinstance(segment, Run):
+            yield from ((number, None) for number in range(first, first + segment.count))
+            continue
+        part = segment.scan.part
+        for number, field in enumerate(segment.scan.fields(segment.key), first):
+            is_whole = number not in touched and field.end <= part.end
+            yield number, part.data.range(field.begin, field.next) if is_whole else None
 
 
 def joined(pieces: Iterable[Any]) -> Iterator[Any]:
