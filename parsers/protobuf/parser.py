@@ -195,7 +195,7 @@ class ProtobufParser(Parser, Listing):
         pieces = ctx.node.note.pieces if ctx.node.parent is None else ()
         if any(isinstance(piece, Range) and piece.data.is_file for piece in pieces):
             reason = "the file is empty: a message without fields, or a download that never began"
-            self.tell("empty", reason, ctx.pos, severity=Severity.WARNING)
+            self.note("empty", reason, ctx.pos, severity=Severity.WARNING)
         return ctx.pos, DONE, 0
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
@@ -353,7 +353,7 @@ class ProtobufParser(Parser, Listing):
         self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:
             reason = f"{origin.type.full_name} has none of the fields of the message; check its type"
-            self.tell("unknown-fields", reason, ctx.node.start, severity=Severity.WARNING)
+            self.note("unknown-fields", reason, ctx.node.start, severity=Severity.WARNING)
 
     def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
         """Warn of an unknown field among the elements of a list: an element with a damaged tag looks like that."""
@@ -372,7 +372,7 @@ class ProtobufParser(Parser, Listing):
                 name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
                 reason = f"{name} is among the elements of {field.name}, but {part.type.full_name} has no such field"
                 reason += ": probably an element with a damaged tag"
-                self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
+                self.note("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
 
@@ -401,10 +401,6 @@ class ProtobufParser(Parser, Listing):
         at = node.start if offset is None else offset
         finding = self.make.finding("truncated" if cut else "malformed", reason, at, path=node.path, **more)
         self.result.close_node(node, cut_status(damaged=not cut), finding)
-
-    def tell(self, code: str, reason: str, offset: int | None, **more: Any) -> None:
-        """Add a finding on the file; ``more`` as in `pparse.findings.Finding`."""
-        self.result.findings.add(self.make.finding(code, reason, offset, **more))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of fields, elements or keys."""
@@ -574,7 +570,7 @@ class TreeCheck:
 
     def _note(self, node: Node, error: LimitError) -> None:
         """Add a finding that a limit prevented the check; the node stays readable."""
-        self._parser.tell("limit", error.reason, node.start, path=node.path, wanted=error.wanted, got=error.got)
+        self._parser.note("limit", error.reason, node.start, path=node.path, wanted=error.wanted, got=error.got)
 
     def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
         owner = level.owner
