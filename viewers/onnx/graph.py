@@ -68,7 +68,7 @@ class OnnxGraph(ListedGraph):
         index = index_of(self.elements)
         if index is None:
             raise IndexError(f"there is no node {ordinal}")
-        return read_row(self._places, self.elements, ordinal, index.pieces_at(ordinal), None)
+        return read_row(self._places, self.elements, ordinal, index.message_at(ordinal)[0], None)
 
     def path_of(self, ordinal: int | None) -> str:
         """Return the path of a NodeProto, or of their list."""
