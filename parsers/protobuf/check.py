@@ -321,12 +321,7 @@ def goes_on_fitting(head: bytes, type: MessageType, least: int) -> bool:
             if tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
                 break
             known = known and field is not None and accepts(field, tag & 7)
-            if tag & 7 == LEN:
-                length, after = read_length(block, after)
-                after += length
-            else:
-                after = skip_payload(block, after, tag & 7)
-            pos = after
+            pos = skip_payload(block, after, tag & 7)
         else:
             return False
     except MalformedError:

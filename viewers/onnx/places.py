@@ -20,7 +20,7 @@ from functools import cached_property
 
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
-from pparse.errors import EndOfDataError, FaultError, LimitError, MalformedError, PparseError
+from pparse.errors import FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.check import fitting_tags
@@ -211,14 +211,14 @@ def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, boo
                 limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
                 found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
         except FaultError as error:
-            places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
+            places.note(error)
     has_body = False
     try:
         for part in message.elements(ATTRIBUTE):
             attribute = Message(places.make, part, places.attribute_type, message.near)
             has_body = has_body or BODY in attribute.fields or BODIES in attribute.fields
     except FaultError as error:
-        places.note(error, "malformed")
+        places.note(error)
     return texts, has_body
 
 
@@ -402,7 +402,7 @@ class OnnxPlaces(TensorPlaces):
                     else:
                         waiting.pop()
                 except LimitError as error:
-                    self.note(error, "limit")
+                    self.note(error)
                     waiting.pop()
 
     def _elements(self, scope: GraphScope, known: list[GraphScope]) -> Iterator[OnnxPlace | GraphScope | int]:
@@ -428,7 +428,7 @@ class OnnxPlaces(TensorPlaces):
                         yield found
                     yield ordinal
             except FaultError as error:  # of one list: the others may be whole
-                self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed", scope.path)
+                self.note(error, scope.path)
 
     def _entered(self, scope: GraphScope) -> Node:
         """Return the node of a scope that was just found."""
@@ -457,8 +457,10 @@ class OnnxPlaces(TensorPlaces):
             return self._of_node(scope, elements, ordinal, pieces, window)
         return self._of_default(scope, elements, ordinal, pieces)
 
-    def note(self, error: PparseError, code: str, path: str = "") -> None:
+    def note(self, error: PparseError, path: str = "") -> None:
         """Record what cannot be read."""
+        cut, beyond = isinstance(error, EOFError), isinstance(error, LimitError)
+        code = "truncated" if cut else "limit" if beyond else "malformed"
         known: Any = {"source": self.make.extraction.name, "offset": error.offset, "option": error.option}
         self.parser.result.findings.add(Finding(code, error.reason, path=path or error.path or "", **known))
 
@@ -585,14 +587,14 @@ class OnnxPlaces(TensorPlaces):
         problem = message.problem
         # Of thousands of them, the tree counts each when it is checked.
         if problem is not None and problem.is_damage and not self.parser.result.findings.full:
-            self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
+            self.note(MalformedError(problem.reason, offset=problem.offset), f"{path}[{ordinal}]")
         output = self._output(message)
         found: list[Attribute] = []
         try:
             for at, part in enumerate(message.elements(ATTRIBUTE)):
                 found += self._held_by(Message(self.make, part, self.attribute_type, message.near), at)
         except FaultError as error:
-            self.note(error, "malformed")
+            self.note(error)
         constant = is_constant(self._text(message, OP_TYPE), self._text(message, DOMAIN))
         return self._text(message, NODE_NAME) or output, output if constant else "", found, message.near
 

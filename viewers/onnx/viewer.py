@@ -8,7 +8,7 @@ from itertools import count, islice
 from pparse.data.zero_runs import first_unwritten
 from pparse.display.text import few
 from pparse.document.opening import Resume
-from pparse.errors import DataError, EndOfDataError, LimitError, PathError
+from pparse.errors import FaultError, LimitError, PathError
 from pparse.findings import Finding, Status
 from pparse.parsers.onnx.parser import MAP, SEQUENCE, TENSOR
 from pparse.parsers.protobuf.message import Message
@@ -264,10 +264,8 @@ class OnnxDataPlaces(OnnxPlaces):
             session.check_cancelled()
             try:
                 found = next(waiting[-1], None)
-            except LimitError:
-                raise
-            except DataError as error:  # what is before it is there
-                self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed")
+            except FaultError as error:  # what is before it is there
+                self.note(error)
                 found = None
             if found is None:
                 waiting.pop()

@@ -328,7 +328,7 @@ class ProtoViewer(Viewer):
         extent.expected = there
         if status is Status.TRUNCATED or (status is not Status.DAMAGED and (extent.truncated or extent.missing)):
             extent.document_status = Status.TRUNCATED
-            extent.expected = max(there + 1, self._expected())
+            extent.expected = there + max(1, self.parser.missing() or 0)
             extent.at_least = True
             extent.cut_files = 1
             extent.resume_at, extent.resume_file = there, source.name
@@ -361,11 +361,6 @@ class ProtoViewer(Viewer):
     def is_whole(self) -> bool:
         """Return whether nothing of the message is known to be missing or wrong."""
         return self.own_status() is Status.COMPLETE
-
-    def _expected(self) -> int:
-        """Return the least number of bytes that the file should have, according to its fields."""
-        missing = self.parser.missing()
-        return self.source.find_end() - self.source.start + missing if missing is not None else 0
 
 
 def kids_of(node: Node | None) -> Iterator[Node]:
