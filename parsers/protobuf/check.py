@@ -223,10 +223,9 @@ class Checker:
                     if length % found:
                         return False
                 elif found == _VARINTS and length:
-                    whole = (
-                        _sound_varints(block[start:at]) if at <= size else _are_varints(data, base + start, base + at)
-                    )
-                    if not whole:
+                    if at <= size and not _sound_varints(block[start:at]):
+                        return False
+                    if at > size and not _are_varints(data, base + start, base + at):
                         return False
         finally:
             self.stopped = base + field_at

@@ -27,6 +27,7 @@ from pparse.data.reader import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, spoken
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
+from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.entries import ValueEntries
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
@@ -68,6 +69,8 @@ _FITTING: Final = 6
 _FITTING_BEHIND: Final = 12
 _SCALAR_KINDS: Final = frozenset({*TYPE_NAMES, "varint", "text"}) - {"", "group", "message", "enum"}
 _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
+# An item of the option ``types``.
+_TYPE: Final = lazy_pattern(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)\s*=\s*(message|text|bytes)\s*")
 # The most names of types that an error lists.
 _SHOWN: Final = 20
 # RecordsMetadata: record_type_name, file_descriptor (google/riegeli: records_metadata.proto).
@@ -750,11 +753,8 @@ def _parse_types(text: object) -> dict[tuple[int, ...], str]:
     if text is None:
         return found
     for item in str(text).split(","):
-        path, _, kind = item.partition("=")
-        numbers = path.strip().split(".")
-        if kind.strip() not in ("message", "text", "bytes") or not all(
-            number.isdecimal() and number.isascii() and len(number) < 10 for number in numbers
-        ):
+        meant = _TYPE.fullmatch(item)
+        if meant is None:
             raise OptionError(f"the option types takes items like 1.2=message, 3=text, 4=bytes, not {item!r}")
-        found[tuple(map(int, numbers))] = kind.strip()
+        found[tuple(map(int, meant[1].split(".")))] = meant[2]
     return found

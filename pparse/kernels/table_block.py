@@ -31,9 +31,8 @@ def entries_end(block: bytes) -> int:
         raise MalformedError("a block of the table has no number of restarts", wanted=_SIZE, got=size)
     (count,) = unpack_from("<I", block, size - _SIZE)
     if count > (size - _SIZE) // _SIZE:
-        raise MalformedError(
-            "a block of the table has more restarts than bytes", wanted=count * _SIZE, got=size - _SIZE
-        )
+        reason = "a block of the table has more restarts than bytes"
+        raise MalformedError(reason, wanted=count * _SIZE, got=size - _SIZE)
     return int(size - _SIZE * (count + 1))
 
 

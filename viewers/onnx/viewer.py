@@ -212,9 +212,8 @@ class OnnxViewer(ProtoViewer):
         name, file = lacking[0]
         what = f"{name}, beside the model, " + ("is not there" if file.content is None else "lacks bytes")
         if len(lacking) > 1:
-            what = (
-                f"{len(lacking)} files beside the model lack bytes or are not there: {few(name for name, _ in lacking)}"
-            )
+            what = f"{len(lacking)} files beside the model lack bytes or are not there: "
+            what += few(name for name, _ in lacking)
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
         return Finding("truncated", what + hit, source=self.extraction.name)
 

@@ -161,9 +161,8 @@ class _Blobs:
         self._checkpoints: dict[int, array[int]] = {}
         slot = part.slots[owner.field.number]
         if slot.count > _MAX_BLOBS:
-            raise LimitError(
-                f"the field {owner.field.name} is in {slot.count} pieces", option="", wanted=slot.count, got=_MAX_BLOBS
-            )
+            reason = f"the field {owner.field.name} is in {slot.count} pieces"
+            raise LimitError(reason, option="", wanted=slot.count, got=_MAX_BLOBS)
         single = owner.field.type_name == "bytes"
         window = message.window(part)
         for found in [part.last(owner.field.number, window)] if single else part.fields(owner.field.number, 0, window):
