@@ -18,6 +18,8 @@ from pparse.data.files import FileData
 from pparse.errors import EndOfDataError, EngineError, LimitError, MalformedError, OptionError, PathError
 from pparse.findings import Severity
 from pparse.protos import descriptor_set, message_class
+from pparse.riegeli import RecordWriter
+from pparse.riegeli.metadata import RecordsMetadata, set_record_type
 from pparse.testing.contract import tree_of
 from pparse.tree.entry import UNLOADED_VALUE
 from tests import sweep
@@ -358,6 +360,19 @@ def test_descriptor_and_message_are_options_and_wrong_ones_are_named(tmp_path):
     for wrong in ("1=text,x=bytes", "1", "1=float", "=text"):
         with pytest.raises(OptionError):
             pparse.open(raw, format="protobuf", options={"types": wrong})
+
+
+def test_a_riegeli_file_is_a_descriptor_by_its_metadata(tmp_path):
+    """They have the type of its records, and what that refers to."""
+    path, node, metadata = str(tmp_path / "r.riegeli"), message_class("tensorflow.NodeDef"), RecordsMetadata()
+    raw, options = node(name="n").SerializeToString(), {"descriptor": path}
+    RecordWriter(path, metadata=metadata).close()
+    with pytest.raises(OptionError, match="have no descriptors"):
+        pparse.open(raw, format="protobuf", options=options)
+    set_record_type(metadata, node)
+    RecordWriter(path, metadata=metadata).close()
+    with pparse.open(raw, format="protobuf", options=options) as doc:
+        assert (doc.root.kind, doc.get("name")) == ("tensorflow.NodeDef", "n")
 
 
 # -- without a schema ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pparse.limits import Limits
 from pparse.proto_splitter import GraphDefSplitter
 from pparse.protos import message_class
 from pparse.riegeli import RecordWriter
+from pparse.viewers.tensor_proto.viewer import wires
 from pparse.viewers.tensorflow import graph as tensorflow_graph
 from pparse.viewers.tensorflow.graph import MainGraph
 from tests.rows import rows
@@ -88,7 +89,7 @@ def test_more_than_are_indexed_one_by_one():
         defs = defs_of(document)
         assert sum(1 for row in defs.rows() if row[1:5] == ("n", "NoOp", ["^m"], "")) == 100_100 == len(defs)
         assert defs.row(100_077) == (100_077, "n", "NoOp", ["^m"], "", (), None)
-        assert sum(len(found) for _, found in defs.wire()) == len(raw)
+        assert sum(len(found) for _, found in wires(defs.elements)) == len(raw)
 
 
 def field(number: int, payload: bytes) -> bytes:
@@ -141,7 +142,7 @@ def test_chunks_of_a_cpb(tmp_path, seed, size):
         found = list(defs.rows())
         assert found == expected(wanted.node)
         assert [defs.row(number) for number in range(len(defs))] == found
-        assert [ordinal for ordinal, _ in defs.wire()] == list(range(len(found)))
+        assert [ordinal for ordinal, _ in wires(defs.elements)] == list(range(len(found)))
         assert {kid.key for kid in defs.node(len(defs) - 1)["attr"].children()} == set(wanted.node[-1].attr)
 
 

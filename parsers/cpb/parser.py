@@ -230,13 +230,13 @@ class CpbParser(ProtobufParser):
         if self._unsound is not None and self.chunks is not None:
             at = self._unsound.offset or 0
             offset, _ = self.make.place(self.chunks.metadata.record.data, at, at)
-            self.tell("malformed", f"{self._unsound.reason}; the readable part of them is used", offset)
+            self.note("malformed", f"{self._unsound.reason}; the readable part of them is used", offset)
         if self.damaged_end is not None:
             reason = (
                 f"the file is damaged, or has foreign bytes at its end: {self.damaged_end.reason}; "
                 "the chunk metadata could still be read"
             )
-            self.tell("malformed", reason, self.damaged_end.offset)
+            self.note("malformed", reason, self.damaged_end.offset)
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -431,12 +431,12 @@ class CpbParser(ProtobufParser):
             if at < len(told) and told[at] < region.end:
                 continue  # reported by the chunk in it
             length = region.end - region.begin
-            self.tell("malformed", region.message, source.start + region.begin, length=length)
+            self.note("malformed", region.message, source.start + region.begin, length=length)
         yield from super().check(strict=strict)
 
     def _note_limit(self, error: LimitError) -> None:
         offset = self.source().start + error.offset if error.offset is not None else None
-        self.tell("limit", error.reason, offset, wanted=error.wanted)
+        self.note("limit", error.reason, offset, wanted=error.wanted)
 
     def _check_chunks(self, lookup: RecordLookup) -> Iterator[int]:
         """Open every chunk with its hash checked; yield the positions of those that are wrong and report it."""
@@ -455,7 +455,7 @@ class CpbParser(ProtobufParser):
         every = ChunkOpener(metadata, lookup, self.chunks.budget)
         problem = self._problem_of(lookup, self.metadata_position)
         if problem is not None:
-            self.tell("hash", f"the chunk metadata may be wrong: {problem.reason}", self.result.root.start)
+            self.note("hash", f"the chunk metadata may be wrong: {problem.reason}", self.result.root.start)
             yield self.metadata_position
         for index, info in enumerate(metadata.chunks()):
             check_cancelled()
@@ -463,7 +463,7 @@ class CpbParser(ProtobufParser):
             compared[:] = compared[0] + 1, compared[1] + (not isinstance(piece, Lost))
             if isinstance(piece, Lost):
                 code = "limit" if isinstance(piece.error, LimitError) else "malformed"
-                self.tell(code, piece.reason, self.result.root.start)
+                self.note(code, piece.reason, self.result.root.start)
                 yield info.position
 
     @staticmethod

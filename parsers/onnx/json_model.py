@@ -59,12 +59,7 @@ class OnnxJsonParser(MessageJsonParser):
         dims, data_type = _shape(message)
         known = ELEMENT_TYPES.get(data_type)
         # Elements of 6 bits have not as many in raw_data.
-        if (
-            known is None
-            or known.dtype is None
-            or known.dtype != known.listed
-            or not all(dim < 1 << 62 for dim in dims)
-        ):
+        if known is None or known.dtype is None or known.dtype != known.listed or max(dims, default=0) >> 62:
             return 1
         needed: int = known.dtype.stored_nbytes(prod(dims))
         return max(1, needed - there)

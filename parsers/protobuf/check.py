@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.data.reader import Range
-    from pparse.protobuf.schema import FieldType, MessageType
+    from pparse.protobuf.schema import MessageType
 
 _FIRST_BLOCK: Final = 4 << 10
 # Blocks grow up to this; a text, or packed numbers, beyond the end of a block are checked in pieces of this size.
@@ -41,12 +41,12 @@ _MAX_DEPTH: Final = 10_000
 _SMALL: Final = 64
 _MOST_SOUND: Final = 1_000
 _TOO_LONG: Final = lazy_pattern(rb"[\x80-\xff]{10}")
-# What the payload of a field is checked for.
-_SKIP, _TEXT, _MESSAGE, _PACKED, _VARINTS = range(5)
+# What the payload of a field is checked for; packed numbers of fixed size for that, which is above 0.
+_SKIP, _TEXT, _VARINTS = 0, -1, -2
 
 
 class _Table(dict[int, "Any"]):
-    """What to check in fields of one message type: `_TEXT`, the table of a message, or else what, and of which field.
+    """What to check in fields of one message type: `_TEXT` and so on, the size of a number, or the table of a message.
 
     By tag of wire type 2 that takes a byte; by minus the tag for longer ones, and for groups. Filled on demand.
     """
@@ -73,16 +73,16 @@ class _Table(dict[int, "Any"]):
     def __missing__(self, key: int) -> Any:
         tag = abs(key)
         field = self._type.fields.get(tag >> 3)
-        found: Any = (_SKIP, None)
+        found: Any = _SKIP
         if field is not None and accepts(field, tag & 7):
             if field.message is not None:
                 found = table_of(field.message, self._tables)
             elif field.type == TYPE_STRING:
                 found = _TEXT
             elif field.wire_type == VARINT:
-                found = (_VARINTS, field)
-            elif fixed_size(field) is not None:
-                found = (_PACKED, field)
+                found = _VARINTS
+            else:
+                found = fixed_size(field) or _SKIP
         self[key] = found
         return found
 
@@ -202,7 +202,7 @@ class Checker:
                     return False
                 if found is _TEXT:
                     if at > size:
-                        if not self._leaf(part, _TEXT, None, base, length, block, start, size):
+                        if find_not_utf8(data, base + start, base + at) is not None:
                             return False
                     elif not (text := block[start:at]).isascii() and not _sound_text(text):
                         return False
@@ -219,38 +219,31 @@ class Checker:
                     table = found
                     around.append((base + at, base + at, table))
                     at = start
-                elif found[0] != _SKIP and length:
-                    what, field = found
-                    if not self._leaf(part, what, field, base, length, block, start, size):
+                elif found > 0:
+                    if length % found:
+                        return False
+                elif found == _VARINTS and length:
+                    if at <= size and not _sound_varints(block[start:at]):
+                        return False
+                    if at > size and not _are_varints(data, base + start, base + at):
                         return False
         finally:
             self.stopped = base + field_at
 
-    def _leaf(
-        self, part: Range, what: int, field: FieldType | None, base: int, length: int, block: bytes, at: int, size: int
-    ) -> bool:
-        """Check a text, or packed numbers, at ``block[at:]``; ``base`` is the offset of the block."""
-        if what == _PACKED:
-            return field is None or not length % (fixed_size(field) or 1)
-        if at + length <= size:
-            return _sound_text(block[at : at + length]) if what == _TEXT else _sound_varints(block[at : at + length])
-        pos = base + at
-        if what == _TEXT:
-            return find_not_utf8(part.data, pos, pos + length) is None
-        tail = b""
-        while length:
-            piece = part.data.read_exact(pos, min(_BLOCK, length))
-            pos += len(piece)
-            length -= len(piece)
-            if _TOO_LONG.search(tail + piece) is not None or (not length and piece[-1] >= 0x80):
-                return False
-            tail = piece[-10:]
-        return True
+
+def _are_varints(data: Data, pos: int, end: int) -> bool:
+    """Say whether packed varints beyond the end of a block are sound, read in pieces."""
+    tail = b""
+    while pos < end:
+        piece = data.read_exact(pos, min(_BLOCK, end - pos))
+        pos += len(piece)
+        if _TOO_LONG.search(tail + piece) is not None or (pos == end and piece[-1] >= 0x80):
+            return False
+        tail = piece[-10:]
+    return True
 
 
 def _sound_text(raw: bytes) -> bool:
-    if raw.isascii():
-        return True
     try:
         raw.decode()
     except UnicodeDecodeError:
@@ -327,12 +320,7 @@ def goes_on_fitting(head: bytes, type: MessageType, least: int) -> bool:
             if tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
                 break
             known = known and field is not None and accepts(field, tag & 7)
-            if tag & 7 == LEN:
-                length, after = read_length(block, after)
-                after += length
-            else:
-                after = skip_payload(block, after, tag & 7)
-            pos = after
+            pos = skip_payload(block, after, tag & 7)
         else:
             return False
     except MalformedError:

@@ -111,7 +111,7 @@ def json_form(node: Node) -> Any:
 def _children(node: Node) -> Iterator[tuple[str, Node | None, Any]]:
     """Yield the key and the value of each child that JSON has; for a container its node, without a value."""
     parent: Origin = node.note
-    field, is_list = parent.field, node.shape == LIST
+    is_list = node.shape == LIST
     in_map = not is_list and parent.type is None
     if parent.type is not None and parent.type.full_name in OWN_FORMS:
         reason = f"{parent.type.full_name} has a JSON form of its own, which is not written"
@@ -122,8 +122,6 @@ def _children(node: Node) -> Iterator[tuple[str, Node | None, Any]]:
     for ordinal, entry in node.result.entries_from(node, 0):
         origin: Origin = entry.note
         known = origin.field if origin is not None else None
-        if known is None and (is_list or in_map):
-            known = field.map_value if in_map and field is not None else field
         if not is_list and not in_map and not isinstance(entry.key, str):
             continue  # a field that the schema does not have
         if known is None:

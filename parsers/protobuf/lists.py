@@ -175,13 +175,8 @@ class ListIndex(IndexNote):
         """Return the numbers of the elements with overlay entries, ascending."""
         return sorted({index for overlay in self._overlays for index in overlay.indices() if index < self.count})
 
-    def pieces_at(self, ordinal: int) -> Sequence[Piece]:
-        """Return all pieces of one message of the list; of a cut one, those that exist."""
-        pieces: Sequence[Piece] = self.entries(ordinal, 1)[0].note.pieces
-        return pieces
-
     def message_at(self, ordinal: int, near: Window | None = None) -> tuple[Sequence[Piece], Window | None]:
-        """Return the pieces of one message as `messages` does, and the window: ``near`` if it is on the same bytes."""
+        """Return the pieces of one message, of a cut one what exists, and a window: ``near`` if on the same bytes."""
         number = bisect_right(self.firsts, ordinal) - 1
         segment = self.segments[number]
         if isinstance(segment, Run) and not self._overlays:
@@ -193,7 +188,7 @@ class ListIndex(IndexNote):
                 return (self.make.payload(scan.part, field),), window
             except (MalformedError, EndOfDataError, GapError):
                 pass  # its entry tells
-        return self.pieces_at(ordinal), None
+        return self.entries(ordinal, 1)[0].note.pieces, None
 
     def messages(
         self, numbered: Callable[[Run, Window], Iterator[tuple[int, WireField]]] | None = None
@@ -227,8 +222,11 @@ class ListIndex(IndexNote):
         """
         touched = self.touched()
         for first, segment in zip(self.firsts, self.segments, strict=True):
-            low, high = bisect_left(touched, first), bisect_left(touched, first + segment.count)
-            yield from segment.wire(first, touched[low:high])
+            stop = first + segment.count
+            if isinstance(segment, Run):
+                yield from segment.wire(first, touched[bisect_left(touched, first) : bisect_left(touched, stop)])
+            else:
+                yield from range(first, stop)
 
     def array(self) -> Any:
         """Return the numbers of the list as a numpy array (of enums, their numbers)."""
@@ -239,7 +237,8 @@ class ListIndex(IndexNote):
         field = self.field
         if field is None or is_message(field) or field.wire_type == LEN or self._overlays:
             raise TypeError("not a list of numbers")
-        pieces = [packed_array(raw, field.type) for segment in self.segments for raw in segment.raw(field)]
+        stored = [segment for segment in self.segments if isinstance(segment, Run | _Packed)]
+        pieces = [packed_array(raw, field.type) for segment in stored for raw in segment.raw()]
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else packed_array(b"", field.type)
@@ -288,7 +287,7 @@ class Run:
         if stop > start:
             yield data.range(start, stop)
 
-    def raw(self, field: FieldType) -> Iterator[bytes]:
+    def raw(self) -> Iterator[bytes]:
         """Yield the payloads in large pieces, in packed form."""
         window = self.scan.window()
         return _joined(window.read(found.start, found.end) for found in self.scan.fields(self.key, 0, window))
@@ -436,16 +435,7 @@ class _Packed:
             offset += read_value(window.block, at)[1] - at
         return offset
 
-    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
-        """Yield the blobs; if a number of a blob is touched, all its numbers one by one."""
-        if touched:
-            yield from range(first, first + self.count)
-            return
-        data = self.scan.part.data
-        for field in self.scan.fields(self.key):
-            yield data.range(field.begin, field.next)
-
-    def raw(self, field: FieldType) -> Iterator[bytes]:
+    def raw(self) -> Iterator[bytes]:
         """Yield the bytes of the blobs in large pieces."""
         data = self.scan.part.data
         blobs = zip(self._starts, self._stops, strict=True)
@@ -463,12 +453,6 @@ class _New:
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
         yield from map(owner.overlaid, range(ordinal, ordinal + self.count - first))
 
-    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
-        yield from range(first, first + self.count)
-
-    def raw(self, field: FieldType) -> Iterator[bytes]:
-        raise EndOfDataError("the numbers are in chunks")
-
 
 class _Gone:
     """One element in place of those in damaged bytes."""
@@ -485,12 +469,6 @@ class _Gone:
         entry = owner.make.bad(None, error, self._begin)
         entry.end = self._end
         yield entry
-
-    def wire(self, first: int, touched: list[int]) -> Iterator[Range | int]:
-        yield from ()
-
-    def raw(self, field: FieldType) -> Iterator[bytes]:
-        yield from ()
 
 
 # -- map fields: on the wire, a repeated message of a key (1) and a value (2); the last value of a key wins ------------

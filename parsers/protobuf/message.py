@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Contribution, Occurrences, Piece, WireField
     from pparse.protobuf.schema import FieldType, MessageType
 
-_BYTES: Final = 2  # ChunkInfo.Type
 _SMALL: Final = 32 << 10
 _FIRST_BLOCK: Final = 1 << 10
 # If this much of a window is left, start with it.
@@ -83,9 +82,8 @@ class Message:
                 self.problem = problem_of_lost(piece)
             elif not isinstance(piece, Range):
                 index.parts.append(piece)
-            elif isinstance(piece, ChunkRange) and piece.type > 1:
-                said = "bytes" if piece.type == _BYTES else f"of type {piece.type}"
-                self.problem = Problem(Status.DAMAGED, f"chunk {piece.index} is marked as {said}, not as a message")
+            elif isinstance(piece, ChunkRange) and (wrong := piece.why_not(message=True)) is not None:
+                self.problem = Problem(Status.DAMAGED, wrong)
             elif piece.end > piece.start:
                 index.parts.append(self._scan(piece, near))
         self.fields: dict[int, list[Contribution]] = index.contributions(type)

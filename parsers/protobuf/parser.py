@@ -27,6 +27,7 @@ from pparse.data.reader import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, spoken
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan
+from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.entries import ValueEntries
 from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
@@ -68,6 +69,8 @@ _FITTING: Final = 6
 _FITTING_BEHIND: Final = 12
 _SCALAR_KINDS: Final = frozenset({*TYPE_NAMES, "varint", "text"}) - {"", "group", "message", "enum"}
 _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
+# An item of the option ``types``.
+_TYPE: Final = lazy_pattern(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)\s*=\s*(message|text|bytes)\s*")
 # The most names of types that an error lists.
 _SHOWN: Final = 20
 # RecordsMetadata: record_type_name, file_descriptor (google/riegeli: records_metadata.proto).
@@ -195,7 +198,7 @@ class ProtobufParser(Parser, Listing):
         pieces = ctx.node.note.pieces if ctx.node.parent is None else ()
         if any(isinstance(piece, Range) and piece.data.is_file for piece in pieces):
             reason = "the file is empty: a message without fields, or a download that never began"
-            self.tell("empty", reason, ctx.pos, severity=Severity.WARNING)
+            self.note("empty", reason, ctx.pos, severity=Severity.WARNING)
         return ctx.pos, DONE, 0
 
     def expect_fields(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
@@ -353,7 +356,7 @@ class ProtobufParser(Parser, Listing):
         self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:
             reason = f"{origin.type.full_name} has none of the fields of the message; check its type"
-            self.tell("unknown-fields", reason, ctx.node.start, severity=Severity.WARNING)
+            self.note("unknown-fields", reason, ctx.node.start, severity=Severity.WARNING)
 
     def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
         """Warn of an unknown field among the elements of a list: an element with a damaged tag looks like that."""
@@ -372,7 +375,7 @@ class ProtobufParser(Parser, Listing):
                 name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
                 reason = f"{name} is among the elements of {field.name}, but {part.type.full_name} has no such field"
                 reason += ": probably an element with a damaged tag"
-                self.tell("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
+                self.note("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
 
@@ -401,10 +404,6 @@ class ProtobufParser(Parser, Listing):
         at = node.start if offset is None else offset
         finding = self.make.finding("truncated" if cut else "malformed", reason, at, path=node.path, **more)
         self.result.close_node(node, cut_status(damaged=not cut), finding)
-
-    def tell(self, code: str, reason: str, offset: int | None, **more: Any) -> None:
-        """Add a finding on the file; ``more`` as in `pparse.findings.Finding`."""
-        self.result.findings.add(self.make.finding(code, reason, offset, **more))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of fields, elements or keys."""
@@ -574,7 +573,7 @@ class TreeCheck:
 
     def _note(self, node: Node, error: LimitError) -> None:
         """Add a finding that a limit prevented the check; the node stays readable."""
-        self._parser.tell("limit", error.reason, node.start, path=node.path, wanted=error.wanted, got=error.got)
+        self._parser.note("limit", error.reason, node.start, path=node.path, wanted=error.wanted, got=error.got)
 
     def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
         owner = level.owner
@@ -754,11 +753,8 @@ def _parse_types(text: object) -> dict[tuple[int, ...], str]:
     if text is None:
         return found
     for item in str(text).split(","):
-        path, _, kind = item.partition("=")
-        numbers = path.strip().split(".")
-        if kind.strip() not in ("message", "text", "bytes") or not all(
-            number.isdecimal() and number.isascii() and len(number) < 10 for number in numbers
-        ):
+        meant = _TYPE.fullmatch(item)
+        if meant is None:
             raise OptionError(f"the option types takes items like 1.2=message, 3=text, 4=bytes, not {item!r}")
-        found[tuple(map(int, numbers))] = kind.strip()
+        found[tuple(map(int, meant[1].split(".")))] = meant[2]
     return found

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     Bytes = NDArray[Any]
     Floats = NDArray[Any]
     Decoder = Callable[[Bytes, Floats], None]
-    from typing import Any
-
-    from numpy.typing import NDArray
 
 # The values that four bits stand for.
 _NON_LINEAR: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)

@@ -57,22 +57,17 @@ _TABLE: Final = 256  # bytes
 _BLOCK: Final = 7 * _PACKET  # what fits in a table beside the zero at its end
 
 
-def _scattered(fields: list[list[int]], places: tuple[int, ...]) -> bytes:
-    """Return positions that put each field at its place, and zeros between."""
-    positions = bytearray([_TABLE - 1]) * (places[-1] + len(fields[-1]))
-    for field, place in zip(fields, places, strict=True):
-        positions[place : place + len(field)] = bytes(field)
-    return bytes(positions)
-
-
 def _lanes(*values: int) -> int:
     return sum(value << 8 * place for value, place in zip(values, _LANES_AT, strict=True))
 
 
 def _moves(source: list[int], places: tuple[int, ...]) -> bytes:
-    """Return positions that put the fields of ``source`` (bytes, one number each) at their places."""
+    """Return positions that put the four fields of ``source``, bytes, at their places, and zeros between."""
     width = len(source) // 4
-    return _scattered([source[at : at + width] for at in range(0, len(source), width)], places)
+    positions = bytearray([_TABLE - 1]) * (places[-1] + width)
+    for at, place in zip(range(0, len(source), width), places, strict=True):
+        positions[place : place + width] = bytes(source[at : at + width])
+    return bytes(positions)
 
 
 # Where byte i of the 32 bytes of a variable stands.

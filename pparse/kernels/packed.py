@@ -71,7 +71,9 @@ def packed_array(data: bytes, type: int) -> NDArray[Any]:
 
     if type in _FIXED:
         size, name = _FIXED[type]
-        count = _count_fixed(data, size)
+        count, rest = divmod(len(data), size)
+        if rest:
+            raise MalformedError("packed value is cut short", offset=len(data) - rest, wanted=size, got=rest)
         return np.frombuffer(data, np.dtype(name).newbyteorder("<"), count).astype(name, copy=False)
     name = _VARINT.get(type, "")
     if not name:
@@ -154,14 +156,6 @@ def _check_lengths(after: NDArray[Any], begun: int) -> None:
         first = int(too_long.argmax())
         if too_long[first]:
             raise _too_long(int(after[first]))
-
-
-def _count_fixed(data: bytes, size: int) -> int:
-    """Return how many numbers of ``size`` bytes ``data`` holds. Raises `MalformedError` for a remainder."""
-    count, rest = divmod(len(data), size)
-    if rest:
-        raise MalformedError("packed value is cut short", offset=len(data) - rest, wanted=size, got=rest)
-    return count
 
 
 def _decode_block(block: bytes, base: int, out: NDArray[Any]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from itertools import islice
 from struct import unpack_from
 
 from pparse.errors import MalformedError
+from pparse.kernels.varint import MAX_BYTES_32, read_varints
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _SIZE = 4
 # As far apart as restarts are in the tables that TensorFlow writes.
 _EVERY = 16
-_MAX_LENGTH = (1 << 32) - 1
+_WHAT = "a length in the table"
 
 
 def entries_end(block: bytes) -> int:
@@ -30,9 +31,8 @@ def entries_end(block: bytes) -> int:
         raise MalformedError("a block of the table has no number of restarts", wanted=_SIZE, got=size)
     (count,) = unpack_from("<I", block, size - _SIZE)
     if count > (size - _SIZE) // _SIZE:
-        raise MalformedError(
-            "a block of the table has more restarts than bytes", wanted=count * _SIZE, got=size - _SIZE
-        )
+        reason = "a block of the table has more restarts than bytes"
+        raise MalformedError(reason, wanted=count * _SIZE, got=size - _SIZE)
     return int(size - _SIZE * (count + 1))
 
 
@@ -47,9 +47,7 @@ def entries(block: bytes, end: int, pos: int = 0, key: bytes = b"") -> Iterator[
             shared, unshared, length = block[pos], block[pos + 1], block[pos + 2]
             pos += 3
         else:
-            shared, pos = _varint(block, pos, end)
-            unshared, pos = _varint(block, pos, end)
-            length, pos = _varint(block, pos, end)
+            (shared, unshared, length), pos = read_varints(block, pos, end, 3, MAX_BYTES_32, _WHAT)
         if shared > len(key) or unshared > end - pos or length > end - pos - unshared:
             raise MalformedError("an entry of the table does not fit into its block", offset=begin)
         key = key[:shared] + block[pos : pos + unshared]
@@ -100,9 +98,7 @@ def survey(block: bytes, end: int) -> tuple[int, int, int]:
             shared, unshared, size = block[pos], block[pos + 1], block[pos + 2]
             pos += 3
         else:
-            shared, pos = _varint(block, pos, end)
-            unshared, pos = _varint(block, pos, end)
-            size, pos = _varint(block, pos, end)
+            (shared, unshared, size), pos = read_varints(block, pos, end, 3, MAX_BYTES_32, _WHAT)
         if shared > length or unshared > end - pos or size > end - pos - unshared:
             raise MalformedError("an entry of the table does not fit into its block", offset=begin)
         length = shared + unshared
@@ -112,18 +108,3 @@ def survey(block: bytes, end: int) -> tuple[int, int, int]:
         if length > longest:
             longest = length
     return count, longest, total
-
-
-def _varint(block: bytes, pos: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if pos >= end or shift > 28:
-            raise MalformedError("a length in the table is not valid", offset=pos)
-        byte = block[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > _MAX_LENGTH:
-                raise MalformedError("a length in the table is not valid", offset=pos)
-            return value, pos
-        shift += 7

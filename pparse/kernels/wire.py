@@ -139,9 +139,8 @@ def fields(block: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
         else:
             pos = skip_payload(block, start, wire)
         if pos > end:
-            raise MalformedError(
-                "a field extends beyond its message", offset=begin, wanted=pos - begin, got=end - begin
-            )
+            reason = "a field extends beyond its message"
+            raise MalformedError(reason, offset=begin, wanted=pos - begin, got=end - begin)
         yield tag, start, pos
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import islice
 
+from pparse.display.text import few
 from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import ListedGraph, Value
@@ -68,7 +69,7 @@ class OnnxGraph(ListedGraph):
         index = index_of(self.elements)
         if index is None:
             raise IndexError(f"there is no node {ordinal}")
-        return read_row(self._places, self.elements, ordinal, index.pieces_at(ordinal), None)
+        return read_row(self._places, self.elements, ordinal, index.message_at(ordinal)[0], None)
 
     def path_of(self, ordinal: int | None) -> str:
         """Return the path of a NodeProto, or of their list."""
@@ -160,17 +161,15 @@ class OnnxGraph(ListedGraph):
         """Yield which outputs have no type, and where else the bytes of tensors are."""
         unknown = [name for name in self.output_names(outputs) if self.type_of(name) is None]
         if unknown:
-            shown = ", ".join(unknown[:4]) + (" …" if len(unknown) > 4 else "")
             yield (
-                f"the model states no type for {shown}: onnxruntime finds it out, onnx.checker refuses the file "
+                f"the model states no type for {few(unknown)}: onnxruntime finds it out, onnx.checker refuses the file "
                 "(run onnx.shape_inference on the model first)"
             )
         external = self._places.maker.external
         any(external for _ in self._places.maker.owner.tensors())  # up to the first that is in another file
         files = [name for name, _ in external]
         if files:
-            shown = ", ".join(files[:4]) + (" …" if len(files) > 4 else "")
-            yield f"bytes of tensors may be in {shown}: keep the part beside them"
+            yield f"bytes of tensors may be in {few(files)}: keep the part beside them"
 
     def output_names(self, outputs: Sequence[str]) -> list[str]:
         """Return the values that outputs mean: values, or the outputs of nodes; none: those of the graph."""

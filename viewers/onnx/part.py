@@ -15,11 +15,10 @@ from pparse.kernels.wire import LEN
 from pparse.parsers.onnx.parser import ELEMENT_TYPES, type_name
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import OverlayField, PartScan
-from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.message import Message
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import tensors
-from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import joined, kids_of, text_at, wires
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,23 +40,22 @@ if TYPE_CHECKING:
 _GRAPH: Final = 7
 # Fields of a model that a part does not have: training is of the whole.
 _LEFT_OUT: Final = frozenset((_GRAPH, 20))
-_GRAPH_NAME, _DOC, _OUTPUT = 2, 10, 12
+_GRAPH_NAME, _DOC, _OUTPUT, _ANNOTATIONS, _METADATA = 2, 10, 12, 14, 16
 _NAME: Final = 1
 
 
-def model_fields(graph: OnnxGraph) -> Iterator[tuple[Range, MessageType | None]]:
-    """Yield the fields of the model but its graph and training, and the type of the message that they are of."""
-    root = graph.root.parent
-    index = root.index_to(None).note if root is not None else None
-    for scan in index.parts if index is not None else ():
-        if not isinstance(scan, PartScan):
-            continue
-        for key in scan.slots:
-            if key not in _LEFT_OUT and key > 0:
-                for field in scan.fields(key):
-                    if field.next > scan.part.end:
-                        raise MalformedError("the model is not whole", offset=field.begin, source=scan.part.data.name)
-                    yield scan.part.data.range(field.begin, field.next), scan.type
+def fields_of(message: Node, keys: Iterable[int] | None = None) -> Iterator[tuple[Range, MessageType | None]]:
+    """Yield the fields of a message with these numbers, neighbours as one, and the type of the message.
+
+    Without numbers, those of a model but its graph and training.
+    """
+    index: Any = message.index_to(None).note
+    for key in keys or [key for key in index.contributions(None) if key > 0 and key not in _LEFT_OUT]:
+        for scan in index.parts:
+            if isinstance(scan, PartScan) and key in scan.slots:
+                data = scan.part.data
+                for found in joined(data.range(field.begin, field.next) for field in scan.fields(key)):
+                    yield found, scan.type
 
 
 class _CopiedModel:
@@ -67,6 +65,7 @@ class _CopiedModel:
 
     def __init__(self, graph: OnnxGraph) -> None:
         self._graph = graph
+        self._root: Any = graph.root.parent
         self._checker = Checker(graph.extraction.session.check_cancelled)
 
     @abstractmethod
@@ -76,7 +75,7 @@ class _CopiedModel:
     def write(self, write: Write) -> int:
         """Write the model, and return its size. Raises `MalformedError` if its graph is not whole."""
         size = sum(self._size_of(piece) for piece in self._pieces())
-        done = sum(self._put(found, write) for found in model_fields(self._graph))
+        done = sum(self._put(found, write) for found in fields_of(self._root))
         head = encode_varint(_GRAPH << 3 | LEN) + encode_varint(size)
         write(head)
         written = sum(self._put(piece, write) for piece in self._pieces())
@@ -136,18 +135,15 @@ class ModelPart(_CopiedModel):
     def _pieces(self) -> Iterator[Piece]:
         """Yield the fields of the graph: ranges of the source as long as possible, and bytes of our own."""
         root = self._graph.root
-        for name in ("name", "doc_string"):
-            text = text_at(root, name)
-            if text:
-                yield field_of(_GRAPH_NAME if name == "name" else _DOC, text.encode())
-        yield from self._copied(found for number, found in wires(root.find("node")) if self._is_marked(number))
+        yield from fields_of(root, (_GRAPH_NAME, _DOC))
+        yield from self._copied(found for number, found in whole_wires(root.find("node")) if self._is_marked(number))
         place = self._nodes + len(self._inputs)
         for key in ("initializer", "sparse_initializer"):
             elements = root.find(key)
-            yield from self._copied(found for number, found in wires(elements) if self._is_marked(place + number))
+            yield from self._copied(found for number, found in whole_wires(elements) if self._is_marked(place + number))
             place += len(elements) if elements is not None and elements.shape != SCALAR else 0
         yield from self._typed(root)
-        yield from self._copied(found for _, found in wires(root.find("metadata_props")))
+        yield from fields_of(root, (_METADATA,))
 
     def _typed(self, root: Node) -> Iterator[Piece]:
         """Yield inputs, outputs, and the types of values of the part."""
@@ -164,8 +160,7 @@ class ModelPart(_CopiedModel):
         made, outputs = self._made, set(self._outputs)
         infos = ((name, found) for name, found in _named(root.find("value_info")) if name not in outputs)
         yield from self._copied(found for name, found in infos if made is None or hash(name) in made)
-        annotations = wires(root.find("quantization_annotation"))
-        yield from self._copied(found for _, found in annotations) if made is None else ()
+        yield from fields_of(root, (_ANNOTATIONS,)) if made is None else ()
 
     def _is_marked(self, number: int) -> bool:
         return self._marks is None or bool(self._marks[number])
@@ -188,25 +183,18 @@ def bytes_of(node: Node) -> bytes:
     return b"".join(part.data.read_exact(part.start, len(part)) for part in node.note.pieces)
 
 
-def wires(elements: Node | None) -> Iterator[tuple[int, Range]]:
-    """Yield the number of each message of a list, with its bytes, tag and length included."""
-    index = index_of(elements)
-    if elements is None or index is None:
-        return
-    for first, segment in zip(index.firsts, index.segments, strict=True):
-        if not isinstance(segment, Run):
-            raise MalformedError("a part of the graph was lost", offset=elements.start, path=elements.path)
-        part = segment.scan.part
-        for number, field in enumerate(segment.scan.fields(segment.key), first):
-            if field.next > part.end:
-                reason = "a part of the graph is not whole, and the copy would not be, either"
-                raise MalformedError(reason, offset=field.begin, path=f"{elements.path}[{number}]")
-            yield number, part.data.range(field.begin, field.next)
+def whole_wires(elements: Node | None) -> Iterator[tuple[int, Range]]:
+    """Yield what `wires` does. Raises `MalformedError` for a message that is not whole."""
+    for number, found in wires(elements):
+        if found is None:
+            reason = "a part of the graph is lost or not whole, and the copy would not be, either"
+            raise MalformedError(reason, path=f"{elements.path}[{number}]" if elements is not None else None)
+        yield number, found
 
 
 def _named(elements: Node | None) -> Iterator[tuple[str, Range]]:
     """Yield the name of each message of a list, with its bytes, tag and length included."""
-    for kid, (_, found) in zip(kids_of(elements), wires(elements), strict=False):
+    for kid, (_, found) in zip(kids_of(elements), whole_wires(elements), strict=False):
         yield text_at(kid, "name"), found
 
 
@@ -284,7 +272,7 @@ class RebuiltModel(_CopiedModel):
             raise MalformedError("the version or the operator sets of the model are lost")
         lists = [self._graph.root.find(key) for key in _LISTS]
         for elements in (*lists, *map(root.find, ("opset_import", "functions", "metadata_props"))):
-            deque(wires(elements), 0)
+            deque(whole_wires(elements), 0)
         if not len(self._graph) or not self._graph.results():
             raise MalformedError("the graph has no nodes or no outputs")
         found = next((found for found in viewer.graph.index.findings if found.code == "duplicate-name"), None)
@@ -315,42 +303,30 @@ class RebuiltModel(_CopiedModel):
         """Yield the graph, piece by piece."""
         self._fed.clear()
         self._cost = self.kept = 0
-        yield from self._all_of(_BEFORE)
+        yield from fields_of(self._graph.root, _BEFORE)
         yield from self._initializers()
         self._fed.update(self._lost)
-        yield from self._all_of(_BEHIND)
+        yield from fields_of(self._graph.root, _BEHIND)
         for info in self._fed.values():
             if info:
                 yield field_of(_INPUT, info)
 
-    def _all_of(self, keys: Sequence[int]) -> Iterator[Piece]:
-        index: Any = self._graph.root.index_to(None).note
-        for key in keys:
-            for scan in index.parts:
-                if isinstance(scan, PartScan) and key in scan.slots and scan.type is not None:
-                    data = scan.part.data
-                    for found in joined(data.range(field.begin, field.next) for field in scan.fields(key)):
-                        yield found, scan.type
-
     def _initializers(self) -> Iterator[Piece]:
         """Yield the initializers that are whole, the dense and then the sparse ones."""
-        has_sparse = False
         for number, (place, tensor) in enumerate(self._viewer.placed()):
             scope, source, _ = place.at
             if scope or source > 1:
                 self._see_inner(place, tensor)
             elif source:
-                has_sparse = True
                 # No input can take the place of one that is not whole.
                 if self._stored(number, tensor) is None or self._is_external(self._message(place)):
                     reason = f"the sparse initializer {tensor.name!r} is not whole, or refers to another file"
                     raise MalformedError(reason)
             else:
                 yield from self._initializer(number, place, tensor)
-        type = self._graph.root.note.type
-        for _, found in wires(self._graph.root.find("sparse_initializer")) if has_sparse else ():
+        for _, found in whole_wires(self._graph.root.find("sparse_initializer")):
             self.kept += 1
-            yield found, type
+            yield found, self._graph.root.note.type
 
     def _initializer(self, number: int, place: OnnxPlace, tensor: Tensor) -> Iterator[Piece]:
         stored = self._stored(number, tensor)

@@ -20,7 +20,7 @@ from functools import cached_property
 
 from pparse.data.reader import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
-from pparse.errors import EndOfDataError, FaultError, LimitError, MalformedError, PparseError
+from pparse.errors import FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.check import fitting_tags
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     Value = Sequence[Piece] | Problem
     Texts = dict[int, list[str]]
+    Field = tuple[int, int, int]
 
 # -- NodeProtos read without tree nodes: those of a graph may be hundreds of thousands ---------------------------------
 
@@ -52,11 +53,11 @@ if TYPE_CHECKING:
 
 # Fields of a NodeProto …
 INPUT, OUTPUT, NODE_NAME, OP_TYPE, ATTRIBUTE, DOMAIN = 1, 2, 3, 4, 5, 7
+_TEXTS: Final = (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN)
 # … and of an AttributeProto: those that hold tensors and bodies.
 ATTRIBUTE_NAME, TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES = 1, 5, 6, 10, 11, 22, 23
 _HOLDS: Final = {kind << 3 | LEN: kind for kind in (TENSOR, BODY, TENSORS, BODIES, SPARSE, SPARSES)}
 _REPEATED: Final = frozenset((TENSORS, BODIES, SPARSES))
-_TAG_NAME: Final = ATTRIBUTE_NAME << 3 | LEN
 _TAG_ATTRIBUTE: Final = ATTRIBUTE << 3 | LEN
 # NodeProtos up to this size are read in one go.
 SMALL: Final = 16 << 10
@@ -82,73 +83,70 @@ def is_constant(op: str, domain: str) -> bool:
     return op == "Constant" and domain in ("", "ai.onnx")
 
 
-def _texts_in(raw: bytes, pos: int, stop: int) -> list[tuple[int, int, int]]:
+def fields_in(raw: bytes, pos: int, stop: int) -> list[Field] | None:
     """Return tag, begin and end of the length-delimited fields of the message ``raw[pos:stop]``; `PADDING` follows.
 
-    Raises `MalformedError` if it is not whole. (A list, since a generator costs hundreds of thousands of nodes more.)
+    None if it is not whole. (A list, since a generator costs hundreds of thousands of nodes more.)
     """
     found = []
-    while pos < stop:
-        tag = raw[pos]
-        pos += 1
-        if tag >= 0x80:
-            tag, pos = read_tag(raw, pos - 1)
-        if tag & 7 != LEN:
-            pos = skip_payload(raw, pos, tag & 7)
-            continue
-        length = raw[pos]
-        pos += 1
-        if length >= 0x80:
-            length, pos = read_length(raw, pos - 1)
-        found.append((tag, pos, pos + length))
-        pos += length
-    if pos != stop:
-        raise MalformedError("a field extends beyond its message", offset=pos)
-    return found
-
-
-def read_node(raw: bytes) -> tuple[Texts, list[tuple[int, int]]] | None:
-    """Return the texts of a NodeProto by field, and where its attributes are; `PADDING` is at the end of ``raw``.
-
-    None if it is not whole.
-    """
-    texts: Texts = {INPUT: [], OUTPUT: [], NODE_NAME: [], OP_TYPE: [], DOMAIN: []}
-    attributes: list[tuple[int, int]] = []
     try:
-        for tag, pos, end in _texts_in(raw, 0, len(raw) - len(PADDING)):
-            if tag == _TAG_ATTRIBUTE:
-                attributes.append((pos, end))
-            elif (found := texts.get(tag >> 3)) is not None:
-                found.append(raw[pos:end].decode())
-    except (MalformedError, UnicodeDecodeError, IndexError):
+        while pos < stop:
+            tag = raw[pos]
+            pos += 1
+            if tag >= 0x80:
+                tag, pos = read_tag(raw, pos - 1)
+            if tag & 7 != LEN:
+                pos = skip_payload(raw, pos, tag & 7)
+                continue
+            length = raw[pos]
+            pos += 1
+            if length >= 0x80:
+                length, pos = read_length(raw, pos - 1)
+            found.append((tag, pos, pos + length))
+            pos += length
+    except MalformedError:
         return None
-    return texts, attributes
+    return found if pos == stop else None
 
 
-def held_by(part: Range, raw: bytes, attributes: Sequence[tuple[int, int]]) -> list[Attribute] | None:
+def texts_in(raw: bytes, fields: Sequence[Field], *numbers: int) -> Texts | None:
+    """Return the texts in those of the fields that have these ``numbers``, by number; None if one is no text."""
+    texts: Texts = {number: [] for number in numbers}
+    try:
+        for tag, pos, end in fields:
+            if (found := texts.get(tag >> 3)) is not None:
+                found.append(raw[pos:end].decode())
+    except UnicodeDecodeError:
+        return None
+    return texts
+
+
+def held_by(part: Range, raw: bytes, fields: Sequence[Field]) -> list[Attribute] | None:
     """Return the tensors and bodies in the attributes of a node at ``part``; None if one is not whole, or in parts."""
     held: list[Attribute] = []
-    try:
-        for at, (begin, stop) in enumerate(attributes):
-            name = ""
-            places: dict[int, list[Range]] = {}
-            for tag, pos, end in _texts_in(raw, begin, stop):
-                if tag == _TAG_NAME:
-                    name = raw[pos:end].decode()
-                elif (kind := _HOLDS.get(tag)) is not None:
-                    places.setdefault(kind, []).append(part.data.range(part.start + pos, part.start + end))
-            for kind, found in places.items():
-                if kind not in _REPEATED and len(found) > 1:
-                    return None  # to be merged
-                for number, place in enumerate(found):
-                    held.append(Attribute(kind, name, at, number if kind in _REPEATED else None, (place,)))
-    except (MalformedError, UnicodeDecodeError, IndexError):
-        return None
+    attributes = [(begin, stop) for tag, begin, stop in fields if tag == _TAG_ATTRIBUTE]
+    for at, (begin, stop) in enumerate(attributes):
+        inner = fields_in(raw, begin, stop)
+        if inner is None:
+            return None
+        places: dict[int, list[Range]] = {}
+        for tag, pos, end in inner:
+            if (kind := _HOLDS.get(tag)) is not None:
+                places.setdefault(kind, []).append(part.data.range(part.start + pos, part.start + end))
+        texts = texts_in(raw, inner, ATTRIBUTE_NAME) if places else {}
+        if texts is None:
+            return None
+        for kind, found in places.items():
+            if kind not in _REPEATED and len(found) > 1:
+                return None  # to be merged
+            for number, place in enumerate(found):
+                name, nth = last_of(texts, ATTRIBUTE_NAME), number if kind in _REPEATED else None
+                held.append(Attribute(kind, name, at, nth, (place,)))
     return held
 
 
 _TAG_BODIES: Final = (BODY << 3 | LEN, BODIES << 3 | LEN)
-_TAG_VALUE_NAME: Final = 1 << 3 | LEN
+_VALUE_NAME: Final = 1
 # Memory of a name while it is found out what bodies capture.
 _NAME_COST: Final = 150
 
@@ -183,12 +181,12 @@ def label_of(texts: Texts) -> str:
 def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None) -> tuple[Texts, bool]:
     """Return the texts of a NodeProto by field number, and whether it has bodies."""
     raw = small_message(places.plain(pieces), window)
-    read = read_node(raw) if raw else None
-    try:
-        if read is not None:
-            return read[0], any(tag in _TAG_BODIES for at in read[1] for tag, _, _ in _texts_in(raw, *at))
-    except (MalformedError, IndexError):
-        pass
+    fields = fields_in(raw, 0, len(raw) - len(PADDING)) if raw else None
+    texts = None if fields is None else texts_in(raw, fields, *_TEXTS)
+    if fields is not None and texts is not None:
+        inner = [fields_in(raw, pos, end) for tag, pos, end in fields if tag == _TAG_ATTRIBUTE]
+        if None not in inner:
+            return texts, any(tag in _TAG_BODIES for found in inner for tag, _, _ in found or ())
     return _by_message(places, pieces)
 
 
@@ -206,21 +204,21 @@ def _by_message(places: OnnxPlaces, pieces: Sequence[Piece]) -> tuple[Texts, boo
     message = Message(places.make, pieces, places.node_type)
     texts: Texts = {}
     limits = places.parser.result.extraction.session.limits
-    for number in (INPUT, OUTPUT, NODE_NAME, OP_TYPE, DOMAIN):
+    for number in _TEXTS:
         texts[number] = found = []
         try:
             for _, window, at in message.occurrences(number):
                 limits.check("name_bytes", at.end - at.start, "a name in a node", offset=at.start)
                 found.append(window.read(at.start, at.end).decode("utf-8", "replace"))
         except FaultError as error:
-            places.note(error, "truncated" if isinstance(error, EOFError) else "malformed")
+            places.note(error)
     has_body = False
     try:
         for part in message.elements(ATTRIBUTE):
             attribute = Message(places.make, part, places.attribute_type, message.near)
             has_body = has_body or BODY in attribute.fields or BODIES in attribute.fields
     except FaultError as error:
-        places.note(error, "malformed")
+        places.note(error)
     return texts, has_body
 
 
@@ -288,20 +286,9 @@ def value_names(places: OnnxPlaces, infos: Node | None) -> Iterator[str]:
     for ordinal, pieces, window in messages_of(infos):
         part = places.plain(pieces)
         raw = small_message(part, window) if window is not None else b""
-        name = _value_name(raw) if raw else None
-        yield name if name is not None else text_at(infos, ordinal, "name")
-
-
-def _value_name(raw: bytes) -> str | None:
-    """Return the name of a ValueInfoProto; None: look closer."""
-    name = ""
-    try:
-        for tag, pos, end in _texts_in(raw, 0, len(raw) - len(PADDING)):
-            if tag == _TAG_VALUE_NAME:
-                name = raw[pos:end].decode()
-    except (MalformedError, UnicodeDecodeError, IndexError):
-        return None
-    return name
+        fields = fields_in(raw, 0, len(raw) - len(PADDING)) if raw else None
+        texts = None if fields is None else texts_in(raw, fields, _VALUE_NAME)
+        yield text_at(infos, ordinal, "name") if texts is None else last_of(texts, _VALUE_NAME)
 
 
 # -- where tensors are -------------------------------------------------------------------------------------------------
@@ -415,7 +402,7 @@ class OnnxPlaces(TensorPlaces):
                     else:
                         waiting.pop()
                 except LimitError as error:
-                    self.note(error, "limit")
+                    self.note(error)
                     waiting.pop()
 
     def _elements(self, scope: GraphScope, known: list[GraphScope]) -> Iterator[OnnxPlace | GraphScope | int]:
@@ -441,7 +428,7 @@ class OnnxPlaces(TensorPlaces):
                         yield found
                     yield ordinal
             except FaultError as error:  # of one list: the others may be whole
-                self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed", scope.path)
+                self.note(error, scope.path)
 
     def _entered(self, scope: GraphScope) -> Node:
         """Return the node of a scope that was just found."""
@@ -463,16 +450,17 @@ class OnnxPlaces(TensorPlaces):
         self, scope: GraphScope, elements: Node, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         if key == "initializer":
-            yield self._initializer(scope.prefix, ordinal, pieces, window)
-        elif key == "sparse_initializer":
-            yield from self._sparse(f"{scope.prefix}[{ordinal}]", pieces, window, scope.prefix)
-        elif key == "node":
-            yield from self._of_node(scope, elements, ordinal, pieces, window)
-        else:
-            yield from self._of_default(scope, elements, ordinal, pieces)
+            return iter((self._initializer(scope.prefix, ordinal, pieces, window),))
+        if key == "sparse_initializer":
+            return self._sparse(f"{scope.prefix}[{ordinal}]", pieces, window, scope.prefix)
+        if key == "node":
+            return self._of_node(scope, elements, ordinal, pieces, window)
+        return self._of_default(scope, elements, ordinal, pieces)
 
-    def note(self, error: PparseError, code: str, path: str = "") -> None:
+    def note(self, error: PparseError, path: str = "") -> None:
         """Record what cannot be read."""
+        cut, beyond = isinstance(error, EOFError), isinstance(error, LimitError)
+        code = "truncated" if cut else "limit" if beyond else "malformed"
         known: Any = {"source": self.make.extraction.name, "offset": error.offset, "option": error.option}
         self.parser.result.findings.add(Finding(code, error.reason, path=path or error.path or "", **known))
 
@@ -536,13 +524,15 @@ class OnnxPlaces(TensorPlaces):
     ) -> Iterator[OnnxPlace | GraphScope]:
         part = self.plain(pieces)
         raw = small_message(part, window)
-        read = read_node(raw) if raw else None
-        found = held_by(part, raw, read[1]) if part is not None and read is not None else None
-        if part is None or read is None or found is None:
+        fields = fields_in(raw, 0, len(raw) - len(PADDING)) if raw else None
+        found = held_by(part, raw, fields) if part is not None and fields is not None else None
+        if found == []:
+            return
+        texts = texts_in(raw, fields, *_TEXTS) if found is not None and fields is not None else None
+        if found is None or texts is None:
             part = None
             label, output, found, window = self._by_messages(elements.path, ordinal, pieces, window)
-        elif found:
-            texts = read[0]
+        else:
             label, output = label_of(texts), next(filter(None, texts[OUTPUT]), "")
             output = output if is_constant(last_of(texts, OP_TYPE), last_of(texts, DOMAIN)) else ""
         for item in found:
@@ -597,14 +587,14 @@ class OnnxPlaces(TensorPlaces):
         problem = message.problem
         # Of thousands of them, the tree counts each when it is checked.
         if problem is not None and problem.is_damage and not self.parser.result.findings.full:
-            self.note(MalformedError(problem.reason, offset=problem.offset), "malformed", f"{path}[{ordinal}]")
+            self.note(MalformedError(problem.reason, offset=problem.offset), f"{path}[{ordinal}]")
         output = self._output(message)
         found: list[Attribute] = []
         try:
             for at, part in enumerate(message.elements(ATTRIBUTE)):
                 found += self._held_by(Message(self.make, part, self.attribute_type, message.near), at)
         except FaultError as error:
-            self.note(error, "malformed")
+            self.note(error)
         constant = is_constant(self._text(message, OP_TYPE), self._text(message, DOMAIN))
         return self._text(message, NODE_NAME) or output, output if constant else "", found, message.near
 

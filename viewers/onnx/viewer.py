@@ -6,8 +6,9 @@ from functools import cached_property
 from itertools import count, islice
 
 from pparse.data.zero_runs import first_unwritten
+from pparse.display.text import few
 from pparse.document.opening import Resume
-from pparse.errors import DataError, EndOfDataError, LimitError, PathError
+from pparse.errors import FaultError, LimitError, PathError
 from pparse.findings import Finding, Status
 from pparse.parsers.onnx.parser import MAP, SEQUENCE, TENSOR
 from pparse.parsers.protobuf.message import Message
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pparse.tensors.extent import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
+    from pparse.viewers.onnx.tensors import ExternalFile
 
     # A value still to be gone through: its name, its type, its message, and a window near that.
     Value = tuple[str, str, Sequence[Piece], Window | None]
@@ -165,9 +167,13 @@ class OnnxViewer(ProtoViewer):
             self.note_damage()
             yield finding
 
+    def _lacking(self) -> list[tuple[str, ExternalFile]]:
+        """Return the files that lack bytes of a model that is whole itself."""
+        found = [(name, file) for name, file in self._maker.external if file.lacks]
+        return found if found and self.is_whole() else []
+
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added; files beside the model may lack bytes, too."""
-        lacking = [(name, file) for name, file in self._maker.external if file.lacks]
         for name, file in self._maker.external:
             if file.content is not None and not file.checksums and file.is_longer and self.knows_files():
                 where: Any = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
@@ -185,7 +191,8 @@ class OnnxViewer(ProtoViewer):
             hole = None if content is None else first_unwritten(content.data, content.start, content.find_end())
             if hole is not None:
                 extent.resume.append(Resume(self._maker.external.path_of(name), hole, hole=True))
-        if not lacking or not self.is_whole():
+        lacking = self._lacking()
+        if not lacking:
             return super().close_extent(extent)
         extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
         extent.expected = extent.actual
@@ -199,14 +206,14 @@ class OnnxViewer(ProtoViewer):
 
     def truncation(self, extent: Extent) -> Finding:
         """Return the finding on a model that lacks bytes, its own or of files beside it."""
-        lacking = [(name, file) for name, file in self._maker.external if file.lacks]
-        if not lacking or not self.is_whole():
+        lacking = self._lacking()
+        if not lacking:
             return super().truncation(extent)
         name, file = lacking[0]
         what = f"{name}, beside the model, " + ("is not there" if file.content is None else "lacks bytes")
         if len(lacking) > 1:
-            shown = ", ".join(name for name, _ in lacking[:3]) + (" …" if len(lacking) > 3 else "")
-            what = f"{len(lacking)} files beside the model lack bytes or are not there: {shown}"
+            what = f"{len(lacking)} files beside the model lack bytes or are not there: "
+            what += few(name for name, _ in lacking)
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
         return Finding("truncated", what + hit, source=self.extraction.name)
 
@@ -256,10 +263,8 @@ class OnnxDataPlaces(OnnxPlaces):
             session.check_cancelled()
             try:
                 found = next(waiting[-1], None)
-            except LimitError:
-                raise
-            except DataError as error:  # what is before it is there
-                self.note(error, "truncated" if isinstance(error, EndOfDataError) else "malformed")
+            except FaultError as error:  # what is before it is there
+                self.note(error)
                 found = None
             if found is None:
                 waiting.pop()

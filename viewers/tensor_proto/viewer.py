@@ -10,7 +10,7 @@ from pparse.data.reader import Range
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.index import ChunkRange
-from pparse.parsers.protobuf.lists import ListIndex
+from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
@@ -328,7 +328,7 @@ class ProtoViewer(Viewer):
         extent.expected = there
         if status is Status.TRUNCATED or (status is not Status.DAMAGED and (extent.truncated or extent.missing)):
             extent.document_status = Status.TRUNCATED
-            extent.expected = max(there + 1, self._expected())
+            extent.expected = there + max(1, self.parser.missing() or 0)
             extent.at_least = True
             extent.cut_files = 1
             extent.resume_at, extent.resume_file = there, source.name
@@ -362,11 +362,6 @@ class ProtoViewer(Viewer):
         """Return whether nothing of the message is known to be missing or wrong."""
         return self.own_status() is Status.COMPLETE
 
-    def _expected(self) -> int:
-        """Return the least number of bytes that the file should have, according to its fields."""
-        missing = self.parser.missing()
-        return self.source.find_end() - self.source.start + missing if missing is not None else 0
-
 
 def kids_of(node: Node | None) -> Iterator[Node]:
     """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
@@ -383,6 +378,22 @@ def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], W
     """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged."""
     index = index_of(elements)
     return iter(()) if index is None else index.messages()
+
+
+def wires(elements: Node | None) -> Iterator[tuple[int, Range | None]]:
+    """Yield the number of each message of a list with its bytes, tag and length included; None if not in one range."""
+    index = index_of(elements)
+    if index is None:
+        return
+    touched = set(index.touched())
+    for first, segment in zip(index.firsts, index.segments, strict=True):
+        if not isinstance(segment, Run):
+            yield from ((number, None) for number in range(first, first + segment.count))
+            continue
+        part = segment.scan.part
+        for number, field in enumerate(segment.scan.fields(segment.key), first):
+            is_whole = number not in touched and field.end <= part.end
+            yield number, part.data.range(field.begin, field.next) if is_whole else None
 
 
 def joined(pieces: Iterable[Any]) -> Iterator[Any]:

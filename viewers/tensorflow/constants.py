@@ -280,7 +280,7 @@ class Constants(TensorPlaces):
         nodes, prefix = _nodes_of(node, functions, base.kind, inner)
         index = index_of(nodes)
         if index is not None:
-            yield from self._places_of((scope, ordinal), prefix, index.pieces_at(ordinal))
+            yield from self._places_of((scope, ordinal), prefix, index.message_at(ordinal)[0])
 
 
 class Base(namedtuple("Base", "kind path count")):

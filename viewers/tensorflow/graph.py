@@ -7,7 +7,7 @@ Names (tensorflow/core/framework/node_def.proto, function.proto): an input is ``
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -21,11 +21,11 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.index import Lost, OverlayEntry, Window
-from pparse.parsers.protobuf.lists import ListIndex, Run
+from pparse.parsers.protobuf.index import Window
+from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.write import measure, operations, write
 from pparse.protos import schema as builtin_schema
-from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, node_at, text_at, value_at, wires
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
 from pparse.viewers.tensorflow.meta import shape_of
 from pparse.viewers.tensorflow.tensors import dtype_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.source import Row
-    from pparse.parsers.protobuf.index import PartScan, Piece, WireField
+    from pparse.parsers.protobuf.index import PartScan, WireField
     from pparse.tree.host import Host
     from pparse.tree.node import Node
     from pparse.tree.result import Result
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 # A GraphDef may have a million NodeDefs; a tree node would take some 50 us each, this takes 3. The bytes of the list
 # are walked block by block, jumping over large attributes (constants). What the bytes of one part alone do not tell
-# (elements that chunks of a ``.cpb`` add to, damage) is read piece by piece, or through the tree. Field numbers are
-# those of tensorflow/core/framework/node_def.proto.
+# (elements that chunks of a ``.cpb`` add to, damage) is read through the tree. Field numbers are those of
+# tensorflow/core/framework/node_def.proto.
 
 _NAME: Final = 1 << 3 | LEN
 _OP: Final = 2 << 3 | LEN
@@ -153,40 +153,32 @@ class NodeDefs(ListedGraph):
 
         ``colocated`` are the names in the attribute ``_class``, without ``loc:@``. Names must be UTF-8.
         """
-        if self.elements is None:
-            return
         index = index_of(self.elements)
-        if index is None:  # not made of NodeDefs: another schema
-            yield from map(self._by_tree, range(len(self.elements)))
+        if index is None:
             return
         touched = index.touched()
         for first, segment in zip(index.firsts, index.segments, strict=True):
             if isinstance(segment, Run):
-                yield from self._run(index, segment.scan, segment.key, first, segment.count, touched)
+                yield from self._run(segment.scan, segment.key, first, segment.count, touched)
             else:
-                for ordinal in range(first, first + segment.count):
-                    yield self._by_pieces(ordinal, index.pieces(ordinal))
+                yield from map(self._by_tree, range(first, first + segment.count))
 
     # -- elements one by one in a part ---------------------------------------------------------------------------------
 
-    def _run(
-        self, index: ListIndex, scan: PartScan, key: int, ordinal: int, count: int, touched: Sequence[int]
-    ) -> Iterator[Row]:
+    def _run(self, scan: PartScan, key: int, ordinal: int, count: int, touched: Sequence[int]) -> Iterator[Row]:
         """Yield the rows of ``count`` elements of a part, from number ``ordinal`` on."""
         stop = ordinal + count
-        begin = ordinal
         for found in self._blocks(scan, key, ordinal, stop):
-            rows = found if isinstance(found, list) else [self._at(scan, ordinal, found)]
+            rows = found if isinstance(found, list) else [self._at(ordinal, found)]
             last = ordinal + len(rows)
             for number in touched[bisect_left(touched, ordinal) : bisect_left(touched, last)]:
-                pieces = self._touched(index, scan, key, number, number - begin)
-                rows[number - ordinal] = self._by_pieces(number, pieces)
+                rows[number - ordinal] = self._by_tree(number)
             yield from rows
             ordinal = last
         yield from map(self._by_tree, range(ordinal, stop))  # what the bytes do not tell
 
-    def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | WireField]:
-        """Yield elements up to number ``stop``: many as rows, or one as a field. Ends early if bytes are missing."""
+    def _blocks(self, scan: PartScan, key: int, ordinal: int, stop: int) -> Iterator[list[Row] | Range]:
+        """Yield elements up to number ``stop``: many as rows, or the bytes of one. Ends early if bytes are missing."""
         session = self.elements.extraction.session
         part = scan.part
         window = scan.window()
@@ -218,80 +210,49 @@ class NodeDefs(ListedGraph):
             except FaultError:
                 return
             if scan.key_of(field.tag) == key:
-                yield field
+                yield part.data.range(field.start, min(field.end, part.end))
                 ordinal += 1
             pos, step = field.next, _FIRST_BLOCK
-
-    def _at(self, scan: PartScan, ordinal: int, field: WireField) -> Row:
-        """Return the row of one element from the field that holds it."""
-        if field.end > scan.part.end:
-            return self._by_tree(ordinal)
-        return self._by_pieces(ordinal, (scan.part.data.range(field.start, field.end),))
-
-    def _touched(self, index: ListIndex, scan: PartScan, key: int, ordinal: int, nth: int) -> list[Piece]:
-        """Return the pieces of an element that chunks may add to, the ``nth`` of its part."""
-        field = next(iter(scan.fields(key, nth)), None)
-        if field is None or field.end > scan.part.end:
-            return [Lost("the NodeDef is not whole", None)]
-        return [scan.part.data.range(field.start, field.end), *index.pieces(ordinal)]
-
-    def wire(self) -> Iterator[tuple[int, Range | None]]:
-        """Yield the ordinal of each element with its bytes, tag and length included; None if not in one range."""
-        index = index_of(self.elements)
-        if index is None:
-            return
-        touched = set(index.touched())
-        for first, segment in zip(index.firsts, index.segments, strict=True):
-            if isinstance(segment, Run):
-                part = segment.scan.part
-                for ordinal, field in enumerate(segment.scan.fields(segment.key), first):
-                    whole = ordinal not in touched and field.end <= part.end
-                    yield ordinal, part.data.range(field.begin, field.next) if whole else None
-            else:
-                yield from ((ordinal, None) for ordinal in range(first, first + segment.count))
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one element."""
         index = index_of(self.elements)
-        if index is not None:
-            at = bisect_right(index.firsts, ordinal) - 1
-            segment = index.segments[at]
-            if isinstance(segment, Run):
-                pieces = self._touched(index, segment.scan, segment.key, ordinal, ordinal - index.firsts[at])
-                return self._by_pieces(ordinal, pieces)
-        return self._by_tree(ordinal)
+        pieces = index.message_at(ordinal)[0] if index is not None else ()
+        part = pieces[0] if len(pieces) == 1 else None
+        return self._at(ordinal, part) if isinstance(part, Range) else self._by_tree(ordinal)
 
     # -- one element -------------------------------------------------------------------------------------------------
 
-    def _by_pieces(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
-        """Return the row of an element made of pieces; read it through the tree if chunks hold more than attributes."""
-        try:
-            return self._read(ordinal, pieces)
-        except (FaultError, UnicodeDecodeError):
-            return self._by_tree(ordinal)
+    def _at(self, ordinal: int, part: Range) -> Row:
+        """Return the row of an element in one stretch, read field by field: large ones that are not needed are skipped.
 
-    def _read(self, ordinal: int, pieces: Sequence[Piece]) -> Row:
-        """Return the row of an element, read field by field: large ones that are not needed are skipped.
-
-        Raises `FaultError` or UnicodeDecodeError if it must be read through the tree.
+        If it is not whole, or not in the form that serializers write, it is read through the tree.
         """
         session = self.elements.extraction.session
         texts: dict[int, bytes] = {}
         inputs: list[str] = []
         colocated: tuple[str, ...] = ()
-        with session.budget.charge(0, "the inputs of one node of a graph") as room:
-            for field, window in _fields_of(pieces):
-                if field.tag == _ATTR:
-                    colocated = self._colocated(field, window, colocated)
-                elif field.tag in (_NAME, _OP, _INPUT, _DEVICE):
-                    size = field.end - field.start
-                    session.limits.check("name_bytes", size, "a name in a NodeDef", offset=field.start)
-                    text = texts[field.tag] = window.read(field.start, field.end)
-                    if field.tag == _INPUT:
-                        inputs.append(text.decode())
-                        if not len(inputs) & 0xFFF:
-                            room.resize(100 * len(inputs))
-        name, op, device = (texts.get(tag, b"").decode() for tag in (_NAME, _OP, _DEVICE))
+        window, pos = Window(part.data, part.end), part.start
+        try:
+            with session.budget.charge(0, "the inputs of one node of a graph") as room:
+                while pos < part.end:
+                    field = window.field(pos)
+                    pos = field.next
+                    if pos > part.end or field.tag & 7 != LEN:
+                        return self._by_tree(ordinal)
+                    if field.tag == _ATTR:
+                        colocated = self._colocated(field, window, colocated)
+                    elif field.tag in (_NAME, _OP, _INPUT, _DEVICE):
+                        size = field.end - field.start
+                        session.limits.check("name_bytes", size, "a name in a NodeDef", offset=field.start)
+                        text = texts[field.tag] = window.read(field.start, field.end)
+                        if field.tag == _INPUT:
+                            inputs.append(text.decode())
+                            if not len(inputs) & 0xFFF:
+                                room.resize(100 * len(inputs))
+            name, op, device = (texts.get(tag, b"").decode() for tag in (_NAME, _OP, _DEVICE))
+        except (FaultError, UnicodeDecodeError):
+            return self._by_tree(ordinal)
         return ordinal, name, op, inputs, device, colocated, None
 
     def _colocated(self, field: WireField, window: Window, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -316,27 +277,6 @@ class NodeDefs(ListedGraph):
         value = attr.find("_class") if attr is not None else None
         texts = _load_all(value.find("list"), "s") if value is not None else []
         return ordinal, name, op, inputs, device, tuple(text.removeprefix(_LOCATION) for text in texts), None
-
-
-def _fields_of(pieces: Sequence[Piece]) -> Iterator[tuple[WireField, Window]]:
-    """Yield the fields of a NodeDef, each with a window on it. Raises `FaultError` if pieces alone do not tell them."""
-    for piece in pieces:
-        if isinstance(piece, OverlayEntry):
-            numbers = set(piece.numbers())
-            added = piece.field(5) if 5 in numbers else None
-            to_class = added is not None and ("_class" in added.keys() or len(added.indices()))  # noqa: SIM118
-            if numbers - {5, 6, 7} or to_class:
-                raise MalformedError("chunks add to more of it than its other attributes")
-            continue
-        if not isinstance(piece, Range):
-            raise MalformedError(piece.reason)
-        window, pos = Window(piece.data, piece.end), piece.start
-        while pos < piece.end:
-            field = window.field(pos)
-            pos = field.next
-            if pos > piece.end or field.tag & 7 != LEN:
-                raise MalformedError("it has another field", offset=field.begin)
-            yield field, window
 
 
 def read_node_defs(  # noqa: C901 -- hot loop: a call for each NodeDef costs 15 %
@@ -661,8 +601,8 @@ def write_graph_def(graph: MainGraph, marks: bytes | bytearray | None, out: Call
     check = graph.extraction.session.check_cancelled
     checker = Checker(check)
     done = 0
-    wires = ((ordinal, found) for ordinal, found in graph.wire() if marks is None or marks[ordinal])
-    for found in joined(ordinal if found is None else found for ordinal, found in wires):
+    marked = ((ordinal, found) for ordinal, found in wires(graph.elements) if marks is None or marks[ordinal])
+    for found in joined(ordinal if found is None else found for ordinal, found in marked):
         check()
         if isinstance(found, Range):
             done += _copy(found, out, checker)
