@@ -18,6 +18,7 @@ from collections import deque
 from itertools import chain
 
 from pparse.data.base import Data
+from pparse.equality import Declared
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.varint import encode_varint
 from pparse.lazy import lazy_pattern
@@ -72,40 +73,27 @@ _INTEGER: Final = lazy_pattern(r"[ \t\n\v\f\r]*([+-]?\d{1,30})[ \t\n\v\f\r]*", r
 # -- options -------------------------------------------------------------------------------------------------------
 
 
-class RecordWriterOptions:
+class RecordWriterOptions(Declared):
     """What a `RecordWriter` does. `parse_options` makes one from text."""
 
-    __slots__ = (
-        "bucket_fraction",
-        "chunk_size",
-        "compression",
-        "final_padding",
-        "initial_padding",
-        "level",
-        "parallelism",
-        "transpose",
-        "window_log",
-    )
-
-    def __init__(self) -> None:
-        self.transpose = False
-        """Whether chunks are transposed: records taken apart by field."""
-        self.compression = BROTLI
-        """Compression in the file: 0 for none, or the byte of ``b`` (Brotli), ``z`` (Zstandard), ``s`` (Snappy)."""
-        self.level = 6
-        """Compression level."""
-        self.window_log: int | None = None
-        """Binary logarithm of the compression window; None for the default of the library."""
-        self.chunk_size = 1 << 20
-        """Bytes of records after which a chunk is closed."""
-        self.bucket_fraction = 1.0
-        """Size of a bucket of a transposed chunk, as a fraction of the chunk size."""
-        self.initial_padding = 1
-        """Multiple of bytes up to which the file is padded before the first chunk; 1 for no padding."""
-        self.final_padding = 1
-        """Multiple of bytes up to which the file is padded at the end; 1 for no padding."""
-        self.parallelism = 0
-        """Chunks that are compressed at the same time, beside the one being filled."""
+    transpose: bool = False
+    """Whether chunks are transposed: records taken apart by field."""
+    compression: int = BROTLI
+    """Compression in the file: 0 for none, or the byte of ``b`` (Brotli), ``z`` (Zstandard), ``s`` (Snappy)."""
+    level: int = 6
+    """Compression level."""
+    window_log: int | None = None
+    """Binary logarithm of the compression window; None for the default of the library."""
+    chunk_size: int = 1 << 20
+    """Bytes of records after which a chunk is closed."""
+    bucket_fraction: float = 1.0
+    """Size of a bucket of a transposed chunk, as a fraction of the chunk size."""
+    initial_padding: int = 1
+    """Multiple of bytes up to which the file is padded before the first chunk; 1 for no padding."""
+    final_padding: int = 1
+    """Multiple of bytes up to which the file is padded at the end; 1 for no padding."""
+    parallelism: int = 0
+    """Chunks that are compressed at the same time, beside the one being filled."""
 
     @property
     def bucket_size(self) -> int | None:
@@ -116,7 +104,8 @@ class RecordWriterOptions:
         return max(1, int(min(size, float(MAX_SIZE)) + 0.5))
 
     def __repr__(self) -> str:
-        return "RecordWriterOptions(" + ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__) + ")"
+        held = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(type(self).__annotations__))
+        return f"RecordWriterOptions({held})"
 
 
 def parse_options(text: str) -> RecordWriterOptions:
