@@ -19,6 +19,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
 from pparse.parsers.checkpoint.parser import key_of
+from pparse.parsers.checkpoint.table import crc_of
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import Charge
-    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
@@ -67,11 +67,6 @@ class CheckpointViewer(Viewer):
         self._charge: Charge | None = None
         self._compared = False
         self._followed: Follower | None = None
-
-    @classmethod
-    def applies(cls, parser: Any) -> bool:
-        """Return whether it is the index of a bundle."""
-        return bool(parser.version == 2)
 
     @property
     def has_values(self) -> bool:  # type: ignore[override]
@@ -522,13 +517,7 @@ class CheckpointViewer(Viewer):
 
 def _is_no_tensor(key: bytes) -> bool:
     """Return whether a key is that of the header, or of a part of a tensor."""
-    if key[:1] != b"\0":
-        return not key
-    try:
-        bundle.name_in(key)
-    except MalformedError:  # a name may begin with a zero byte, too
-        return False
-    return True
+    return not key or bundle.prefix_in(key) is not None  # a name may begin with a zero byte, too
 
 
 def type_name(number: int) -> str:
@@ -640,7 +629,6 @@ class DataFiles:
 
 # -- Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice
 
-_BLOCK: Final = 256 << 10
 CONTRADICTED: Final = "its checksum is wrong"
 
 
@@ -684,20 +672,6 @@ class Follower:
         else:
             data.condemn(start, end, CONTRADICTED)
             self._findings.add(self._contradiction)
-
-
-def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
-    """Return the masked CRC-32C of bytes, read piece by piece."""
-    crc = 0
-    # One buffer for all of it: a new one each time costs as much as the checksum.
-    buffer = memoryview(bytearray(min(_BLOCK, length)))
-    for at in range(offset, offset + length, _BLOCK):
-        poll()
-        view = buffer[: min(_BLOCK, offset + length - at)]
-        if data.preadinto(at, view) < len(view):
-            raise EndOfDataError("the bytes of the tensor end early", offset=at, wanted=len(view))
-        crc = crc32c(view, crc)
-    return masked(crc)
 
 
 # -- Tensors of strings in a data file (tensor_bundle.cc, WriteStringTensor) -------------------------------------------
