@@ -161,9 +161,6 @@ class Fingerprint(
         found = {name: getattr(message, name) for name in (*HASHES, "uuid")}
         return cls(producer=message.version.producer, **found)
 
-    def __repr__(self) -> str:
-        return f"<Fingerprint {self.singleprint} (producer {self.producer})>"
-
 
 def fingerprint(path: Folder, *, uuid: str | None = None, **options: Any) -> Fingerprint:
     """Compute the fingerprint of a SavedModel folder as TensorFlow does. ``saved_model.cpb`` takes precedence over .pb.

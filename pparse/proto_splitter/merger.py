@@ -428,17 +428,13 @@ def _checked(message: Any) -> Any:
 
 def _find(prefix: Prefix, *, partial: bool = False) -> str:
     """Return the path of the file to read. Raise `SourceError` if there is none."""
-    text = os.fspath(prefix)
-    if exists(text + CHUNKED):
-        return text + CHUNKED
-    whole = exists(text + WHOLE)
-    if whole and not partial:
-        return text + WHOLE
-    if text.endswith(CHUNKED) or (text.endswith(WHOLE) and not partial):
-        if exists(text):
-            return text
-        text = text.removesuffix(CHUNKED).removesuffix(WHOLE)
-    if partial and (whole or exists(text.removesuffix(WHOLE) + WHOLE)):
+    text, suffixes = os.fspath(prefix), (CHUNKED,) if partial else (CHUNKED, WHOLE)
+    own = (text,) if text.endswith(suffixes) else ()
+    for path in (*(text + suffix for suffix in suffixes), *own):
+        if exists(path):
+            return path
+    text = text.removesuffix(CHUNKED).removesuffix(WHOLE)
+    if partial and exists(text + WHOLE):
         raise SourceError(f"there is no {CHUNKED}, only a {WHOLE}, which cannot be read in part", source=text)
     raise SourceError(f"neither {text}{CHUNKED} nor {text}{WHOLE} exists{_siblings(text)}")
 

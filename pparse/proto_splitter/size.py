@@ -96,11 +96,6 @@ class SizeSplitter(ComposableSplitter):
         self._now: _SizedPart  # the one that is reduced
         self._excess = 0  # how many bytes it has too many
 
-    @classmethod
-    def threshold(cls, limit: int) -> int:
-        """Return the size up to which an element is left unchanged."""
-        return limit
-
     def build_chunks(self) -> int:
         """Split; return how many bytes were moved into chunks."""
         limit = self.max_size
@@ -238,8 +233,6 @@ class SizeSplitter(ComposableSplitter):
             frame = measure.tag_size(field.number) + measure.varint_size(whole)
         self._check_fits(field, sizes, frame)
         cuts = cut(sizes, max(whole - self._excess, 0) - frame, self.max_size - frame)
-        if cuts[0] == len(sizes):
-            return
         self._excess -= whole - measure.list_size(field, sizes[: cuts[0]])
         if len(cuts) > 2 or cuts[0]:
             self._need_order(field)
