@@ -419,7 +419,8 @@ def _checked(message: Any) -> Any:
 
 def _find(prefix: Prefix, *, partial: bool = False) -> str:
     """Return the path of the file to read. Raise `SourceError` if there is none."""
-    text, suffixes = os.fspath(prefix), (CHUNKED,) if partial else (CHUNKED, WHOLE)
+    text: str = os.fspath(prefix)
+    suffixes = (CHUNKED,) if partial else (CHUNKED, WHOLE)
     own = (text,) if text.endswith(suffixes) else ()
     for path in (*(text + suffix for suffix in suffixes), *own):
         if exists(path):

@@ -231,7 +231,7 @@ class Version1Viewer(Viewer):
                 problem = problem or self._absent()
                 continue
             parts.append(self._part(name, place, entry.type, lengths))
-        bad = next((part for part in parts if part.status is not Status.COMPLETE), None)
+        bad = next((part for part in parts if not part.is_complete), None)
         if problem is None and bad is not None:
             reason = bad.finding.reason if bad.finding is not None else "a slice of it is not whole"
             problem = Problem(bad.status, reason)

@@ -134,16 +134,15 @@ class CheckpointViewer(Viewer):
         """The names of the variables: read with the first tensor."""
         if self._names is None:
             self._names, why = bundle.VariableNames(), None
+            full: dict[str, str] = {}
             try:
                 graph = self._object_graph()
                 full = self._affordable(bundle.full_names(graph) if graph is not None else {})
             except DataError as error:
                 why = error
-                try:
-                    full = self._affordable(self.parser.other_names())
-                except LimitError:
-                    full = {}
             try:
+                if why is not None:
+                    full = self._affordable(self.parser.other_names())
                 if full:
                     self._names.give(self._charged_keys(full), full, self._content_of)
             except LimitError as error:
@@ -706,7 +705,7 @@ class StringTensor(ProtoTensor):
     def verify(self) -> bool | None:
         """Compare the checksums, reading all of it; None if there is none."""
         content = None if self._listing is None else self._listing[1]
-        if self._crc is None or content is None or self.status is not Status.COMPLETE:
+        if self._crc is None or content is None or not self.is_complete:
             return None
         return string_crc(content, self.size, self.byteorder) == self._crc
 
