@@ -733,11 +733,10 @@ class RecordReader(Closable):
         if not whole:
             self._truncated = chunk.begin
             return None
-        if chunk.header.chunk_type != SIMPLE:
-            check_empty(chunk)
-            self._pos = chunk.end
-            return False
-        self._set_lazily(chunk)
+        if chunk.header.chunk_type == SIMPLE:
+            self._set_lazily(chunk)
+        else:
+            self._take(chunk, b"")
         return self._count > 0
 
     def _set_lazily(self, chunk: Chunk) -> None:

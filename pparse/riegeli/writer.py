@@ -429,7 +429,9 @@ class RecordWriter(Closable):
         try:
             if kind != NONE:
                 head += encode_varint(size)
-                spool = self._compress(source, size)
+                spool = (self._scratch or self._default_scratch()).spool()
+                for piece in self._compressed(source, size):
+                    spool.append(piece)
 
             def data() -> Iterator[bytes]:
                 yield head
@@ -446,26 +448,17 @@ class RecordWriter(Closable):
             if spool is not None:
                 spool.close()
 
-    def _compress(self, source: Reader, size: int) -> Spool:
-        """Compress ``size`` bytes into a scratch file."""
-        spool = (self._scratch or self._default_scratch()).spool()
+    def _compressed(self, source: Reader, size: int) -> Iterator[bytes]:
+        """Yield ``size`` bytes, compressed."""
         options = self._compressor
-        try:
-            if options.kind == SNAPPY:
-                for piece in _snappy(_pieces(source, size), size):
-                    spool.append(piece)
-            else:
-                from pparse.codecs import compressor
+        if options.kind == SNAPPY:
+            yield from _snappy(_pieces(source, size), size)
+            return
+        from pparse.codecs import compressor
 
-                stream = compressor(codec_of(options.kind) or "", level=options.level, window_log=options.window_log)
-                for piece in _pieces(source, size):
-                    if made := stream.compress(piece):
-                        spool.append(made)
-                spool.append(stream.flush())
-        except BaseException:
-            spool.close()
-            raise
-        return spool
+        stream = compressor(codec_of(options.kind) or "", level=options.level, window_log=options.window_log)
+        yield from filter(None, map(stream.compress, _pieces(source, size)))
+        yield stream.flush()
 
     def _default_scratch(self) -> Scratch:
         import tempfile
@@ -500,9 +493,8 @@ class RecordWriter(Closable):
             self._write_first()
 
     def _write_first(self) -> None:
-        if self._pending:
-            ticket, future = self._pending.popleft()
-            self._guarded(lambda: self._write(ticket, future.result()))
+        ticket, future = self._pending.popleft()
+        self._guarded(lambda: self._write(ticket, future.result()))
 
     def _write(self, ticket: _Ticket, encoded: Encoded) -> None:
         ticket.begin = self._chunks.pos
