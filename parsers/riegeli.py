@@ -318,16 +318,15 @@ class RiegeliParser(Parser, Listing):
             records = self.records(node)
         except UnimplementedError as error:
             self._close(node, Status.UNSUPPORTED, "unsupported", error)
-            return end, DONE, 0
         except InvalidArgumentError as error:
             self._condemn(node, "malformed", error)  # else it is truncated, which is reported already
-            return end, DONE, 0
         except EOFError:
-            return end, DONE, 0  # nothing of a truncated transposed chunk can be decoded
-        for ordinal in range(records.count):
-            ctx.emit(Entry(None, "record", node.start, end, at=node.start + ordinal))
-        if records.error is not None:
-            self._condemn(node, "malformed", records.error)
+            pass  # nothing of a truncated transposed chunk can be decoded
+        else:
+            for ordinal in range(records.count):
+                ctx.emit(Entry(None, "record", node.start, end, at=node.start + ordinal))
+            if records.error is not None:
+                self._condemn(node, "malformed", records.error)
         return end, DONE, 0
 
     def _close(self, node: Node, status: Status, code: str, error: PparseError) -> None:

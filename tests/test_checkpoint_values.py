@@ -13,6 +13,7 @@ import pytest
 
 import pparse
 from pparse import Status
+from pparse.errors import FormatError
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end
 from pparse.parsers.checkpoint.table import find_blocks
@@ -132,6 +133,18 @@ def test_names_that_begin_with_a_zero_byte_are_not_those_of_parts(tmp_path):
     with pparse.view(tmp_path / "m.index") as model:
         assert [float(tensor.numpy()) for tensor in model.values()] == [7.0] * 3
         assert all(float(model[name].numpy()) == 7.0 for name in model)
+
+
+def test_without_name_and_first_entry_those_of_another_block_tell_a_checkpoint(tmp_path):
+    write(tmp_path, 40)
+    ours, other = tmp_path / "ours.bin", tmp_path / "other.bin"
+    pairs = [(b"", b"value"), *((b"k%02d" % number, b"value") for number in range(40))]
+    for path, content in ((ours, (tmp_path / "m.index").read_bytes()), (other, table(pairs))):
+        path.write_bytes(content[:2] + b"\xff\xff\xff" + content[5:])
+    with pparse.open(ours) as document:
+        assert document.result.parser.name == "tf-checkpoint"
+    with pytest.raises(FormatError):
+        pparse.open(other).parse()
 
 
 @pytest.mark.parametrize(("wrapper", "at"), sweep.part(itertools.product(["", "tar.gz", "zip"], [0, 1, 2, 3])))

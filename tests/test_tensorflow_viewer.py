@@ -284,6 +284,23 @@ def test_ls_info_and_get_show_tensors_of_functions_too(tmp_path, capsys):
     assert [row["name"] for row in rows if row["name"].startswith("B")][:2] == ["B.list[0]", "B.list[0]#2"]
 
 
+def test_a_field_of_the_message_comes_before_a_constant_of_its_name_and_before_all_others(
+    tmp_path, capsys, monkeypatch
+):
+    graph = GRAPH()
+    graph.versions.producer = 1987
+    fill(graph, "", 0)
+    graph.node.add(name="versions", op="Const").attr["value"].tensor.CopyFrom(one(7))
+    path, out = tmp_path / "graph.pb", tmp_path / "versions.npz"
+    path.write_bytes(graph.SerializeToString())
+    assert main(["get", str(path), "-p", "versions", "-o", str(out)]) == 0
+    assert np.load(out)["versions"] == 7
+    capsys.readouterr()
+    monkeypatch.setattr("pparse.viewers.tensorflow.constants.Constants.find", None)  # no look at the constants
+    assert main(["get", str(path), "versions", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["value"] == {"producer": 1987}
+
+
 def test_the_last_of_two_attributes_of_one_name_counts():
     def pair(value: int) -> bytes:
         tensor = one(value).SerializeToString()

@@ -44,7 +44,6 @@ from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.protos import schema as builtin_schema
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.index import IndexNote
 from pparse.tree.parser import UNFINISHED_SUFFIXES, Confidence, Container, Parser, signatures
 
 TYPE_CHECKING = False
@@ -87,18 +86,6 @@ _SEARCHED: Final = 1 << 20
 _TRIED: Final = 8
 # Data files that `info` looks for.
 MOST_FILES: Final = 10_000
-
-
-class TableIndex(IndexNote):
-    """The blocks of the table."""
-
-    def __init__(self, table: SortedTable) -> None:
-        self.table = table
-
-    @property
-    def memory(self) -> int:
-        """Approximate memory, in bytes: the table itself charges what grows with the file."""
-        return 200
 
 
 class CheckpointParser(ProtobufParser):
@@ -266,7 +253,7 @@ class CheckpointParser(ProtobufParser):
         if node.parent is not None:
             return super().fill(node, index)
         table = self.table
-        index.keep(TableIndex(table), table.count)
+        index.keep(table, table.count)
         if node.known_status is None:
             self.result.close_node(node, Status.COMPLETE, None)
         return True
@@ -366,7 +353,7 @@ def _version(head: bytes) -> int:
         return 0
     try:
         length, pos = read_length(head + PADDING, 2)
-    except (MalformedError, IndexError):
+    except MalformedError:
         return 0
     value = head[pos : pos + length]
     whole = len(value) == length
@@ -393,18 +380,12 @@ def _is_of_places(table: SortedTable, offset: int, size: int) -> bool:
     """Return whether a block is the index, or that of metadata: without entries, or with handles of blocks."""
     try:
         block = table.block(offset, size)
-        first = next(block.entries(), None)
+        for key, _, _, start, stop in block_entries(block.raw, block.end):
+            (at, _), pos = read_handle(block.raw[start:stop], 0)
+            return bool(key) and pos == stop - start and at == 0
     except (MalformedError, EndOfDataError, GapError):
         return False
-    if first is None:
-        return True
-    key, start, stop = first
-    raw = block.raw[start - block.at : stop - block.at]
-    try:
-        (at, _), pos = read_handle(raw, 0)
-    except MalformedError:
-        return False
-    return bool(key) and pos == len(raw) and at == 0
+    return True
 
 
 # -- Files that stand for the checkpoint they belong to ----------------------------------------------------------------

@@ -17,7 +17,7 @@ from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.table_block import entries, entries_end, find_entry, stops, survey
-from pparse.kernels.varint import MAX_BYTES_32, read_varint, read_varints
+from pparse.kernels.varint import MAX_BYTES_32, read_varints
 from pparse.kernels.wire import PADDING, read_length
 from pparse.lazy import lazy_pattern
 
@@ -39,7 +39,7 @@ FOOTER: Final = 48
 TRAILER: Final = 5
 PLAIN, SNAPPY = 0, 1
 # Blocks without compression are read in place, and hashed piece by piece; these are in memory as a whole.
-_PIECE: Final = 1 << 20
+_PIECE: Final = 256 << 10
 # Of the keys in a table, all in full: so many bytes for each byte of its blocks. TensorFlow writes each 16th key in
 # full, so its tables never have more than 16.
 _EXPANSION: Final = 32
@@ -105,31 +105,28 @@ class SortedTable:
 
     # -- places --------------------------------------------------------------------------------------------------------
 
-    def footer(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the handles of metadata and index block. Raises `MalformedError`, `EndOfDataError`."""
+    def footer(self) -> tuple[int, int]:
+        """Return the handle of the index block. Raises `MalformedError`, `EndOfDataError`."""
         if self.end - self.start < FOOTER:
             raise EndOfDataError("the table has no room for its footer", wanted=FOOTER, got=self.end - self.start)
         raw = self.data.read_exact(self.end - FOOTER, FOOTER)
         if raw[-len(MAGIC) :] != MAGIC:
             raise EndOfDataError("the table does not end with its footer: it is cut", offset=self.end - FOOTER)
-        meta, pos = read_handle(raw, 0)
-        index, pos = read_handle(raw, pos)
-        return meta, index
+        _, pos = read_handle(raw, 0)  # that of the metadata
+        return read_handle(raw, pos)[0]
 
     def read_index(self) -> None:
         """Find the blocks by the index. Raises `MalformedError`, `EndOfDataError` if index or footer are not whole."""
-        _, (offset, size) = self.footer()
+        offset, size = self.footer()
         if offset > self.end - self.start - FOOTER or size > self.end - self.start - FOOTER - offset:
             raise MalformedError("the footer places the index of the table beyond the file", offset=self.end - FOOTER)
         index = self.block(self.start + offset, size)
         self._check_keys(index, index.at)
         before = 0
-        for _, start, stop in index.entries():
-            (at, length), _ = read_handle(index.raw, start - index.at)
-            if stop > index.at + index.end:
-                raise MalformedError("the index of the table does not fit", offset=start)
+        for _, _, _, start, _ in entries(index.raw, index.end):
+            (at, length), _ = read_handle(index.raw, start)
             if at < before:  # or a short index could name one block a million times
-                raise MalformedError("the blocks that the index of the table lists overlap", offset=start)
+                raise MalformedError("the blocks that the index of the table lists overlap", offset=index.at + start)
             before = at + length + TRAILER
             self.add(self.start + at, length)
 
@@ -200,12 +197,9 @@ class SortedTable:
             return None
         block, charge = self._held(self.offsets[low - 1], self.sizes[low - 1])
         if block.stops is None:
-            block.stops = stops(block.raw, block.end)
-            try:
-                charge.resize(charge.amount + sum(_STOP_BYTES + len(stop) for stop in block.stops[0]))
-            except LimitError:
-                block.stops = None
-                raise
+            found = stops(block.raw, block.end)
+            charge.resize(charge.amount + sum(_STOP_BYTES + len(stop) for stop in found[0]))
+            block.stops = found
         place = find_entry(block.raw, block.end, key, block.stops)
         return None if place is None else block.raw[place[0] : place[1]]
 
@@ -263,11 +257,7 @@ class SortedTable:
 
 def read_handle(raw: bytes, pos: int) -> tuple[tuple[int, int], int]:
     """Return offset and size of a block, and the position behind its handle. Raises `MalformedError`."""
-    try:
-        offset, after = read_varint(raw, pos, len(raw))
-        size, after = read_varint(raw, after, len(raw))
-    except MalformedError as error:
-        raise MalformedError("the place of a block of the table is not valid", offset=error.offset) from error
+    (offset, size), after = read_varints(raw, pos, len(raw), 2, what="the place of a block of the table")
     if (offset | size) >> 63:
         raise MalformedError("the place of a block of the table is not valid", offset=pos)
     return (offset, size), after
@@ -275,16 +265,25 @@ def read_handle(raw: bytes, pos: int) -> tuple[tuple[int, int], int]:
 
 def proves(data: Data, offset: int, size: int, poll: Callable[[], object]) -> bool:
     """Return whether the checksum behind a block agrees, reading it piece by piece."""
-    crc = 0
     try:
-        for at in range(offset, offset + size + 1, _PIECE):
-            poll()
-            crc = crc32c(data.read_exact(at, min(_PIECE, offset + size + 1 - at)), crc)
-        raw = data.read_exact(offset + size + 1, 4)
+        crc = crc_of(data, offset, size + 1, poll)
+        return crc == int.from_bytes(data.read_exact(offset + size + 1, 4), "little")
     except (EndOfDataError, GapError, LimitError):
         return False
-    (stated,) = unpack_from("<I", raw)
-    return bool(masked(crc) == stated)
+
+
+def crc_of(data: Data, offset: int, length: int, poll: Callable[[], object]) -> int:
+    """Return the masked CRC-32C of bytes, read piece by piece. Raises `EndOfDataError`, `GapError`."""
+    crc = 0
+    # One buffer for all of it: a new one each time costs as much as the checksum.
+    buffer = memoryview(bytearray(min(_PIECE, length)))
+    for at in range(offset, offset + length, _PIECE):
+        poll()
+        view = buffer[: min(_PIECE, offset + length - at)]
+        if data.preadinto(at, view) < len(view):
+            raise EndOfDataError("the bytes that a checksum covers end early", offset=at, wanted=len(view))
+        crc = crc32c(view, crc)
+    return masked(crc)
 
 
 # -- Without footer or index -------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import namedtuple
-from itertools import pairwise
+from itertools import groupby, islice, pairwise
 
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.kernels.varint import decode_varints
-from pparse.kernels.wire import LEN, PADDING, VARINT, read_length, read_tag, read_value, skip_payload
+from pparse.kernels.wire import LEN, PADDING, VARINT, fields, read_length, read_tag, read_value, skip_payload
 from pparse.parsers.protobuf.index import PartScan
 from pparse.protobuf.schema import signed
 from pparse.tree.index import IndexNote
@@ -55,6 +55,14 @@ _VERSION, _CHUNKS, _MESSAGE = 1, 2, 3
 _TAGS: Final = (_VERSION << 3 | LEN, _CHUNKS << 3 | LEN, _MESSAGE << 3 | LEN)
 _CHUNK_INDEX, _CHUNKED_FIELDS = 1, 2
 _FIELD_TAG, _FIELD_MESSAGE = 1, 3
+# Of a MapKey: boolean, ui32, ui64, i32 and i64, by the number of the field, made of a varint.
+_NUMERIC_KEYS: Final[dict[int, Callable[[int], int]]] = {
+    2: bool,
+    3: lambda value: value & 0xFFFFFFFF,
+    4: int,
+    5: signed,
+    6: lambda value: value - (value >> 63 << 64),
+}
 # Kinds of selectors in a tag.
 INDEX: Final = "index"
 KEY: Final = "key"
@@ -217,22 +225,16 @@ class ChunkedMessage:
 
     def fields(self, ordinals: Any) -> Iterator[tuple[int, ChunkedField]]:
         """Yield ``(ordinal, field)`` for the chunked fields with these ordinals; fastest in ascending order."""
-        window: Window | None = None
-        current: Iterator[WireField] | None = None
-        scan_number, position = -1, -1
+        current: Iterator[WireField] = iter(())
+        scan_number = position = -1
         for ordinal in ordinals:
             number = bisect_right(self._starts, ordinal) - 1
-            found = self._scans[number]
-            local = ordinal - self._starts[number]
-            if number != scan_number or not 0 <= local - position < 64 or current is None or window is None:
-                if number != scan_number or window is None:
-                    window = found.window()
-                current = found.fields(_CHUNKED_FIELDS, local, window)
-                scan_number, position = number, local
-            field = next(current)
-            while position < local:
-                field = next(current)
-                position += 1
+            found, local = self._scans[number], ordinal - self._starts[number]
+            if number != scan_number:
+                window, scan_number, position = found.window(), number, -1
+            if not 0 <= local - position < 64 or position < 0:
+                current, position = found.fields(_CHUNKED_FIELDS, local, window), local
+            field = next(islice(current, local - position, None))
             position = local + 1
             yield ordinal, ChunkedField(found.part, field, window)
 
@@ -250,28 +252,17 @@ class ChunkedField:
         try:
             self._read(small(window, field), field)
         except MalformedError as error:
+            error.offset = field.start + (error.offset or 0)
             self.error = error
 
     def _read(self, raw: bytes, field: WireField) -> None:
-        pos, end = 0, len(raw)
-        raw += PADDING
-        while pos < end:
-            tag, pos = read_tag(raw, pos, field.start)
-            if tag & 7 == LEN:
-                length, pos = read_length(raw, pos, field.start)
-                if length > end - pos:
-                    raise MalformedError("a chunked field ends early", offset=field.start + pos)
-                if tag >> 3 == _FIELD_TAG:
-                    if len(self._tags) >= _MAX_STEPS:
-                        raise MalformedError(
-                            "the tag of a chunked field has too many steps", offset=field.start, got=_MAX_STEPS
-                        )
-                    self._tags.append(raw[pos : pos + length])
-                elif tag >> 3 == _FIELD_MESSAGE:
-                    self._message.append((field.start + pos, field.start + pos + length))
-                pos += length
-            else:
-                pos = skip_payload(raw, pos, tag & 7, field.start)
+        for tag, start, end in fields(raw + PADDING, 0, len(raw)):
+            if tag == _FIELD_TAG << 3 | LEN:
+                if len(self._tags) >= _MAX_STEPS:
+                    raise MalformedError("the tag of a chunked field has too many steps", got=_MAX_STEPS)
+                self._tags.append(raw[start:end])
+            elif tag == _FIELD_MESSAGE << 3 | LEN:
+                self._message.append((field.start + start, field.start + end))
 
     def steps(self) -> list[Step]:
         """Return the steps of the tag. Raise `MalformedError` if it is invalid."""
@@ -323,40 +314,35 @@ def _map_key(raw: bytes) -> Any:
                 key = value.decode()
             except UnicodeDecodeError as error:
                 raise MalformedError("the key in a chunked field's tag is not UTF-8") from error
-        elif isinstance(value, int) and 2 <= number <= 6:
-            if number == 2:
-                key = value != 0
-            elif number in (3, 5):
-                key = value & 0xFFFFFFFF if number == 3 else signed(value)
-            else:
-                key = value - (value >> 63 << 64) if number == 6 else value
+        elif isinstance(value, int) and number in _NUMERIC_KEYS:
+            key = _NUMERIC_KEYS[number](value)
     if key is None:
         raise MalformedError("the tag of a chunked field has an empty map key")
     return key
 
 
 def small_fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a small message. Raise `MalformedError`."""
+    """Yield number and value of each varint, and each field with a length, of a small message.
+
+    Raise `MalformedError`.
+    """
     pos, end = 0, len(raw)
     raw += PADDING
     while pos < end:
         tag, pos = read_tag(raw, pos)
         wire = tag & 7
+        value: int | bytes | None = None
         if wire == VARINT:
             value, pos = read_value(raw, pos)
-            yield tag >> 3, value
         elif wire == LEN:
             length, pos = read_length(raw, pos)
-            if length > end - pos:
-                raise MalformedError("a field of the metadata ends early")
-            yield tag >> 3, raw[pos : pos + length]
-            pos += length
-        elif wire in (1, 5):
-            pos += 8 if wire == 1 else 4
+            value, pos = raw[pos : pos + length], pos + length
         else:
-            raise MalformedError("not chunk metadata")
-        if pos > end or tag < 8:
+            pos = skip_payload(raw, pos, wire)
+        if pos > end or tag < 8 or wire not in (0, 1, 2, 5):
             raise MalformedError("a field of the metadata ends early")
+        if value is not None:
+            yield tag >> 3, value
 
 
 class RecordPositions(IndexNote):
@@ -497,17 +483,7 @@ def _least_pitch(expected: Sequence[Record]) -> int:
 
 def _between(found: Sequence[Record], lost: Sequence[tuple[int, int]], first: int, last: int) -> Iterable[list[Record]]:
     """Yield the groups of records between two lost ranges."""
-    group: list[Record] = []
     ends = sorted(end for _, end in lost)
-    current = -1
-    for record in found:
-        if not first <= record[0] < last:
-            continue
-        at = bisect_right(ends, record[0])
-        if at != current and group:
-            yield group
-            group = []
-        current = at
-        group.append(record)
-    if group:
-        yield group
+    between = (record for record in found if first <= record[0] < last)
+    for _, group in groupby(between, lambda record: bisect_right(ends, record[0])):
+        yield list(group)

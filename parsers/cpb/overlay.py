@@ -129,8 +129,6 @@ class Scope:
                 kept.append([same.setdefault(step, step) for step in steps])
                 left -= _TAG_COST + _STEP_COST * len(steps)
                 few = left >= 0
-            elif kept:
-                kept, same = [], {}
             yield ordinal, steps
         cost = budget.limit // _KEPT - left
         if few and budget.fits(cost):

@@ -34,6 +34,7 @@ from pparse.kernels.farmhash import Fingerprint64
 from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, encode_varint, read_varint
 from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP, VARINT
 from pparse.limits import Limits
+from pparse.parsers.protobuf.index import Window
 from pparse.protobuf import schema
 from pparse.protobuf.schema import WIRE_TYPES
 
@@ -65,7 +66,6 @@ _LONGEST_TEXT: Final = 1 << 20
 # Pieces of output below this size are copied into one.
 _COPIED: Final = 64 << 10
 _BLOCK: Final = 256 << 10
-_HEAD: Final = 20  # two varints
 
 
 class Addressed:
@@ -168,42 +168,25 @@ def _fields_in_memory(item: Span) -> Iterator[Field]:
 
 
 def _fields_of_range(item: Range) -> Iterator[Field]:
-    reader = item.range(0, len(item))
-    while left := reader.remaining:
-        begin = reader.offset
-        head = reader.peek(_HEAD)
+    window, pos, end = Window(item.data, item.end), item.start, item.end
+    while pos < end:
         try:
-            key, pos = read_varint(head, 0, len(head), MAX_BYTES_32, "a field's key")
-            number, wire = key >> 3, key & 7
-            size = 0
-            if wire == LEN:
-                size, pos = read_varint(head, pos, len(head), what="a field's length")
-            elif wire == VARINT:
-                value, pos = read_varint(head, pos, len(head))
-            else:
-                size = _fixed_size(number, wire, 0)
-            if not number:
-                raise _bad_key(number, wire, 0)
-            if size > left - pos:
-                raise _beyond(0, size, left - pos)
-        except MalformedError as error:
-            if len(head) < min(left, _HEAD):
-                raise EndOfDataError("the data ends here", offset=begin + len(head), source=item.data.name) from error
-            error.offset = begin + (error.offset or 0)
-            error.source = item.data.name
-            raise
-        reader.skip(pos)
-        if wire == VARINT:
-            yield number, wire, value
-        elif wire != LEN:
-            yield number, wire, reader.read_exact(size)
-        elif size <= SMALL:
-            at = reader.offset
-            yield number, wire, (reader.read_exact(size), 0, size, at)
+            field = window.field(pos)
+        except EndOfDataError as error:
+            if not item.data.available(pos, end - pos):
+                raise
+            raise _beyond(pos, end - pos + 1, end - pos) from error
+        number, wire = field.tag >> 3, field.tag & 7
+        if wire == START_GROUP:
+            raise _bad_key(number, wire, pos)
+        if field.next > end:
+            raise _beyond(pos, field.next - pos, end - pos)
+        if wire == LEN:
+            yield number, LEN, content_of(item.data.range(field.start, field.end))
         else:
-            at = reader.tell()
-            reader.skip(size)
-            yield number, wire, item.range(at, at + size)
+            raw = window.read(field.start, field.end)
+            yield number, wire, read_varint(raw, 0, len(raw))[0] if wire == VARINT else raw
+        pos = field.next
 
 
 def _fixed_size(number: int, wire: int, offset: int) -> int:

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from pparse.data.reader import Range
     from pparse.proto_splitter.canonical import Item
     from pparse.protobuf.schema import MessageType, Schema
-    from pparse.riegeli.reader import RecordReader
 
     Folder = str | os.PathLike[str]
     Tag = tuple[tuple[str, int | bytes], ...]
@@ -160,9 +159,6 @@ class Fingerprint(
             raise MalformedError(f"not a FingerprintDef: {error}") from error
         found = {name: getattr(message, name) for name in (*HASHES, "uuid")}
         return cls(producer=message.version.producer, **found)
-
-    def __repr__(self) -> str:
-        return f"<Fingerprint {self.singleprint} (producer {self.producer})>"
 
 
 def fingerprint(path: Folder, *, uuid: str | None = None, **options: Any) -> Fingerprint:
@@ -377,38 +373,34 @@ def _entry(key: bytes, value: bytes) -> Item:
 
 def chunked_checksum(data: Data, options: ReadOptions) -> int:
     """Return the checksum of a SavedModel in chunks (producer 2). Raise as `fingerprint`."""
-    metadata = read_metadata(data, options)
-    with options.open(data) as reader:
-        return _Chunks(reader, metadata).checksum()
+    return _Chunks(data, options).checksum()
 
 
 def _chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
     """Return the checksum, and the hashes of the graph, of the signatures and of the object graph."""
     from pparse.protos import schema
 
-    metadata = read_metadata(data, options)
-    types = schema()
-    with options.open(data) as reader:
-        chunks = _Chunks(reader, metadata)
-        checksum = chunks.checksum()
-        meta_graph = _meta_graph(chunks.pruned_items(), data)
-        own = canonicalizer.fingerprint(types.message("tensorflow.GraphDef"), submessage(meta_graph, GRAPH_DEF) or [])
-        graph = cat64(own, chunks.joined_hash(_GRAPH))
-        signatures, chunked = 0, chunks.joined_hash(_SIGNATURES)
-        kind = types.message("tensorflow.SignatureDef")
-        for key, value in sorted(text_map(meta_graph, SIGNATURE_DEF).items()):
-            pair = cat64(fingerprint64(key), canonicalizer.fingerprint(kind, value))
-            signatures = cat64(cat64(signatures, pair), chunked)
-        objects = submessage(meta_graph, OBJECT_GRAPH_DEF) or []
-        own = canonicalizer.fingerprint(types.message("tensorflow.SavedObjectGraph"), objects)
-        return checksum, graph, signatures, cat64(own, chunks.joined_hash(_OBJECTS))
+    types, chunks = schema(), _Chunks(data, options)
+    checksum = chunks.checksum()
+    meta_graph = _meta_graph(chunks.pruned_items(), data)
+    own = canonicalizer.fingerprint(types.message("tensorflow.GraphDef"), submessage(meta_graph, GRAPH_DEF) or [])
+    graph = cat64(own, chunks.joined_hash(_GRAPH))
+    signatures, chunked = 0, chunks.joined_hash(_SIGNATURES)
+    kind = types.message("tensorflow.SignatureDef")
+    for key, value in sorted(text_map(meta_graph, SIGNATURE_DEF).items()):
+        pair = cat64(fingerprint64(key), canonicalizer.fingerprint(kind, value))
+        signatures = cat64(cat64(signatures, pair), chunked)
+    objects = submessage(meta_graph, OBJECT_GRAPH_DEF) or []
+    own = canonicalizer.fingerprint(types.message("tensorflow.SavedObjectGraph"), objects)
+    return checksum, graph, signatures, cat64(own, chunks.joined_hash(_OBJECTS))
 
 
 class _Chunks:
     """The chunks of a file, as ranges and as hashes. Each is hashed once."""
 
-    def __init__(self, reader: RecordReader, metadata: Any) -> None:
-        self._reader = reader
+    def __init__(self, data: Data, options: ReadOptions) -> None:
+        metadata = read_metadata(data, options)
+        self._name, self._lookup = data.name, options.lookup(data)
         self._infos = metadata.chunks
         self._root = metadata.message
         self._hashes: dict[int, int] = {}
@@ -418,10 +410,11 @@ class _Chunks:
         if index >= len(self._infos):
             raise MalformedError(f"there is no chunk {index}", wanted=index, got=len(self._infos))
         info = self._infos[index]
-        self._reader.seek_numeric(info.offset)
-        found = self._reader.open_record()
-        if found is None or self._reader.last_pos.numeric != info.offset:
-            raise MalformedError(f"no record begins where chunk {index} should be", offset=info.offset)
+        try:
+            found = self._lookup.record(info.offset)
+        except MalformedError as error:
+            error.source = self._name
+            raise
         if len(found) != info.size:
             raise MalformedError(
                 f"chunk {index} is not as long as the metadata say",

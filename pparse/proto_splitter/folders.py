@@ -274,9 +274,7 @@ class _Staging:
         """Remove what was written, unless it was committed."""
         if self.path:
             _remove_tree(self.path)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        os.close(self._lock)
 
 
 def _clear_leftovers(target: str) -> None:

@@ -71,14 +71,12 @@ class ConstantNodeDefSplitter(ElementSplitter):
             self._take_value(node.attr["value"].tensor)
         left = measure.message_size(node)
         if left > limit:
-            what = describe_node(node)
+            what = describe_node(node)  # before it is in pieces
             try:
                 left -= self.reduce(limit // 3)
             except SplitError as error:
                 reason = f"{error.reason}; the node: {what}"
                 raise SplitError(reason, path=error.path, wanted=error.wanted, got=error.got) from error
-            if left > limit:
-                raise SplitError(f"this node cannot be split: {what}", path=self.path(), wanted=left, got=limit)
         return self.proto_size - left
 
     def _take_value(self, tensor: Any) -> None:
@@ -323,10 +321,7 @@ def raw_content(tensor: Any, max_bytes: int) -> bytes | None:
     kind = np.dtype(wanted)
     if count * kind.itemsize > max_bytes:
         return None
-    if isinstance(values, bytes):
-        listed = np.frombuffer(values, given)
-    else:
-        listed = np.fromiter(values, given, len(values))
+    listed = np.fromiter(values, given, len(values))
     out = np.empty(count, kind)
     out[: len(listed)] = listed.astype(kind)
     if len(listed) < count:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.data.scratch import Scratch
+    from pparse.riegeli.lookup import RecordLookup
     from pparse.riegeli.reader import RecordReader
 
     Prefix = str | os.PathLike[str]
@@ -117,6 +118,12 @@ class ReadOptions(DecodeEnv):
 
         return RecordReader(data, verify=self.verify, budget=self.budget, limits=self.limits, scratch=self.scratch)
 
+    def lookup(self, data: Data) -> RecordLookup:
+        """Return what finds the records of ``data`` by their positions."""
+        from pparse.riegeli.lookup import RecordLookup
+
+        return RecordLookup(data.range(0, data.size or 0), self, verify=self.verify)
+
 
 def message_of(given: Any, name: str) -> Any:
     """Return ``given``, of type ``tensorflow.proto_splitter.{name}``, or parsed if it is bytes."""
@@ -139,8 +146,13 @@ def read_metadata(data: Data, options: ReadOptions) -> Any:
 
     Raise `MalformedError` if there is none, `UnsupportedError` if it is for readers of other versions.
     """
+    lookup = options.lookup(data)
     try:
-        record, position = _last_record(options.open(data))
+        position = lookup.last()
+        if position is None:
+            raise MalformedError("the file has no records", got=data.size)
+        found = lookup.record(position)
+        record = found.read_exact(len(found))
         metadata = message_of(record, "ChunkMetadata")
     except (MalformedError, EndOfDataError) as error:
         raise MalformedError(
@@ -157,7 +169,7 @@ def read_metadata(data: Data, options: ReadOptions) -> Any:
     check_belongs(
         lambda: (info.offset for info in metadata.chunks),
         position,
-        lambda: _count_records(options.open(data)) - 1,
+        lambda: sum(1 for _ in lookup.positions(lambda _region: None)) - 1,
         data.name,
     )
     check_reader(metadata, data)
@@ -167,27 +179,6 @@ def read_metadata(data: Data, options: ReadOptions) -> Any:
 def check_reader(metadata: Any, data: Data) -> None:
     """Raise `UnsupportedError` if a ChunkMetadata of ``data`` is for readers of other versions."""
     check_versions(metadata.version.join_version, metadata.version.bad_consumers, source=data.name)
-
-
-def _count_records(reader: RecordReader) -> int:
-    """Return the number of records in a file; close the reader."""
-    with reader:
-        return sum(1 for _ in iter(reader.open_record, None))
-
-
-def _last_record(reader: RecordReader) -> tuple[bytes, int]:
-    """Return the last record and its position; close the reader."""
-    with reader:
-        size = reader.size()
-        reader.seek_numeric(size)
-        record = reader.read_record() if reader.seek_back() else None
-        if record is None:
-            reader.seek_numeric(0)
-            reader.check_file_format()
-            raise MalformedError("the file has no records", got=size)
-        position = reader.last_pos.numeric
-        reader.read_record()  # no record, but perhaps the beginning of one: then close() raises
-        return record, position
 
 
 class StoredChunks:
@@ -428,17 +419,14 @@ def _checked(message: Any) -> Any:
 
 def _find(prefix: Prefix, *, partial: bool = False) -> str:
     """Return the path of the file to read. Raise `SourceError` if there is none."""
-    text = os.fspath(prefix)
-    if exists(text + CHUNKED):
-        return text + CHUNKED
-    whole = exists(text + WHOLE)
-    if whole and not partial:
-        return text + WHOLE
-    if text.endswith(CHUNKED) or (text.endswith(WHOLE) and not partial):
-        if exists(text):
-            return text
-        text = text.removesuffix(CHUNKED).removesuffix(WHOLE)
-    if partial and (whole or exists(text.removesuffix(WHOLE) + WHOLE)):
+    text: str = os.fspath(prefix)
+    suffixes = (CHUNKED,) if partial else (CHUNKED, WHOLE)
+    own = (text,) if text.endswith(suffixes) else ()
+    for path in (*(text + suffix for suffix in suffixes), *own):
+        if exists(path):
+            return path
+    text = text.removesuffix(CHUNKED).removesuffix(WHOLE)
+    if partial and exists(text + WHOLE):
         raise SourceError(f"there is no {CHUNKED}, only a {WHOLE}, which cannot be read in part", source=text)
     raise SourceError(f"neither {text}{CHUNKED} nor {text}{WHOLE} exists{_siblings(text)}")
 

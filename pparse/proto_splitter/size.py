@@ -69,7 +69,35 @@ _MAX_KEY: Final = (1 << 31) - 1
 MAX_DEPTH: Final = 100
 
 
-class SizeSplitter(ComposableSplitter):
+class ElementSplitter(ComposableSplitter):
+    """Base class of splitters for one message, mostly an element of a list. One is made for each large element.
+
+    ``proto_size`` is the size of ``proto`` in bytes, measured if not given. `build_chunks` returns how many bytes were
+    moved into chunks.
+    """
+
+    def __init__(self, proto: Any, proto_size: int | None = None, **kwargs: Any) -> None:
+        super().__init__(proto, **kwargs)
+        self._given_size = proto_size
+
+    @property
+    def proto_size(self) -> int:
+        """The size of the element before it was split."""
+        if self._given_size is None:
+            self._given_size = measure.message_size(self._proto)
+        return self._given_size
+
+    @classmethod
+    def threshold(cls, limit: int) -> int:
+        """Return the size up to which an element is left unchanged, so that no splitter is needed."""
+        return limit // 3
+
+    def reduce(self, room: int, **kwargs: Any) -> int:
+        """Split the current element by size alone until ``room`` bytes are left; return how many bytes were moved."""
+        return SizeSplitter(self._proto, room=room, parent_splitter=self, **kwargs).build_chunks()
+
+
+class SizeSplitter(ElementSplitter):
     """Splits ``proto``, a message of any type, until ``room`` bytes are left (default: `max_size`).
 
     ``keep`` names fields of ``proto`` that stay unchanged. As a child, this replaces a splitter for one element:
@@ -85,8 +113,7 @@ class SizeSplitter(ComposableSplitter):
         keep: Collection[str] = (),
         **kwargs: Any,
     ) -> None:
-        super().__init__(proto, **kwargs)
-        self._size = proto_size
+        super().__init__(proto, proto_size, **kwargs)
         self._room = room
         self._keep = frozenset(keep)
         # Tags of values taken out of elements or entries below a map key, and all prefixes of these tags. The prefixes
@@ -96,16 +123,10 @@ class SizeSplitter(ComposableSplitter):
         self._now: _SizedPart  # the one that is reduced
         self._excess = 0  # how many bytes it has too many
 
-    @classmethod
-    def threshold(cls, limit: int) -> int:
-        """Return the size up to which an element is left unchanged."""
-        return limit
-
     def build_chunks(self) -> int:
         """Split; return how many bytes were moved into chunks."""
-        limit = self.max_size
+        limit, before = self.max_size, self.proto_size
         room = limit if self._room is None else self._room
-        before = measure.message_size(self._proto) if self._size is None else self._size
         if before <= room:
             return 0
         self._extract(before - room)
@@ -238,8 +259,6 @@ class SizeSplitter(ComposableSplitter):
             frame = measure.tag_size(field.number) + measure.varint_size(whole)
         self._check_fits(field, sizes, frame)
         cuts = cut(sizes, max(whole - self._excess, 0) - frame, self.max_size - frame)
-        if cuts[0] == len(sizes):
-            return
         self._excess -= whole - measure.list_size(field, sizes[: cuts[0]])
         if len(cuts) > 2 or cuts[0]:
             self._need_order(field)
@@ -395,34 +414,6 @@ def cut_off(message: Any, field: Any, values: Any, cuts: list[int]) -> Iterator[
 
 
 # -- one list ----------------------------------------------------------------------------------------------------------
-
-
-class ElementSplitter(ComposableSplitter):
-    """Base class of splitters for one element of a list. One is made for each large element.
-
-    ``proto_size`` is the size of ``proto`` in bytes, measured if not given. `build_chunks` returns how many bytes were
-    moved into chunks.
-    """
-
-    def __init__(self, proto: Any, proto_size: int | None = None, **kwargs: Any) -> None:
-        super().__init__(proto, **kwargs)
-        self._given_size = proto_size
-
-    @property
-    def proto_size(self) -> int:
-        """The size of the element before it was split."""
-        if self._given_size is None:
-            self._given_size = measure.message_size(self._proto)
-        return self._given_size
-
-    @classmethod
-    def threshold(cls, limit: int) -> int:
-        """Return the size up to which an element is left unchanged, so that no splitter is needed."""
-        return limit // 3
-
-    def reduce(self, room: int, **kwargs: Any) -> int:
-        """Split the current element by size alone until ``room`` bytes are left; return how many bytes were moved."""
-        return SizeSplitter(self._proto, room=room, parent_splitter=self, **kwargs).build_chunks()
 
 
 class LargeMessageSplitter(ElementSplitter):

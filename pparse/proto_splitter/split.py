@@ -27,9 +27,10 @@ from pparse.protos import message_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from typing import Any, Final
 
+    from pparse.data.base import Data
     from pparse.proto_splitter.fields import Fields, FieldStep
     from pparse.riegeli.writer import RecordWriterOptions
 
@@ -277,7 +278,11 @@ class ComposableSplitter(Splitter):
 
         with AtomicFile(prefix + stem) as file:
             if tree.chunked_fields:
-                self._write_chunks(file.stream, chunks, tree, writer_options)
+                whole = (
+                    (BYTES, chunk) if isinstance(chunk, bytes) else (MESSAGE, self._serialized(chunk))
+                    for chunk in chunks
+                )
+                write_chunks(file.stream, whole, tree, writer_options, self.version_def)
             else:
                 file.stream.write(self._serialized(self._proto))
         try:
@@ -288,22 +293,6 @@ class ComposableSplitter(Splitter):
             doing = f"is older than {prefix + stem}, and cannot be removed"
             raise system_error(error, doing, prefix + other) from error
         return prefix + stem
-
-    def _write_chunks(
-        self, stream: Any, chunks: list[Chunk], tree: Any, options: str | RecordWriterOptions | None
-    ) -> None:
-        from pparse.riegeli import RecordWriter
-
-        metadata = message_class(f"{PACKAGE}.ChunkMetadata")(message=tree)
-        # A subclass may return a message of another descriptor pool, such as TensorFlow's own classes.
-        metadata.version.MergeFromString(self.version_def.SerializeToString())
-        with RecordWriter(stream, owns_dest=False, options=options or "") as writer:
-            for chunk in chunks:
-                whole = isinstance(chunk, bytes)
-                record = chunk if whole else self._serialized(chunk)
-                writer.write_record(record)
-                metadata.chunks.add(type=BYTES if whole else MESSAGE, size=len(record), offset=writer.last_pos.numeric)
-            writer.write_record(metadata.SerializeToString(deterministic=True))
 
     def _serialized(self, message: Any) -> bytes:
         from google.protobuf.message import EncodeError
@@ -361,6 +350,30 @@ def writing(
             progress(done, total, doing)
 
     return write
+
+
+def write_chunks(
+    stream: Any,
+    chunks: Iterable[tuple[int, bytes | Data]],
+    tree: Any,
+    options: str | RecordWriterOptions | None,
+    version: Any = None,
+) -> None:
+    """Write a ``.cpb``: ``chunks``, each its type and its bytes, in order, then the ChunkMetadata with ``tree``."""
+    from pparse.riegeli import RecordWriter
+
+    metadata = message_class(f"{PACKAGE}.ChunkMetadata")(message=tree)
+    # A subclass may return a message of another descriptor pool, such as TensorFlow's own classes.
+    metadata.version.MergeFromString((version or version_def()).SerializeToString())
+    with RecordWriter(stream, owns_dest=False, options=options or "") as writer:
+        for type, content in chunks:
+            if isinstance(content, bytes):
+                writer.write_record(content)
+            else:
+                writer.write_record_from(content)
+            size = len(content) if isinstance(content, bytes) else content.size
+            metadata.chunks.add(type=type, size=size, offset=writer.last_pos.numeric)
+        writer.write_record(metadata.SerializeToString(deterministic=True))
 
 
 def version_def() -> Any:

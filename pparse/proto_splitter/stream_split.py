@@ -151,7 +151,7 @@ def split_document(
             write = split.writing(file.stream, len(part), "copying", progress, check_cancelled)
             copy_into(part.data, part.start, len(part), write)
         else:
-            _write_chunks(cutter, file.stream, writer_options or "", progress, check_cancelled)
+            split.write_chunks(file.stream, _records(cutter, progress, check_cancelled), _tree(cutter), writer_options)
     largest = max((chunk.size for chunk in cutter.chunks), default=0)
     counts = len(cutter.chunks), len(cutter.fields), largest
     size = os.path.getsize(output)
@@ -179,30 +179,26 @@ def _remove(path: str, document: Extraction) -> str:
     return path
 
 
-def _write_chunks(
-    cutter: Cutter, stream: Any, options: str, progress: Progress | None, check_cancelled: Callable[[], None]
-) -> None:
-    from pparse.riegeli import RecordWriter
-
+def _records(
+    cutter: Cutter, progress: Progress | None, check_cancelled: Callable[[], None]
+) -> Iterator[tuple[int, bytes | Data]]:
+    """Yield type and bytes of each chunk; ``progress`` is told once it is written."""
     done, total = 0, sum(chunk.size for chunk in cutter.chunks)
-    metadata = message_class(f"{split.PACKAGE}.ChunkMetadata")(version=split.version_def())
-    writer = RecordWriter(stream, options=options, owns_dest=False)
     for chunk in cutter.chunks:
         check_cancelled()
         data = SplicedData(chunk.parts, "chunk")
-        if chunk.size < _LARGE_RECORD:
-            writer.write_record(data.read_exact(0, chunk.size) if chunk.size else b"")
-        else:
-            writer.write_record_from(data)
-        metadata.chunks.add(type=chunk.type, size=chunk.size, offset=writer.last_pos.numeric)
+        yield chunk.type, data if chunk.size >= _LARGE_RECORD else data.read_exact(0, chunk.size)
         done += chunk.size
         if progress is not None:
             progress(done, total, "splitting")
-    metadata.message.chunk_index = 0
+
+
+def _tree(cutter: Cutter) -> Any:
+    """Return the ``ChunkedMessage`` that says where each chunk belongs."""
+    tree = message_class(f"{split.PACKAGE}.ChunkedMessage")(chunk_index=0)
     fields = sorted(cutter.fields, key=lambda field: bool(split.path_to_key(field[0])))  # what is below a map key last
-    split.fill_tree(metadata.message, fields, _ordered(fields))
-    writer.write_record(metadata.SerializeToString())
-    writer.close()
+    split.fill_tree(tree, fields, _ordered(fields))
+    return tree
 
 
 # -- what goes where -------------------------------------------------------------------------------------------------

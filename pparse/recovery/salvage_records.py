@@ -219,7 +219,6 @@ class RecordCopy:
             size, got = len(record), there - record.start
             reason = f"the record at position {begin + index}: {got:,} of {size:,} bytes are there"
             self.job.report(file, Status.TRUNCATED, reason, gaps=((got, size - got),))
-        found.close()
 
     # -- what is lost --------------------------------------------------------------------------------------------------
 

@@ -155,7 +155,7 @@ class ChunkHeader(namedtuple("ChunkHeader", "chunk_type data_size data_hash num_
 
     @classmethod
     def unpack(cls, raw: bytes) -> ChunkHeader:
-        """Parse a header from 40 bytes. Compare `stored_hash` with `chunk_header_hash` to know whether it is valid."""
+        """Parse a header from 40 bytes. `wrong_hash` tells whether it is valid."""
         data_size, data_hash, mixed, decoded = _CHUNK.unpack_from(raw, 8)
         return cls(mixed & 0xFF, data_size, data_hash, mixed >> 8, decoded)
 
@@ -170,24 +170,10 @@ class ChunkHeader(namedtuple("ChunkHeader", "chunk_type data_size data_hash num_
         """The name of the type in the format."""
         return TYPE_NAMES.get(self.chunk_type, f"type 0x{self.chunk_type:02x}")
 
-    def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("data_size", "num_records", "decoded_data_size"))
-        return f"ChunkHeader({self.type_name}, {sizes})"
 
-
-def stored_hash(raw: bytes | memoryview, at: int = 0) -> int:
-    """Return the hash stored in a block or chunk header."""
-    return int.from_bytes(raw[at : at + 8], "little")
-
-
-def chunk_header_hash(raw: bytes) -> int:
-    """Compute and return the hash of a chunk header of 40 bytes."""
-    return hash64(raw[8:CHUNK_HEADER_SIZE])
-
-
-def block_header_hash(raw: bytes | memoryview, at: int = 0) -> int:
-    """Compute and return the hash of the block header at ``at``."""
-    return hash64(raw[at + 8 : at + BLOCK_HEADER_SIZE])
+def wrong_hash(what: str, header: bytes | memoryview) -> str:
+    """Return in words that the hash before the rest of a chunk or block header is not that of the rest; "" if it is."""
+    return mismatch(f"{what} header", hash64(header[8:]), int.from_bytes(header[:8], "little"))
 
 
 def unpack_block(raw: bytes | memoryview, at: int = 0) -> tuple[int, int]:
@@ -202,9 +188,9 @@ def pack_block(previous_chunk: int, next_chunk: int) -> bytes:
     return hash64(body).to_bytes(8, "little") + body
 
 
-def block_is_sound(raw: bytes, at: int = 0) -> bool:
-    """Say whether ``raw`` has a whole block header with a valid hash at ``at``."""
-    return len(raw) - at >= BLOCK_HEADER_SIZE and block_header_hash(raw, at) == stored_hash(raw, at)
+def block_is_sound(raw: bytes) -> bool:
+    """Say whether ``raw`` begins with a whole block header with a valid hash."""
+    return len(raw) >= BLOCK_HEADER_SIZE and not wrong_hash("block", raw[:BLOCK_HEADER_SIZE])
 
 
 SIGNATURE_HEADER: Final = ChunkHeader(SIGNATURE, 0, hash64(b""), 0, 0)
@@ -268,9 +254,6 @@ class Chunk:
         """Say whether this is the numeric position of one of its records, by its header."""
         return bool(self.begin <= position < self.begin + self.header.num_records)
 
-    def __repr__(self) -> str:
-        return f"<Chunk [{self.begin}, {self.end}) {self.header!r}>"
-
 
 def header_size(begin: int, layout: Layout) -> int:
     """Return how many bytes of the file the header of a chunk at ``begin`` occupies: 40, or 64 with a block header."""
@@ -298,7 +281,7 @@ def parse_header(raw: bytes, begin: int, layout: Layout) -> Chunk | None:
     if len(raw) < size:
         return None
     end = begin + size
-    reason = mismatch("chunk header", chunk_header_hash(packed), stored_hash(packed))
+    reason = wrong_hash("chunk", packed)
     if reason:
         raise ChunkError(invalid(f"{reason}, chunk at {begin}", begin), begin, end)
     chunk = Chunk(begin, ChunkHeader.unpack(packed), layout)
@@ -318,7 +301,7 @@ def check_block(raw: bytes | memoryview, at: int, boundary: int, begin: int, chu
     Raise `ChunkError` if it is invalid.
     """
     after = boundary + BLOCK_HEADER_SIZE
-    reason = mismatch("block header", block_header_hash(raw, at), stored_hash(raw, at))
+    reason = wrong_hash("block", raw[at : at + BLOCK_HEADER_SIZE])
     if reason:
         reason += f", block at {boundary}"
         if not boundary and raw[24:64] != FILE_SIGNATURE[24:]:
@@ -371,13 +354,6 @@ class ChunkData(DerivedData):
             data, first = self._source.locate(at)
             yield data, first, first + take
             start += take
-
-    def _how(self) -> tuple[object, ...]:
-        return (self._chunk.layout.shift,)
-
-    def _made_of(self) -> tuple[tuple[Data, int, int], ...]:
-        data, start = self._source.locate(self._chunk.begin)
-        return ((data, start, start + (self.size or 0)),)
 
     @property
     def flawed(self) -> bool:
@@ -537,7 +513,7 @@ class ChunkReader:
         packed = layout.strip(self.get(begin, end - begin), begin)
         if len(packed) < CHUNK_HEADER_SIZE or not layout.can_begin(begin):
             return None
-        return Chunk(begin, ChunkHeader.unpack(packed), layout), chunk_header_hash(packed) == stored_hash(packed)
+        return Chunk(begin, ChunkHeader.unpack(packed), layout), not wrong_hash("chunk", packed)
 
     def last_boundary(self, begin: int) -> tuple[int, Chunk | None]:
         """Return where the last whole chunk from ``begin`` on ends, and the chunk there, if the file ends in its data.
@@ -574,7 +550,7 @@ class ChunkReader:
         raw = self.get(block, BLOCK_HEADER_SIZE)
         if len(raw) < BLOCK_HEADER_SIZE:
             return block
-        reason = mismatch("block header", block_header_hash(raw), stored_hash(raw))
+        reason = wrong_hash("block", raw)
         if reason:
             reason += f", block at {block}"
         previous_chunk, next_chunk = unpack_block(raw)
@@ -722,7 +698,7 @@ class ChunkReader:
         """
         begin, end = chunk.begin, chunk.data_end
         packed = chunk.layout.strip(self.source.pread(begin, chunk.data_begin - begin), begin)
-        if len(packed) < CHUNK_HEADER_SIZE or chunk_header_hash(packed) != stored_hash(packed):
+        if len(packed) < CHUNK_HEADER_SIZE or wrong_hash("chunk", packed):
             return
         padding = self.source.pread(end, min(chunk.end - end, BLOCK_SIZE))
         if len(padding) == chunk.end - end and not any(padding):

@@ -51,7 +51,7 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
     from pparse.codecs import decompress
     from pparse.codecs.base import TooMuchError
 
-    _, begin = _size_hint(data)
+    _, begin = read_size(data)
     try:
         return decompress(codec, memoryview(data)[begin:], max_size)
     except UnsupportedError as error:
@@ -68,14 +68,15 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
 
 def size_hint(kind: int, data: bytes | memoryview) -> int:
     """Return the decompressed size that the part declares. Raise as `read_part` if it declares none."""
-    return len(data) if codec_of(kind) is None else _size_hint(data)[0]
+    return len(data) if codec_of(kind) is None else read_size(data)[0]
 
 
-def _size_hint(data: bytes | memoryview) -> tuple[int, int]:
+def read_size(data: bytes | memoryview, at: int = 0, what: str = "the uncompressed size of a part") -> tuple[int, int]:
+    """Return the varint at ``at``, and where it ends. Raise `InvalidArgumentError`, about ``what``, if it is none."""
     try:
-        return read_varint(data, 0, len(data))
+        return read_varint(data, at, len(data), what=what)
     except MalformedError as error:
-        raise InvalidArgumentError("reading the uncompressed size of a part failed") from error
+        raise InvalidArgumentError(error.reason) from error
 
 
 class PartCompressor:
@@ -100,6 +101,3 @@ class PartCompressor:
 
         stream = compress(self._codec, data, level=self.level, window_log=self.window_log, pledged=pledged)
         return encode_varint(len(data)) + stream
-
-    def __repr__(self) -> str:
-        return f"PartCompressor({self._codec or 'none'}, level={self.level}, window_log={self.window_log})"

@@ -396,13 +396,9 @@ class RecordReader(Closable):
         found, end = self.chunk_at(pos)
         self._leave(end)
         self._last = None
-        if found is None:
+        if found is None or pos == found.begin:
             return
-        if pos == size and found.end > size:  # the end of the file, though the chunk's padding should continue
-            self._pos = found.end
-        elif pos == found.begin:
-            self._pos = pos
-        elif found.holds(pos):
+        if pos < size and found.holds(pos):  # at the end of the file, the chunk's padding should continue
             self._enter_at(found.begin, pos - found.begin)
         else:
             self._pos = found.end
@@ -737,11 +733,10 @@ class RecordReader(Closable):
         if not whole:
             self._truncated = chunk.begin
             return None
-        if chunk.header.chunk_type != SIMPLE:
-            check_empty(chunk)
-            self._pos = chunk.end
-            return False
-        self._set_lazily(chunk)
+        if chunk.header.chunk_type == SIMPLE:
+            self._set_lazily(chunk)
+        else:
+            self._take(chunk, b"")
         return self._count > 0
 
     def _set_lazily(self, chunk: Chunk) -> None:
@@ -852,12 +847,10 @@ class RecordReader(Closable):
         """Stand at the first record of a last chunk that lacks only its padding; False if there is none."""
         if self._recovery is None or not self._salvage or self._truncated is None:
             return False
-        from pparse.riegeli.salvage import unpadded
-
-        found = unpadded(self._chunks, self._truncated)
-        if found is None:
+        chunk = self._chunks.header(self._truncated)
+        data = None if chunk is None else self._chunks.sound_data(chunk)
+        if chunk is None or data is None:
             return False
-        chunk, data = found
         try:
             self._take_proven(chunk, data)
         except ChunkError:

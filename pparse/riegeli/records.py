@@ -18,11 +18,11 @@ from operator import index
 from pparse.data.spliced import DerivedData
 from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
-from pparse.kernels.varint import decode_varints, encode_varint, encode_varints, read_varint
+from pparse.kernels.varint import decode_varints, encode_varint, encode_varints
 from pparse.locking import RLock
 from pparse.riegeli.chunks import MAX_POSITION, METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
 from pparse.riegeli.errors import BoundsError, InvalidArgumentError
-from pparse.riegeli.parts import NONE, codec_of, read_part
+from pparse.riegeli.parts import NONE, codec_of, read_part, read_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -254,10 +254,6 @@ class ChunkRecords:
         if isinstance(error, MalformedError) or (whole and isinstance(error, EndOfDataError)):
             raise InvalidArgumentError(f"the values are damaged: {error.reason}")
 
-    def close(self) -> None:
-        """Release the memory."""
-        self.values.close()
-
 
 class SimpleRecords(ChunkRecords):
     """The records of a simple chunk, opened one by one; ``data`` may end early, or be damaged.
@@ -272,7 +268,7 @@ class SimpleRecords(ChunkRecords):
         self._env = env
         self._data = data
         size = data.size or 0
-        self._charge: Charge | None = None
+        self._charge = env.budget.charge(0, "the offsets of a chunk's records")
         self.kind, begin, middle = _split(data.pread(0, 1 + MAX_VARINT), header.data_size)
         self.stored = self.kind == NONE
         """Whether the values are not compressed."""
@@ -285,13 +281,6 @@ class SimpleRecords(ChunkRecords):
             self.error = _wrong_size(header.data_size - middle, total)
         self.values, self.values_at = self._part(middle, header.data_size, header.decoded_data_size)
 
-    def close(self) -> None:
-        """Release the memory."""
-        if self._charge is not None:
-            self._charge.release()
-        if self.values is not self._data:
-            self.values.close()
-
     def _part(self, begin: int, end: int, size: int | None) -> tuple[Data, int]:
         """Return the decompressed bytes of a part, as a Data and an offset in it."""
         codec = codec_of(self.kind)
@@ -299,10 +288,10 @@ class SimpleRecords(ChunkRecords):
             return self._data, begin
         head = self._data.pread(begin, min(MAX_VARINT, end - begin)) if begin < (self._data.size or 0) else b""
         try:
-            _, after = read_varint(head, 0, len(head))
-        except MalformedError:
-            if self.error is None:
-                self.error = InvalidArgumentError("reading the uncompressed size failed", offset=begin)
+            _, after = read_size(head)
+        except InvalidArgumentError as error:
+            error.offset = begin
+            self.error = self.error or error
             after = len(head)
         part = self._data.range(min(begin + after, end), end)
         return self._env.inflate(part, codec, size=size, name=f"{self._data.name} values"), 0
@@ -311,7 +300,7 @@ class SimpleRecords(ChunkRecords):
         """Decode the sizes at once; False if they are cut or damaged, and are better streamed."""
         try:
             sizes = _sizes(read_part(self.kind, self._data.read_exact(begin, end - begin), most), most // MAX_VARINT)
-            self._charge = self._env.budget.charge(8 * len(sizes), "the offsets of a chunk's records")
+            self._charge.resize(8 * len(sizes))
             self._ends.extend(accumulate(sizes))
         except (EndOfDataError, GapError, MalformedError, OverflowError):
             self._ends = array("Q")
@@ -328,7 +317,6 @@ class SimpleRecords(ChunkRecords):
         raw, at = self._part(begin, end, None)
         reader = raw.range(at, end) if raw is self._data else raw.open(at)
         rest, total, more = b"", 0, False
-        self._charge = self._env.budget.charge(0, "the offsets of a chunk's records")
         try:
             while len(self._ends) < count:
                 block = rest + reader.read(1 << 16)
@@ -348,11 +336,10 @@ class SimpleRecords(ChunkRecords):
                     self._ends.append(total)
             if more or reader.read(1):
                 raise InvalidArgumentError("the number of sizes is not the number of records", wanted=count)
-            if isinstance(wrong := getattr(raw, "error", None), EndOfDataError | MalformedError):
-                raise wrong  # all sizes were decoded, but the stream is incomplete
+            if isinstance(raw.error, EndOfDataError | MalformedError):
+                raise raw.error  # all sizes were decoded, but the stream is incomplete
         except (EndOfDataError, GapError, MalformedError) as error:
-            cause = getattr(raw, "error", None) or error
-            self.error = cause if isinstance(cause, PparseError) else InvalidArgumentError(str(cause))
+            self.error = raw.error or error
         finally:
             if raw is not self._data:
                 raw.close()
@@ -396,10 +383,7 @@ def _split(head: bytes, length: int) -> tuple[int, int, int]:
         raise EndOfDataError("the chunk's data are missing", wanted=length, got=0)
     kind = head[0]
     codec_of(kind)  # raises if it is unknown
-    try:
-        size, at = read_varint(head, 1, len(head))
-    except MalformedError as error:
-        raise InvalidArgumentError("the size of the record sizes is not a valid varint") from error
+    size, at = read_size(head, 1, "the size of the record sizes")
     if size > length - at:
         raise InvalidArgumentError("the record sizes extend beyond the chunk", wanted=size, got=length - at)
     return kind, at, at + size
@@ -471,13 +455,6 @@ class _Decoded(DerivedData):
             content = self._content
             content = self._decode() if content is None else content
         return content[offset : offset + length]
-
-    def close(self) -> None:
-        with self._lock:
-            super().close()
-            self._content = None
-            if self._charge is not None:
-                self._charge.release()
 
 
 def decoding_weight(chunk: Chunk) -> int:

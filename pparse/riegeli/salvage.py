@@ -11,7 +11,7 @@ and there. This module also finds:
    header, the hash of its data or a block header, and everything after a file signature off the grid.
 4. *A grid that moved*: lost or inserted bytes move everything after them off the multiples of 64 KiB. A block header
    off the grid sets a new grid if no more block headers are on the old one. So does a file without its beginning.
-5. *A last chunk that lacks only its padding* (`unpadded`).
+5. *A last chunk that lacks only its padding* (`pparse.riegeli.reader.RecordReader` looks for it).
 """
 
 from __future__ import annotations
@@ -92,16 +92,6 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
     return saved if saved.pos > error.begin else outcome
 
 
-def unpadded(chunks: ChunkReader, begin: int) -> tuple[Chunk, bytes] | None:
-    """Return the chunk at ``begin`` and its data if only its padding is missing and the data's hash agrees."""
-    try:
-        chunk = chunks.header(begin)
-    except ChunkError:
-        return None
-    data = chunks.sound_data(chunk) if chunk is not None else None
-    return (chunk, data) if chunk is not None and data is not None else None
-
-
 class _Damage:
     """The chunk at ``begin`` that could not be read, on the grid ``layout``: looks for where reading continues."""
 
@@ -131,9 +121,7 @@ class _Damage:
         """Find where the reference continues."""
         pos = self._error.resume
         if self._error.have and pos > self._begin:
-            if pos > MAX_POSITION:
-                pos = self._begin + 1
-            elif pos > (size := self.size(pos)):
+            if pos > (size := self.size(pos)):
                 return SalvageOutcome(pos, size, self._message)
             if self._layout.can_begin(pos):
                 return self._at(pos)

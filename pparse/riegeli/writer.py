@@ -18,6 +18,7 @@ from collections import deque
 from itertools import chain
 
 from pparse.data.base import Data
+from pparse.equality import Declared
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.varint import encode_varint
 from pparse.lazy import lazy_pattern
@@ -72,40 +73,27 @@ _INTEGER: Final = lazy_pattern(r"[ \t\n\v\f\r]*([+-]?\d{1,30})[ \t\n\v\f\r]*", r
 # -- options -------------------------------------------------------------------------------------------------------
 
 
-class RecordWriterOptions:
+class RecordWriterOptions(Declared):
     """What a `RecordWriter` does. `parse_options` makes one from text."""
 
-    __slots__ = (
-        "bucket_fraction",
-        "chunk_size",
-        "compression",
-        "final_padding",
-        "initial_padding",
-        "level",
-        "parallelism",
-        "transpose",
-        "window_log",
-    )
-
-    def __init__(self) -> None:
-        self.transpose = False
-        """Whether chunks are transposed: records taken apart by field."""
-        self.compression = BROTLI
-        """Compression in the file: 0 for none, or the byte of ``b`` (Brotli), ``z`` (Zstandard), ``s`` (Snappy)."""
-        self.level = 6
-        """Compression level."""
-        self.window_log: int | None = None
-        """Binary logarithm of the compression window; None for the default of the library."""
-        self.chunk_size = 1 << 20
-        """Bytes of records after which a chunk is closed."""
-        self.bucket_fraction = 1.0
-        """Size of a bucket of a transposed chunk, as a fraction of the chunk size."""
-        self.initial_padding = 1
-        """Multiple of bytes up to which the file is padded before the first chunk; 1 for no padding."""
-        self.final_padding = 1
-        """Multiple of bytes up to which the file is padded at the end; 1 for no padding."""
-        self.parallelism = 0
-        """Chunks that are compressed at the same time, beside the one being filled."""
+    transpose: bool = False
+    """Whether chunks are transposed: records taken apart by field."""
+    compression: int = BROTLI
+    """Compression in the file: 0 for none, or the byte of ``b`` (Brotli), ``z`` (Zstandard), ``s`` (Snappy)."""
+    level: int = 6
+    """Compression level."""
+    window_log: int | None = None
+    """Binary logarithm of the compression window; None for the default of the library."""
+    chunk_size: int = 1 << 20
+    """Bytes of records after which a chunk is closed."""
+    bucket_fraction: float = 1.0
+    """Size of a bucket of a transposed chunk, as a fraction of the chunk size."""
+    initial_padding: int = 1
+    """Multiple of bytes up to which the file is padded before the first chunk; 1 for no padding."""
+    final_padding: int = 1
+    """Multiple of bytes up to which the file is padded at the end; 1 for no padding."""
+    parallelism: int = 0
+    """Chunks that are compressed at the same time, beside the one being filled."""
 
     @property
     def bucket_size(self) -> int | None:
@@ -116,7 +104,8 @@ class RecordWriterOptions:
         return max(1, int(min(size, float(MAX_SIZE)) + 0.5))
 
     def __repr__(self) -> str:
-        return "RecordWriterOptions(" + ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__) + ")"
+        held = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(type(self).__annotations__))
+        return f"RecordWriterOptions({held})"
 
 
 def parse_options(text: str) -> RecordWriterOptions:
@@ -440,7 +429,9 @@ class RecordWriter(Closable):
         try:
             if kind != NONE:
                 head += encode_varint(size)
-                spool = self._compress(source, size)
+                spool = (self._scratch or self._default_scratch()).spool()
+                for piece in self._compressed(source, size):
+                    spool.append(piece)
 
             def data() -> Iterator[bytes]:
                 yield head
@@ -457,26 +448,17 @@ class RecordWriter(Closable):
             if spool is not None:
                 spool.close()
 
-    def _compress(self, source: Reader, size: int) -> Spool:
-        """Compress ``size`` bytes into a scratch file."""
-        spool = (self._scratch or self._default_scratch()).spool()
+    def _compressed(self, source: Reader, size: int) -> Iterator[bytes]:
+        """Yield ``size`` bytes, compressed."""
         options = self._compressor
-        try:
-            if options.kind == SNAPPY:
-                for piece in _snappy(_pieces(source, size), size):
-                    spool.append(piece)
-            else:
-                from pparse.codecs import compressor
+        if options.kind == SNAPPY:
+            yield from _snappy(_pieces(source, size), size)
+            return
+        from pparse.codecs import compressor
 
-                stream = compressor(codec_of(options.kind) or "", level=options.level, window_log=options.window_log)
-                for piece in _pieces(source, size):
-                    if made := stream.compress(piece):
-                        spool.append(made)
-                spool.append(stream.flush())
-        except BaseException:
-            spool.close()
-            raise
-        return spool
+        stream = compressor(codec_of(options.kind) or "", level=options.level, window_log=options.window_log)
+        yield from filter(None, map(stream.compress, _pieces(source, size)))
+        yield stream.flush()
 
     def _default_scratch(self) -> Scratch:
         import tempfile
@@ -511,9 +493,8 @@ class RecordWriter(Closable):
             self._write_first()
 
     def _write_first(self) -> None:
-        if self._pending:
-            ticket, future = self._pending.popleft()
-            self._guarded(lambda: self._write(ticket, future.result()))
+        ticket, future = self._pending.popleft()
+        self._guarded(lambda: self._write(ticket, future.result()))
 
     def _write(self, ticket: _Ticket, encoded: Encoded) -> None:
         ticket.begin = self._chunks.pos

@@ -221,7 +221,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         return ()
 
     def may_name(self, text: str) -> bool:
-        """Return whether a sound file may have a tensor of this name; never reads."""
+        """Return whether a sound file may have a tensor of this name; reads the fields of the root at most."""
         return True
 
     def has_more_than(self, count: int) -> bool:

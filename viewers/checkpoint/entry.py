@@ -11,7 +11,7 @@ from struct import unpack_from
 from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.findings import Status
-from pparse.kernels.wire import LEN, PADDING, fields, read_length, read_tag, read_value, skip_payload
+from pparse.kernels.wire import LEN, PADDING, fields, read_value
 from pparse.lazy import lazy_pattern
 
 TYPE_CHECKING = False
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _MAX_RANK = 254
 _MAX_ELEMENTS = 1 << 58
-_END_GROUP = 4  # a wire type
 _TOP = 1 << 63
 
 
@@ -83,36 +82,22 @@ def read_entry(raw: bytes) -> BundleEntry:
     """Return the entry in a whole BundleEntryProto. Raises `MalformedError`."""
     found = BundleEntry()
     shape: list[int] = []
-    size = len(raw)
-    raw += PADDING
-    pos = 0
-    while pos < size:
-        tag, pos = read_tag(raw, pos)
+    padded = raw + PADDING
+    for tag, start, end in fields(padded, 0, len(raw)):
         if tag == 0x08:
-            found.type, pos = read_value(raw, pos)
+            found.type, _ = read_value(padded, start)
         elif tag == 0x18:
-            found.shard, pos = _signed(raw, pos)
+            found.shard, _ = _signed(padded, start)
         elif tag == 0x20:
-            found.offset, pos = _signed(raw, pos)
+            found.offset, _ = _signed(padded, start)
         elif tag == 0x28:
-            found.size, pos = _signed(raw, pos)
+            found.size, _ = _signed(padded, start)
         elif tag == 0x35:
-            (found.crc,) = unpack_from("<I", raw, pos)
-            pos += 4
-        elif tag in (0x12, 0x3A):
-            length, pos = read_length(raw, pos)
-            end = pos + length
-            if end > size:
-                raise MalformedError("a field of the entry extends beyond it")
-            if tag == 0x12:
-                _add_shape(raw, pos, end, found, shape)
-            else:
-                found._add_part(raw, pos, end, tag)
-            pos = end
-        else:
-            pos = _skip(raw, pos, tag)
-    if pos != size:
-        raise MalformedError("the entry ends inside a field")
+            (found.crc,) = unpack_from("<I", padded, start)
+        elif tag == 0x12:
+            _add_shape(padded, start, end, found, shape)
+        elif tag == 0x3A:
+            found._add_part(padded, start, end, tag)
     found.shape = tuple(shape)
     return found
 
@@ -138,20 +123,6 @@ def read_listed(raw: bytes) -> tuple[bytes, BundleEntry]:
     return name, found
 
 
-def _skip(raw: bytes, pos: int, tag: int) -> int:
-    """Return where a field ends that is not read. Raises `MalformedError`."""
-    if tag & 7 == _END_GROUP or tag < 8:
-        raise MalformedError("a field of the entry is none")
-    return skip_payload(raw, pos, tag & 7)
-
-
-def _within(pos: int, end: int) -> int:
-    """Return ``pos``, where something ends that must not extend beyond ``end``. Raises `MalformedError`."""
-    if pos > end:
-        raise MalformedError("a field of the entry extends beyond what it is in")
-    return pos
-
-
 def _signed(raw: bytes, pos: int) -> tuple[int, int]:
     value, pos = read_value(raw, pos)
     return (value - 2 * _TOP if value >= _TOP else value), pos
@@ -159,33 +130,21 @@ def _signed(raw: bytes, pos: int) -> tuple[int, int]:
 
 def _add_shape(raw: bytes, pos: int, end: int, found: BundleEntry, sizes: list[int]) -> None:
     """Add the sizes in a TensorShapeProto: of several, protobuf makes one."""
-    while pos < end:
-        tag, pos = read_tag(raw, pos)
+    for tag, start, stop in fields(raw, pos, end):
         if tag == 0x12:
-            length, pos = read_length(raw, pos)
-            stop = _within(pos + length, end)
-            sizes.append(_number(raw, pos, stop, 0x08))
-            pos = stop
+            sizes.append(_number(raw, start, stop, 0x08))
             if len(sizes) > _MAX_RANK:
                 raise MalformedError(f"the tensor has more than {_MAX_RANK} dimensions")
         elif tag == 0x18:
-            value, pos = read_value(raw, pos)
-            found.unknown_rank = bool(value)
-        else:
-            pos = _skip(raw, pos, tag)
-    _within(pos, end)
+            found.unknown_rank = bool(read_value(raw, start)[0])
 
 
 def _number(raw: bytes, pos: int, end: int, wanted: int, default: int = 0) -> int:
     """Return the last value of the varint field with the tag ``wanted`` in ``raw[pos:end]``."""
-    value = default
-    while pos < end:
-        tag, pos = read_tag(raw, pos)
+    value, after = _signed(raw, pos + 1) if pos < end and raw[pos] == wanted else (default, pos)
+    for tag, start, _ in fields(raw, after, end) if after != end else ():  # mostly there is no other one
         if tag == wanted:
-            value, pos = _signed(raw, pos)
-        else:
-            pos = _skip(raw, pos, tag)
-    _within(pos, end)
+            value, _ = _signed(raw, start)
     return value
 
 
@@ -231,11 +190,9 @@ def prefix_in(key: bytes) -> bytes | None:
 
 def name_in(key: bytes) -> bytes:
     """Return the name of the tensor in the key of a part. Raises `MalformedError`."""
-    if key[:1] != b"\0":
-        raise MalformedError("the key is not that of a part of a tensor")
     found = _NAME.match(key)
     if found is None:
-        raise MalformedError("the name in the key of a part of a tensor does not end")
+        raise MalformedError("the key is not that of a part of a tensor")
     return _ESCAPED.sub(rb"\1\2", found[1])
 
 
@@ -467,6 +424,14 @@ def rows_before_cut(shape: Sequence[int], parts: Sequence[Part]) -> int:
     return there
 
 
+def number_of(shape: Sequence[int], places: Iterable[int]) -> int:
+    """Return the number of an element in C order."""
+    found = 0
+    for size, place in zip(shape, places, strict=True):
+        found = found * size + place
+    return found
+
+
 class PartsData(DerivedData):
     """The bytes of a tensor of ``shape`` with elements of ``itemsize`` bytes, made of ``parts``, which cover it."""
 
@@ -485,19 +450,12 @@ class PartsData(DerivedData):
         self._ends = list(accumulate(map(self._end, self._parts), max))
         self.sources = list({id(part.content.data): part.content.data for part in parts}.values())
 
-    def _offset(self, places: Iterable[int]) -> int:
-        """Return the offset of an element."""
-        found = 0
-        for size, place in zip(self._shape, places, strict=True):
-            found = found * size + place
-        return found * self._itemsize
-
     def _begin(self, part: Part) -> int:
-        return self._offset(part.starts)
+        return number_of(self._shape, part.starts) * self._itemsize
 
     def _end(self, part: Part) -> int:
         last = (start + length - 1 for start, length in zip(part.starts, part.lengths, strict=True))
-        return self._offset(last) + self._itemsize
+        return (number_of(self._shape, last) + 1) * self._itemsize
 
     def pieces(self, start: int, end: int) -> Iterator[tuple[Data, int, int]]:
         """Yield all parts: if one may be wrong, all of the tensor may."""

@@ -118,11 +118,6 @@ class Version1Viewer(Viewer):
         self._repeats: dict[str, int] = {}
         self._versions: tuple[Data, int, int] | None = None
 
-    @classmethod
-    def applies(cls, parser: Any) -> bool:
-        """Return whether it is a file of version 1."""
-        return bool(parser.version == 1)
-
     # -- places --------------------------------------------------------------------------------------------------------
 
     @property
@@ -236,7 +231,7 @@ class Version1Viewer(Viewer):
                 problem = problem or self._absent()
                 continue
             parts.append(self._part(name, place, entry.type, lengths))
-        bad = next((part for part in parts if part.status is not Status.COMPLETE), None)
+        bad = next((part for part in parts if not part.is_complete), None)
         if problem is None and bad is not None:
             reason = bad.finding.reason if bad.finding is not None else "a slice of it is not whole"
             problem = Problem(bad.status, reason)
@@ -339,8 +334,5 @@ def _joined(
     for (starts, lengths), part in zip(boxes, parts, strict=True):
         ranges = (range(start, start + length) for start, length in zip(starts, lengths, strict=True))
         for index, text in zip(product(*ranges), part.strings(), strict=True):
-            at = 0
-            for size, place in zip(shape, index, strict=True):
-                at = at * size + place
-            found[at] = text
+            found[bundle.number_of(shape, index)] = text
     yield from found

@@ -19,6 +19,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
 from pparse.parsers.checkpoint.parser import key_of
+from pparse.parsers.checkpoint.table import crc_of
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.budget import Charge
-    from pparse.data.base import Data
     from pparse.data.reader import Range
     from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
@@ -67,11 +67,6 @@ class CheckpointViewer(Viewer):
         self._charge: Charge | None = None
         self._compared = False
         self._followed: Follower | None = None
-
-    @classmethod
-    def applies(cls, parser: Any) -> bool:
-        """Return whether it is the index of a bundle."""
-        return bool(parser.version == 2)
 
     @property
     def has_values(self) -> bool:  # type: ignore[override]
@@ -139,16 +134,15 @@ class CheckpointViewer(Viewer):
         """The names of the variables: read with the first tensor."""
         if self._names is None:
             self._names, why = bundle.VariableNames(), None
+            full: dict[str, str] = {}
             try:
                 graph = self._object_graph()
                 full = self._affordable(bundle.full_names(graph) if graph is not None else {})
             except DataError as error:
                 why = error
-                try:
-                    full = self._affordable(self.parser.other_names())
-                except LimitError:
-                    full = {}
             try:
+                if why is not None:
+                    full = self._affordable(self.parser.other_names())
                 if full:
                     self._names.give(self._charged_keys(full), full, self._content_of)
             except LimitError as error:
@@ -522,13 +516,7 @@ class CheckpointViewer(Viewer):
 
 def _is_no_tensor(key: bytes) -> bool:
     """Return whether a key is that of the header, or of a part of a tensor."""
-    if key[:1] != b"\0":
-        return not key
-    try:
-        bundle.name_in(key)
-    except MalformedError:  # a name may begin with a zero byte, too
-        return False
-    return True
+    return not key or bundle.prefix_in(key) is not None  # a name may begin with a zero byte, too
 
 
 def type_name(number: int) -> str:
@@ -640,7 +628,6 @@ class DataFiles:
 
 # -- Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice
 
-_BLOCK: Final = 256 << 10
 CONTRADICTED: Final = "its checksum is wrong"
 
 
@@ -686,20 +673,6 @@ class Follower:
             self._findings.add(self._contradiction)
 
 
-def crc_of(data: Data, offset: int, length: int, poll: Any) -> int:
-    """Return the masked CRC-32C of bytes, read piece by piece."""
-    crc = 0
-    # One buffer for all of it: a new one each time costs as much as the checksum.
-    buffer = memoryview(bytearray(min(_BLOCK, length)))
-    for at in range(offset, offset + length, _BLOCK):
-        poll()
-        view = buffer[: min(_BLOCK, offset + length - at)]
-        if data.preadinto(at, view) < len(view):
-            raise EndOfDataError("the bytes of the tensor end early", offset=at, wanted=len(view))
-        crc = crc32c(view, crc)
-    return masked(crc)
-
-
 # -- Tensors of strings in a data file (tensor_bundle.cc, WriteStringTensor) -------------------------------------------
 
 # All lengths as varints, u32 masked CRC-32C of the lengths, then all bytes. That checksum is of each length as u32, or
@@ -732,7 +705,7 @@ class StringTensor(ProtoTensor):
     def verify(self) -> bool | None:
         """Compare the checksums, reading all of it; None if there is none."""
         content = None if self._listing is None else self._listing[1]
-        if self._crc is None or content is None or self.status is not Status.COMPLETE:
+        if self._crc is None or content is None or not self.is_complete:
             return None
         return string_crc(content, self.size, self.byteorder) == self._crc
 

@@ -57,11 +57,12 @@ class TensorflowViewer(ProtoViewer):
         return tensorflow_graph(self.root, meta_graph=number, max_nodes=max_nodes)
 
     def may_name(self, text: str) -> bool:
-        """Return whether it has no bracket: TensorFlow takes no node whose name has one, and paths of nodes have them.
+        """Return whether it has no bracket, and is no field that the message has, such as ``versions``.
 
-        Source: ``IsValidNodeName`` in tensorflow/core/framework/node_def_util.cc.
+        TensorFlow takes no node whose name has a bracket, and paths of nodes have them (``IsValidNodeName`` in
+        tensorflow/core/framework/node_def_util.cc).
         """
-        return "[" not in text
+        return "[" not in text and self.root.find(text) is None
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 
