@@ -293,6 +293,9 @@ class Walk:
                 return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, end)))])
             why = f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}"
             return Found(name, Odd(why))
+        made = _made_before_cut(node, program) if node.known_status is Status.TRUNCATED else None
+        if made is not None:
+            return iter([(name, made)])
         try:
             array = large_array(node)
         except DataError:
@@ -323,8 +326,9 @@ class Walk:
             yield from self._parts_of_call(name, node)
             return
         is_map = node.shape == "map"
+        is_open = node.kind == "unfinished" or _is_of_cut_call(node)
         for number, (key, part) in enumerate(self._parser.parts_of(node) if node.shape != SCALAR else ()):
-            if node.kind == "unfinished" and part.kind == "persistent":
+            if is_open and (part.kind == "persistent" if isinstance(part, Node) else isinstance(part, Persistent)):
                 continue  # the storage of a tensor whose shape, and perhaps name, would have come
             if key == "__dict__" and node.note == "ordered":
                 yield from self._parts_of_node(name, part)
@@ -361,6 +365,26 @@ class Walk:
                     yield join(name, part.key), part
             if module:
                 yield from self._parts_of_node(name, own[-1])
+
+
+def _made_before_cut(node: Node, program: Program) -> Call | None:
+    """Return the tensor that a call made before the pickle ends, whatever follows; None: it made none, or not yet.
+
+    What follows may be the state of any other object; of a tensor it would change neither name nor elements.
+    """
+    args = node.find("args")
+    if args is None or args.end is None or args.known_status is not Status.COMPLETE:
+        return None
+    try:
+        made = program.decoder.decode(node.start, args.end + 1)  # the opcode REDUCE
+        return made if isinstance(made, Call) and tensors_of(made) is not None else None
+    except (DataError, Odd):
+        return None
+
+
+def _is_of_cut_call(node: Node) -> bool:
+    """Whether a node is the arguments of a call that the pickle ends in."""
+    return node.key == "args" and node.parent is not None and node.parent.known_status is Status.TRUNCATED
 
 
 def _or_odd(make: Callable[[], Any]) -> Any:
