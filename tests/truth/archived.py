@@ -131,7 +131,8 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
 
 def members_of(case: Case, content: bytes) -> list[bytes]:
     """Return ``content`` if it is a member of the sample, which is an archive of stored files itself."""
-    archives = ("pytorch", "pytorch-rezipped", "pytorch-script", "pytorch-tar", "pytorch-sharded", "npz", "npz-zipped")
+    zips = ("pytorch", "pytorch-rezipped", "pytorch-script", "pytorch-sharded", "pytorch-distcp", "npz", "npz-zipped")
+    archives = ("pytorch-tar", *zips)
     files = [case.sample.content, *case.sample.siblings.values()]
     return [content] if case.sample.name in archives and any(content in file for file in files) else []
 
