@@ -182,7 +182,7 @@ class OnnxDataParser(MessageParser):
     def __init__(self, result: Result) -> None:
         extraction = result.extraction
         head = extraction.data.known(extraction.start, min(HEAD, extraction.find_end() - extraction.start))
-        self.message_name = kind_of(head) or TENSOR  # type: ignore[misc]
+        self.message_name = kind_of(head, _LEAST) or kind_of(head) or TENSOR  # type: ignore[misc]
         super().__init__(result)
 
     @classmethod
@@ -219,7 +219,8 @@ class _Head:
     def _fields(self, at: int, end: int, name: str) -> dict[int, list[tuple[int, int]]]:
         """Return the values of the first 1,000 fields of a message by number: a number and -1, or a place and a length.
 
-        None at all if one is no field of the message, or does not fit into it.
+        None at all if one does not fit into the message, or is no field of it: unless the first tensor has some bytes,
+        those before that count, since elements behind it may be damaged.
         """
         type: MessageType = schema().message(name)
         found: dict[int, list[tuple[int, int]]] = {}
@@ -230,7 +231,7 @@ class _Head:
                 tag, at = read_tag(self._block, at)
                 field = type.fields.get(tag >> 3)
                 if field is None or not accepts(field, tag & 7):
-                    return {}
+                    return found if self._least else {}
                 item = at, -1
                 if tag & 7 == LEN:
                     length, at = read_length(self._block, at)
@@ -242,7 +243,7 @@ class _Head:
                     at = skip_payload(self._block, at, tag & 7)
                 found.setdefault(tag >> 3, []).append(item)
         except MalformedError:
-            return {}
+            return found if self._least else {}
         return found if at <= end else {}
 
     def is_tensor(self, at: int, end: int) -> bool:

@@ -131,6 +131,8 @@ class Program:
             yield "protocol", f"protocol {self.state.protocol} is not known: Python reads 0 to {_NEWEST}"
         if self.state.frame_end > self.find_end:
             yield "frame", f"a frame ends at offset {self.state.frame_end:,} by its length, behind the data"
+        if self.state.stateless is not None:
+            yield "malformed", f"the opcode BUILD at offset {self.state.stateless:,} is for a value that has no state"
 
     def value(self) -> Any:
         """Return the value of the pickle, which is whole. Raises what `Decoder.decode` does."""

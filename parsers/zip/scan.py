@@ -539,7 +539,8 @@ class Scanner(Walker):
         low = start
         if self.read(start, 4)[0].startswith(LOCAL):
             low = self._inner_end(start)
-        top = header.raw_name.partition(b"/")[0]
+        names = header.raw_name, *self.hints.names_at(start - header.length)  # it may be damaged where it stands
+        tops = {name.partition(b"/")[0] for name in names}
         while low < self.end and self.work.spend(SHORT):
             low = self.find_next(low)
             other = self.header_at(low)
@@ -547,7 +548,7 @@ class Scanner(Walker):
                 other is not None
                 and other.version == header.version
                 and not (other.flags ^ header.flags) & ~UTF8
-                and (other.raw_name.partition(b"/")[0] == top or b"/" not in header.raw_name)
+                and (other.raw_name.partition(b"/")[0] in tops or b"/" not in header.raw_name)
             ):
                 return low
             low += 1

@@ -14,7 +14,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import namedtuple
-from itertools import compress, islice
+from itertools import chain, compress, islice
 from zlib import crc32
 
 from pparse.codecs.base import decompressor
@@ -419,6 +419,13 @@ class Hints:
         """Return the entry whose local header should be at ``pos``, whatever is there."""
         at = next(self._at(pos - self.shifts[0]), None) if self.trusted and pos < self._reach else None
         return None if at is None else self.entry(at)
+
+    def names_at(self, pos: int) -> Iterator[bytes]:
+        """Yield the names of entries whose local headers may be at ``pos``, whatever is there."""
+        for at in chain.from_iterable(self._at(pos - shift) for shift in (self.shifts if self.trusted else ())):
+            entry = self.entry(at)
+            if entry is not None:
+                yield entry.raw_name
 
     def next_position(self, pos: int) -> int | None:
         """Return the first position from ``pos`` on where a local header should be; None if none is known."""

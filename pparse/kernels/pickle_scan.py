@@ -66,6 +66,10 @@ GETS: Final = frozenset(b"hjg2")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
 # line whose end is not in the block, behind a global whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
 MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT = range(7)
+# Opcodes of values of built-in types, which have no attributes that BUILD could set: numbers, texts, bytes, containers;
+# and of states that set none: None, False, empty ones.
+_BUILT_IN: Final = frozenset(b"IJKLM\x8a\x8b\x88\x89FGNSUTVX\x8c\x8dBC\x8e\x96)t\x85\x86\x87]l}d\x8f\x91")
+_EMPTY: Final = frozenset(b"N\x89)]}\x8f")
 # Where a text begins behind its opcode.
 _TEXTS: Final = {0x8C: 2, 0x58: 5, 0x8D: 9, 0x55: 2, 0x54: 5, 0x56: 1, 0x53: 2}
 
@@ -110,6 +114,8 @@ class Scan:
         """For each opcode that put them there: numbers of items and pairs so far, and its offset."""
         self.states: list[Part] = []
         """States that were given to it (BUILD)."""
+        self.stateless: int | None = None
+        """The offset of a BUILD that gives a state to a value that can have none; None: there is none."""
         self.made = 0
         """How often the lowest value was replaced by one made of it."""
         self.protocol = 0
@@ -328,6 +334,8 @@ def _build(state: Scan, at: int) -> None:
         raise _StopAtError(at, UNDERFLOW)
     given = slots.pop()
     slot = slots[-1]
+    if slot & 0xFF in _BUILT_IN and given & 0xFF not in _EMPTY:
+        state.stateless = at
     if state.asks:
         state.built = slot, given
     if len(slots) == 1:

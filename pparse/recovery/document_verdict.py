@@ -108,6 +108,9 @@ def verify_document(extraction: Extraction) -> DocumentVerdict:
         for finding in extraction.check(around=False):
             found.findings.add(finding)
         viewer = viewer_for(extraction)
+        if viewer is not None and viewer.extent().status is Status.UNSUPPORTED:  # a type that nobody knows is a fault
+            for finding in untold(extraction, extraction.name):
+                found.findings.add(finding)
         damaged = any(finding.is_fault for finding in found.findings)
         found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
         if damaged and found.is_whole:

@@ -76,6 +76,7 @@ class RecordCopy:
             limits=job.session.limits,
             scratch=job.session.spools,
         )
+        self._reader.enters_cut = skipped is not None  # the metadata, which prove that they are the file's
 
     def run(self) -> None:
         """Copy every record that can be read."""

@@ -9,9 +9,10 @@ from collections import OrderedDict
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PparseError
 from pparse.locking import RLock, guard
 from pparse.riegeli.chunks import NOTHING_LOST, ChunkError
-from pparse.riegeli.errors import HashMismatchError
+from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError
 from pparse.riegeli.reader import RecordReader
 from pparse.riegeli.records import SkippedRegion, open_records
+from pparse.riegeli.salvage import within_cut
 from pparse.riegeli.verdicts import TOUCHED, Verdicts
 
 TYPE_CHECKING = False
@@ -76,6 +77,9 @@ class RecordLookup:
         position = reader.pos.numeric if reader.seek_back() else None
         begin, chunk = self._tail(self._find(position).end if position is not None else 0)
         if begin < size if chunk is None else chunk.data_end > size:  # more than padding is missing
+            found = within_cut(reader._chunks, chunk) if chunk is not None else None
+            if found is not None:
+                raise InvalidArgumentError(found.message, offset=begin, source=self._range.data.name)
             reason = f"the file ends inside the chunk at {begin}"
             raise EndOfDataError(reason, offset=size, source=self._range.data.name)
         return position
@@ -93,6 +97,7 @@ class RecordLookup:
         may not find them where bytes moved. ``on_loss`` is called for what was skipped and for damaged headers.
         """
         reader = self._new_reader(on_loss, verify="all")
+        reader.enters_cut = True
         found: list[tuple[int, int]] = []
         with contextlib.suppress(MalformedError):  # nothing can be found behind it
             while (record := reader.open_record()) is not None:

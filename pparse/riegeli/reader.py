@@ -118,6 +118,8 @@ class RecordReader(Closable):
         self.verified: bool | None = None
         """True if the hash of the chunk of the last record was checked, None if not."""
         self.closed = False
+        self.enters_cut = False
+        """Whether whole chunks in one that is cut are read, as if bytes had gone from it: for who can prove it."""
         self.healed: list[SkippedRegion] = []
         """The chunks that were damaged but returned whole."""
         self.set_field_projection(field_projection)
@@ -665,9 +667,10 @@ class RecordReader(Closable):
                 if entered:
                     return True
                 if entered is None:
-                    if not self._source.grow():
+                    if self._source.grow():
+                        self._chunks.forget_block()
+                    elif chunk is None or not self._skip_cut(chunk):
                         return self._salvage_tail()
-                    self._chunks.forget_block()
             except ChunkError as error:
                 self._fail(error)
                 if self._count:
@@ -842,6 +845,19 @@ class RecordReader(Closable):
         error.source = error.source or self._source.data.name
         self._error = error
         return error
+
+    def _skip_cut(self, chunk: Chunk) -> bool:
+        """Go on with whole chunks in one that is cut; False if there are none, or none are wanted."""
+        from pparse.riegeli.salvage import within_cut
+
+        found = within_cut(self._chunks, chunk) if self.enters_cut else None
+        if found is None:
+            return False
+        self._leave(found.pos)
+        if found.layout is not None:
+            self._chunks.add_grid(found.pos, found.layout)
+        self._report(SkippedRegion(chunk.begin, found.pos, found.message))
+        return True
 
     def _salvage_tail(self) -> bool:
         """Stand at the first record of a last chunk that lacks only its padding; False if there is none."""

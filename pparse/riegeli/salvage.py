@@ -37,6 +37,7 @@ from pparse.riegeli.chunks import (
     block_is_sound,
     unpack_block,
 )
+from pparse.riegeli.errors import InvalidArgumentError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +91,21 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
             return healed
     saved = damage.saved(outcome)
     return saved if saved.pos > error.begin else outcome
+
+
+def within_cut(chunks: ChunkReader, chunk: Chunk) -> SalvageOutcome | None:
+    """Find whole chunks inside of ``chunk``, which the end of the file cuts, that reach just to that end: bytes went
+    from it, and what followed moved up. Return None if there are none, or if more than 4 MiB of it are there.
+
+    It may as well hold the chunks of another file, cut at the end of that: only what is in them can tell.
+    """
+    size, message = chunks.source.known_size(), f"bytes of the chunk at {chunk.begin} are lost: whole ones follow in it"
+    if size is None or chunk.data_end <= size or size - chunk.begin > MAX_COMPARED:
+        return None
+    lost = SalvageOutcome(size, size, message, lost=True)
+    damage = _Damage(chunks, ChunkError.of(chunk, InvalidArgumentError(message, offset=chunk.begin)))
+    found = damage._searched(lost, None, size, size)
+    return found if chunk.begin < found.pos < size else None
 
 
 class _Damage:

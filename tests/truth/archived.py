@@ -33,10 +33,30 @@ def is_shorter_file(case: Case) -> bool:
     if case.wrapper == "plain" and case.sample.file.endswith(".json"):
         return not case.sample.content[case.damage.offset :].strip()
     records = case.sample.file.endswith((".riegeli", ".tfrecord", ".jsonl"))
-    if case.damage.kind != "cut" or case.wrapper != "plain" or not records:
+    if not case.damage.reach(case.wrapped.content).cut or case.wrapper != "plain" or not records:
         return False
     cut = case.damage.offset
     return not any(start < cut < end for start, end in (value.place for value in case.sample.values.values()))
+
+
+def ends_between_fields(case: Case) -> bool:
+    """Whether the file is a message that was cut between two fields (or before the first): that is a message, too."""
+    if (
+        not case.damage.reach(case.wrapped.content).cut
+        or case.sample.layout != "stream"
+        or case.sample.name == "json"
+        or case.damage.file
+    ):
+        return False
+    from google.protobuf.message import DecodeError
+
+    from pparse.protos import message_class
+
+    try:  # to this type, the fields of any other are unknown, and passed over by their lengths
+        message_class("tensorflow.VersionDef").FromString(case.sample.content[: case.damage.offset])
+    except DecodeError:
+        return False
+    return case.wrapper == "plain"
 
 
 def ends_of_members(content: bytes) -> list[int]:
@@ -81,6 +101,7 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
         and any(start < end for start, end in reach.ranges)
         and not is_made(attempt, path)
         and not is_shorter_file(attempt.case)
+        and not ends_between_fields(attempt.case)
     ):
         yield f"{what}, though the archive ends before it does"
     if file is not None and is_unwritten(attempt.case, file):
@@ -110,7 +131,8 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
 
 def members_of(case: Case, content: bytes) -> list[bytes]:
     """Return ``content`` if it is a member of the sample, which is an archive of stored files itself."""
-    archives = ("pytorch", "pytorch-rezipped", "pytorch-script", "pytorch-tar", "pytorch-sharded", "npz", "npz-zipped")
+    zips = ("pytorch", "pytorch-rezipped", "pytorch-script", "pytorch-sharded", "pytorch-distcp", "npz", "npz-zipped")
+    archives = ("pytorch-tar", *zips)
     files = [case.sample.content, *case.sample.siblings.values()]
     return [content] if case.sample.name in archives and any(content in file for file in files) else []
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from tests.truth.cases import WAY_NAMES, Case, draw_damage
 from tests.truth.damage import KINDS
 from tests.truth.runner import run_case
+from tests.truth.samples import SAMPLES
+from tests.truth.wrappers import WRAPPERS, applies
 
 
 def arguments() -> argparse.Namespace:
@@ -32,7 +34,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kinds", default="bit,noise,zeros,cut", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--within", default="", help="FROM-TO: damage at these bytes only")
     parser.add_argument("--clauses", default="abcde")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.sample not in SAMPLES or options.wrapper not in WRAPPERS or not applies(options.sample, options.wrapper):
+        wrappers = [name for name in WRAPPERS if options.sample in SAMPLES and applies(options.sample, name)]
+        parser.error(f"{options.sample} is not tried in {options.wrapper}, but in: {', '.join(wrappers) or 'nothing'}")
+    return options
 
 
 def main() -> int:

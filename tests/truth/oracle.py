@@ -22,6 +22,7 @@ from tests.pickle_arrays import arrays_in
 from tests.truth.archived import (
     delivered_files,
     delivered_parts,
+    ends_between_fields,
     file_vouched,
     is_exempt,
     is_shorter_file,
@@ -173,7 +174,7 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
             continue
         yield from vouched(attempt, seen, truth)
         hidden = hidden or not is_true(attempt, seen, truth)
-    shorter = ends_between_fields(attempt) or (case.sample.name == "json-lines" and is_shorter_file(case))
+    shorter = ends_between_fields(case) or (case.sample.name == "json-lines" and is_shorter_file(case))
     cut = not shorter and any(is_cut_off(attempt, name) for name in case.sample.values)
     for command in attempt.commands if cut else ():
         if command.words[-1] == attempt.target and (command.json or {}).get("status") == "complete":
@@ -231,22 +232,6 @@ def seems_cut(case: Case) -> bool:
             return True
         content = decoder.unused_data
     return False
-
-
-def ends_between_fields(attempt: Attempt) -> bool:
-    """Whether the file is a message that was cut between two fields (or before the first): that is a message, too."""
-    case = attempt.case
-    if case.damage.kind != "cut" or case.sample.layout != "stream" or case.sample.name == "json" or case.damage.file:
-        return False
-    from google.protobuf.message import DecodeError
-
-    from pparse.protos import message_class
-
-    try:  # to this type, the fields of any other are unknown, and passed over by their lengths
-        message_class("tensorflow.VersionDef").FromString(case.sample.content[: case.damage.offset])
-    except DecodeError:
-        return False
-    return case.wrapper == "plain"
 
 
 def hash_contradicts(attempt: Attempt, name: str) -> bool:

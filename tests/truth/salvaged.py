@@ -61,11 +61,13 @@ def judge_file(attempt: Attempt, path: Path, row: dict[str, Any]) -> Iterator[st
 def is_unrecognised(attempt: Attempt, row: dict[str, Any]) -> bool:
     """Whether a file is hit before its first array, and written as it is: nothing tells that it had some.
 
-    Pickles may be of anything, and so may files that are called ``.bin``.
+    Pickles may be of anything, and so may files that are called ``.bin``. A value of ONNX is one message among others:
+    those of no known type are complete if their fields are.
     """
     case = attempt.case
-    anything = case.sample.file.endswith((".pkl", ".dill", ".bin"))
-    if not anything or row["status"] == "complete" or not row["path"].endswith(case.sample.file):
+    message = case.sample_name == "onnx-data"
+    anything = message or case.sample.file.endswith((".pkl", ".dill", ".bin"))
+    if not anything or (row["status"] == "complete" and not message) or not row["path"].endswith(case.sample.file):
         return False
     first = min(value.place[0] for value in case.sample.values.values())
     return case.reach.lost or case.reach.touches(0, first)
@@ -146,8 +148,8 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
                 yield f"record {name} is none of the originals"
         return
     for name, content in found.items():
-        value = sample.values.get(name) or sample.values.get(name.rpartition("#")[0])  # bytes may come twice
-        if value is not None and value.content == content:
+        value, first = sample.values.get(name), sample.values.get(name.rpartition("#")[0])  # bytes may come twice
+        if any(known is not None and known.content == content for known in (value, first)):
             continue
         if case.wrapped.covered:
             yield f"{name!r} is not the original, though a checksum covers it ({row['status']})"

@@ -188,8 +188,8 @@ def make_json_lines() -> Sample:
         out += json.dumps(thing).encode()
         end = len(out)
         out += b"\n"
-        # A row is what stands between two line breaks: what came in before its first byte is of it, too.
-        needs = ((0, start + 1), (end, end + 1))
+        # A row is what stands between two line breaks: what came in before its first byte or behind its last is of it.
+        needs = ((0, start + 1), (end - 1, end + 1))
         values[str(number)] = Value(json.dumps(thing, sort_keys=True).encode(), (start, end), needs)
     landmarks = tuple(place for value in values.values() for place in value.place)[:40]
     return Sample("json-lines", "rows.jsonl", bytes(out), "keys", values, "stream", landmarks)

@@ -86,7 +86,7 @@ def read_onnx_data(sample: Sample, path: Path) -> dict[str, bytes]:
     from pparse.protos import message_class
 
     found = message_class("onnx.MapProto").FromString(path.read_bytes())
-    keys = (key.decode() for key in found.string_keys)
+    keys = (key.decode("utf-8", "backslashreplace") for key in found.string_keys)  # bytes, by the schema
     return {f"batch[{key}]": value.raw_data for key, value in zip(keys, found.values.tensor_values, strict=True)}
 
 

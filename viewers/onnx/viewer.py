@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from itertools import count, islice
 
+from pparse.data.reader import Range
 from pparse.data.zero_runs import first_unwritten
 from pparse.display.text import few
 from pparse.document.opening import Resume
-from pparse.errors import FaultError, LimitError, PathError
+from pparse.errors import FaultError, LimitError, MalformedError, PathError
 from pparse.findings import Finding, Status
+from pparse.limits import count_words
 from pparse.parsers.onnx.parser import MAP, SEQUENCE, TENSOR
-from pparse.parsers.protobuf.message import Message
+from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.places import OnnxPlace, OnnxPlaces, function_name
@@ -228,6 +230,9 @@ _SPARSE: Final = "onnx.SparseTensorProto"
 # The fields of a sequence (and an optional value), by what is in them.
 _ELEMENTS: Final = ((3, TENSOR), (4, _SPARSE), (5, SEQUENCE), (6, MAP), (7, SEQUENCE))
 _INT_KEYS, _TEXT_KEYS, _VALUES = 3, 4, 5
+# Those of a sequence that are none; which kind of elements it has, each in the field that is two behind.
+_NO_ELEMENTS: Final = {1, 2}
+_KIND, _BEHIND = 2, 2
 # Longer keys are cut.
 _KEY: Final = 1 << 10
 
@@ -239,6 +244,7 @@ class OnnxDataPlaces(OnnxPlaces):
         super().__init__(parser, maker, schema)
         self._name = name  # of what has none
         self._types = {kind: schema.message(kind) for kind in (SEQUENCE, MAP)}
+        self._unsure: tuple[int, str] | None = None  # from which offset on names may be those of others, and why
 
     def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[OnnxPlace]:
         """Yield where each tensor is, with its name, which may not be unique, of the first ``most`` ones."""
@@ -287,15 +293,53 @@ class OnnxDataPlaces(OnnxPlaces):
         message = Message(self.make, pieces, self._types[kind], near)
         name = (is_own and self._text(message, 1)) or name
         labels: Iterator[Any] = count()
+        around, keys = [message], -1
         if kind == MAP:
             labels = self._keys(message)
+            keys = sum(1 for _ in numbers(message, _INT_KEYS)) + sum(run.count for _, run in message.runs(_TEXT_KEYS))
             values = message.message(_VALUES)
             if values is None:
                 return
             message = values
+            around.append(message)
+        self._look_for_strays(around, keys)
         for number, inner in _ELEMENTS:
             for element in message.elements(number):
                 yield f"{name}[{next(labels, '?')}]", inner, element, message.near
+
+    def _look_for_strays(self, around: Sequence[Message], keys: int) -> None:
+        """Note from where on elements of a sequence, the last of ``around``, may be those of other numbers or keys.
+
+        A field that is none of its kind, among the elements, is one whose tag is damaged. ``keys``: how many the map
+        around it has, else -1; onnx refuses one with more or fewer values (onnx/numpy_helper.py, to_dict).
+        """
+        if any(message.problem is not None for message in around) or self._unsure is not None:
+            return  # elements are read up to where it breaks
+        last = around[-1]
+        own = last.scalar(_KIND)
+        elements = {own + _BEHIND} if own else {number for number, _ in _ELEMENTS}
+        others = [(last, set(last.fields) - elements - _NO_ELEMENTS)]
+        others += [(message, set(message.fields) - set(message.type.fields)) for message in around[:-1]]
+        strays = [run.offsets[0] for message, more in others for number in more for _, run in message.runs(number)]
+        alike = [run for number in elements for _, run in last.runs(number)]
+        first, found = min(strays, default=0), sum(run.count for run in alike)
+        if keys >= 0 and keys != found:
+            self._unsure = first, f"the map has {count_words(keys, 'key')} and {count_words(found, 'value')}"
+            self.note(MalformedError(self._unsure[1], offset=first), "malformed")
+        elif keys < 0 and strays and any(first < run.last for run in alike):
+            self._unsure = first, "a field that is no element is among the elements"
+
+    def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
+        """Return the tensor at a place, under that name, which may be that of another one."""
+        made = super().tensor(place, name)
+        if self._unsure is None or isinstance(place.value, Problem) or made.claimed_status is not Status.COMPLETE:
+            return made
+        (first, why), part = self._unsure, place.value[0]
+        if isinstance(part, Range) and part.start > first:
+            made.status = Status.DAMAGED
+            reason = f"{why}: it may have the name of another one"
+            made.finding = Finding("bad-entry", reason, path=made.name, source=self.make.extraction.name)
+        return made
 
     def _keys(self, message: Message) -> Iterator[Any]:
         """Yield the keys of a map, and behind them numbers."""

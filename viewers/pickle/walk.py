@@ -295,6 +295,9 @@ class Walk:
                 return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, end)))])
             why = f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}"
             return Found(name, Odd(why))
+        made = _made_before_cut(node, program) if node.known_status is Status.TRUNCATED else None
+        if made is not None:
+            return iter([(name, made)])
         try:
             array = large_array(node)
         except DataError:
@@ -318,6 +321,27 @@ class Walk:
         except (MalformedError, EndOfDataError, GapError):
             return False
         return name.startswith("torch.") and ("_rebuild_" in name or name == FROM_BYTES)
+
+
+def _made_before_cut(node: Node, program: Program) -> Call | None:
+    """Return the tensor that a call made before the pickle ends, whatever follows; None: it made none, or not yet.
+
+    What follows may be the state of any other object; of a tensor it would change neither name nor elements.
+    """
+    args = node.find("args")
+    if args is None or args.end is None or args.known_status is not Status.COMPLETE:
+        return None
+    try:
+        made = program.decoder.decode(node.start, args.end + 1)  # the opcode REDUCE
+        return made if isinstance(made, Call) and tensors_of(made) is not None else None
+    except (DataError, Odd):
+        return None
+
+
+def _is_of_cut_call(value: Any) -> bool:
+    """Return whether a value is the node of the arguments of a call that the pickle ends in."""
+    call = value.parent if isinstance(value, Node) and value.key == "args" else None
+    return call is not None and call.known_status is Status.TRUNCATED
 
 
 def _or_odd(make: Callable[[], Any]) -> Any:
@@ -401,8 +425,9 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Array):
         yield from _parts(name, value.objects)
     elif isinstance(value, Node | dict | list | tuple | set | frozenset):
+        is_open = kind == "unfinished" or _is_of_cut_call(value)
         for key, part in _kids(value):
-            if kind == "unfinished" and part.kind == "persistent":
+            if is_open and _kind(part) == "persistent":
                 continue  # the storage of a tensor whose shape, and perhaps name, would have come
             if key == "__dict__" and isinstance(value, Node) and value.note == "ordered":
                 yield from _attributes(name, part)
@@ -434,7 +459,7 @@ def _made_of(node: Any) -> Any:
     is_small = isinstance(node, Node) and (node.end or node.start) - node.start <= SMALL
     if is_small and node.shape == SCALAR and node.kind != "alias" and node.known_status is Status.COMPLETE:
         return node.load()
-    if isinstance(node, Node) and node.kind == "tuple" and len(node) <= _SHORT:
+    if isinstance(node, Node) and node.kind == "tuple" and len(node) <= _SHORT and not _is_of_cut_call(node):
         return tuple(_made_of(part) for _, part in _kids(node))
     return node
 
