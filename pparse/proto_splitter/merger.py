@@ -421,8 +421,8 @@ def _find(prefix: Prefix, *, partial: bool = False) -> str:
     """Return the path of the file to read. Raise `SourceError` if there is none."""
     text: str = os.fspath(prefix)
     suffixes = (CHUNKED,) if partial else (CHUNKED, WHOLE)
-    own = (text,) if text.endswith(suffixes) else ()
-    for path in (*(text + suffix for suffix in suffixes), *own):
+    paths: list[str] = [text + suffix for suffix in suffixes] + [text] * text.endswith(suffixes)
+    for path in paths:
         if exists(path):
             return path
     text = text.removesuffix(CHUNKED).removesuffix(WHOLE)
