@@ -421,7 +421,7 @@ def _find(prefix: Prefix, *, partial: bool = False) -> str:
     """Return the path of the file to read. Raise `SourceError` if there is none."""
     text: str = os.fspath(prefix)
     suffixes = (CHUNKED,) if partial else (CHUNKED, WHOLE)
-    paths = [text + suffix for suffix in suffixes] + [text] * text.endswith(suffixes)
+    paths: list[str] = [text + suffix for suffix in suffixes] + [text] * text.endswith(suffixes)
     for path in paths:
         if exists(path):
             return path
