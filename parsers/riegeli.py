@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.riegeli.records import ChunkRecords
     from pparse.riegeli.salvage import SalvageOutcome
     from pparse.tree.entry import Key

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, ClassVar, Final
 
-    from pparse.budget import Charge
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction, FolderExtraction
+    from pparse.limits import Charge
     from pparse.parsers.protobuf.index import Piece
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.entry import Entry

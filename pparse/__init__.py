@@ -41,19 +41,17 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.budget import MemoryBudget
     from pparse.compressed.inflated import InflatedData
     from pparse.conversion.converting import convert
-    from pparse.data.base import BytesData, Data
+    from pparse.data.base import BytesData, Cursor, Data, Range, Reader
     from pparse.data.files import FileData
-    from pparse.data.reader import Cursor, Range, Reader
     from pparse.data.spliced import SplicedData
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.document.folder import Folder
     from pparse.document.opening import open
     from pparse.document.registry import Registry
     from pparse.findings import Finding, Severity, Status
-    from pparse.limits import Limits
+    from pparse.limits import Limits, MemoryBudget
     from pparse.recovery.recover import extract, recover
     from pparse.tensors.node_viewer import NodeViewer
     from pparse.tensors.tensor import DType, Tensor
@@ -83,19 +81,17 @@ _find_packages()
 _WHERE = {
     name: module
     for module, names in {
-        "budget": "MemoryBudget",
         "compressed.inflated": "InflatedData",
         "conversion.converting": "convert",
-        "data.base": "BytesData Data",
+        "data.base": "BytesData Cursor Data Range Reader",
         "data.files": "FileData",
-        "data.reader": "Cursor Range Reader",
         "data.spliced": "SplicedData",
         "document.extraction": "Extraction FolderExtraction",
         "document.folder": "Folder",
         "document.opening": "open",
         "document.registry": "Registry",
         "findings": "Finding Severity Status",
-        "limits": "Limits",
+        "limits": "Limits MemoryBudget",
         "recovery.recover": "extract recover",
         "tensors.node_viewer": "NodeViewer",
         "tensors.tensor": "DType Tensor",

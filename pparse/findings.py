@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from pparse.equality import ByValue
 from pparse.errors import counts
+from pparse.lazy import ByValue
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -47,6 +47,9 @@ class Severity(enum.StrEnum):
     WARNING = "warning"  # odd but harmless; fails ``--strict``
     ERROR = "error"  # something is missing, damaged or not supported
 
+
+# Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
+BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 
 # The code of a finding on a value that can be read, but whose element number in its list is unknown.
 UNSURE_NUMBER: Final = "unsure-number"

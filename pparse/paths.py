@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import re
 
-from pparse.equality import ByValue
 from pparse.errors import LimitError, PathError
-from pparse.lazy import lazy_pattern
+from pparse.lazy import ByValue, lazy_pattern
 from pparse.limits import MAX_DEPTH
 
 TYPE_CHECKING = False

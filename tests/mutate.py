@@ -41,7 +41,7 @@ TREE = ("pparse", "parsers", "viewers", "protos", "tests", "docs", "typings", "p
 # Where a fault would be worst, and tests in one process see all that happens.
 MODULES = (
     "pparse/containers/archive.py",
-    "pparse/budget.py",
+    "pparse/limits.py",
     "pparse/containers/content.py",
     "pparse/containers/member.py",
     "pparse/data/base.py",
@@ -59,7 +59,7 @@ MODULES = (
     "pparse/tree/node.py",
     "pparse/tree/parser.py",
     "pparse/paths.py",
-    "pparse/data/reader.py",
+    "pparse/data/base.py",
     "pparse/document/registry.py",
     "pparse/tree/result.py",
     "pparse/protobuf/schema.py",

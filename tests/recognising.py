@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pparse.tree.parser import Confidence, Excerpt, confidence_of
 
 if TYPE_CHECKING:
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.tree.parser import Parser
 
 

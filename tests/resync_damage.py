@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import random
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resync import Failure, module_of
 from pparse.data.base import BytesData, Data
 from pparse.errors import GapError, MalformedError
-from pparse.limits import MIB
+from pparse.limits import MIB, MemoryBudget
 
 
 @functools.lru_cache(8)

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.resumed import ResumedData
 from pparse.data.base import BytesData
-from pparse.limits import MIB
+from pparse.limits import MIB, MemoryBudget
 from tests import deflate_oracle
 
 # A known stretch that long says where in the truth it is.

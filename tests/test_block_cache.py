@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData, Distance, Gap
 from pparse.data.block_cache import BLOCK, BlockCache
 from pparse.errors import ClosedError, EndOfDataError, GapError, SourceError
+from pparse.limits import MemoryBudget
 from tests import sweep
 
 SAMPLES = Path(__file__).parent.parent / "docs" / "samples"

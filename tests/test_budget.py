@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from pparse.budget import DEFAULT_BUDGET, MemoryBudget
 from pparse.errors import LimitError
-from pparse.limits import MIB
+from pparse.limits import DEFAULT_BUDGET, MIB, MemoryBudget
 
 
 class Keeper:

@@ -109,7 +109,7 @@ def test_an_interrupt_is_taken_though_the_call_that_waits_does_not_notice_it():
     # The signal comes to another thread: as if it had come just before the call.
     script = """
 import os, signal, threading, time
-from pparse.cli.streams import deliver_interrupts
+from pparse.cli import deliver_interrupts
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in the background
 deliver_interrupts()
@@ -126,7 +126,7 @@ except KeyboardInterrupt:
 def test_an_interrupt_is_taken_though_it_was_raised_where_exceptions_are_dropped():
     script = """
 import os, signal
-from pparse.cli.streams import deliver_interrupts
+from pparse.cli import deliver_interrupts
 
 class Dying:
     def __del__(self):
@@ -148,7 +148,7 @@ except KeyboardInterrupt:
 def test_after_an_interrupt_nothing_waits_for_a_reader():
     script = """
 import sys
-from pparse.cli.streams import tell, without_waiting
+from pparse.cli import tell, without_waiting
 
 def write():
     sys.stdout.write("o" * 1_000_000)
@@ -318,7 +318,7 @@ class ToyViewer(Viewer):
         return next((tensor for tensor in self.tensors() if tensor.name == name), None)
 
     def extent(self):
-        from pparse.tensors.extent import Extent
+        from pparse.tensors.status import Extent
 
         extent = Extent(0, 0)
         for tensor in self.tensors():

@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT, CODECS, compress, compressor, decompress, decompressor, standard
 from pparse.codecs.base import ZSTD
 from pparse.codecs.brotli import window_log
@@ -38,7 +37,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.kernels.lz4 import short_xxh32
-from pparse.limits import KIB, MIB
+from pparse.limits import KIB, MIB, MemoryBudget
 from tests import sweep, zstd
 from tests.rows import rows
 
@@ -1434,7 +1433,7 @@ def test_the_bomb_is_what_it_should_be():
 
 BOMB = """
 import sys
-from pparse.budget import MemoryBudget
+from pparse.limits import MemoryBudget
 from pparse.codecs import decompress, decompressor
 from pparse.codecs.base import ZSTD, package
 from pparse.errors import LimitError, PparseError

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.budget import MemoryBudget
 from pparse.codecs.base import CHECKPOINT
 from pparse.codecs.deflate_entry import WINDOW, DeflateEntry, EntryDecompressor
 from pparse.errors import EndOfDataError, LimitError, MalformedError
+from pparse.limits import MemoryBudget
 from tests import sweep
 from tests.deflate_samples import STREAMS, BitString, content, deflate, sample
 from tests.rows import rows

@@ -14,8 +14,8 @@ import pparse.tree.context
 import pparse.tree.index
 import pparse.tree.node
 from pparse import DONE, LIST, MAP, UNLOADED_VALUE, Entry, Limits, Parser, Status
-from pparse.budget import MemoryBudget
 from pparse.errors import CancelledError, EndOfDataError, EngineError, LimitError, MalformedError, SourceError
+from pparse.limits import MemoryBudget
 from pparse.testing import FailingData, FakeData, GappyData, UnknownSizeData
 from pparse.tree.index import ChildIndex
 from tests import sweep

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData
 from pparse.data.scratch import Scratch
 from pparse.errors import (
@@ -25,7 +24,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.kernels.farmhash import fingerprint64
-from pparse.limits import Limits
+from pparse.limits import Limits, MemoryBudget
 from pparse.proto_splitter import canonical as pieces
 from pparse.proto_splitter.canonical import Addressed, Canonicalizer, span
 from pparse.proto_splitter.fingerprint import (

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.compressed import gzip_index
 from pparse.compressed import gzip_index as gzip_indexing
 from pparse.compressed.gzip_index import FOOTER, MAGIC, POINT, GzipIndex, IndexedData, build_index, check_index
@@ -34,7 +33,7 @@ from pparse.errors import (
     UnsupportedError,
 )
 from pparse.findings import Severity
-from pparse.limits import KIB, MIB, Limits
+from pparse.limits import KIB, MIB, Limits, MemoryBudget
 from tests import sweep
 
 SPACING = 64 * KIB

@@ -10,14 +10,14 @@ import pytest
 
 import pparse
 from pparse import Limits, Status
-from pparse.budget import MemoryBudget
+from pparse.limits import MemoryBudget
 from pparse.parsers.json import damage, parser
 from pparse.parsers.safetensors import header as plain_text
 from pparse.parsers.safetensors import parser as safetensors_parser
 from pparse.parsers.safetensors.header import PlainText
 from pparse.testing import GappyData
-from pparse.tree import key_table
-from pparse.tree.key_table import SeenKeys
+from pparse.tree import index as key_table
+from pparse.tree.index import SeenKeys
 from tests import sweep
 
 TWICE = "its name occurs more than once"

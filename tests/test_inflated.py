@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.budget import MemoryBudget
 from pparse.codecs import CHECKPOINT
 from pparse.codecs.base import ZSTD
 from pparse.compressed.env import DecodeEnv
@@ -41,7 +40,7 @@ from pparse.errors import (
     SourceError,
     UnsupportedError,
 )
-from pparse.limits import KIB, MIB, Limits
+from pparse.limits import KIB, MIB, Limits, MemoryBudget
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests import sweep, zstd
 from tests.rows import rows
@@ -1031,7 +1030,7 @@ def test_what_it_serves_is_counted():
 SCRIPT = """
 import json, random, sys
 import bz2, lzma, zlib, brotli, cramjam, tempfile
-from pparse.budget import MemoryBudget
+from pparse.limits import MemoryBudget
 from pparse.codecs.base import ZSTD, package
 from pparse.data.files import FileData
 from pparse.compressed.inflated import InflatedData

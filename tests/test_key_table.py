@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 import pparse
 from pparse.kernels.varint import encode_varint
-from pparse.tree.key_table import SLICE, KeyTable, key_hash, repeated_hashes
+from pparse.tree.index import SLICE, KeyTable, key_hash, repeated_hashes
 
 # Of so many keys there is no table in 1 MiB, and numpy sorts their hashes.
 MANY = 52_000
@@ -82,7 +82,7 @@ def test_a_path_indexes_no_more_than_leads_to_it():
 
 
 def test_a_table_grows_with_its_index(monkeypatch):
-    monkeypatch.setattr("pparse.tree.key_table.key_hash", lambda key: key)
+    monkeypatch.setattr("pparse.tree.index.key_hash", lambda key: key)
     rng = random.Random(3)
     hashes = [rng.randrange(1_000) - 500 for _ in range(9_000)]
     whole, grown = KeyTable(hashes), KeyTable()
@@ -104,8 +104,8 @@ def test_a_table_grows_with_its_index(monkeypatch):
 
 
 def test_a_table_of_several_slices_is_one(monkeypatch):
-    monkeypatch.setattr("pparse.tree.key_table.SLICE", 100)
-    monkeypatch.setattr("pparse.tree.key_table.key_hash", lambda key: key)
+    monkeypatch.setattr("pparse.tree.index.SLICE", 100)
+    monkeypatch.setattr("pparse.tree.index.key_hash", lambda key: key)
     hashes = [number % 250 for number in range(1_000)]
     table = KeyTable(hashes)
     assert len(table._slices) == 10

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.compressed.resumed import ResumedData
 from pparse.data.base import BytesData
 from pparse.findings import Status
+from pparse.limits import MemoryBudget
 from tests import sweep
 from tests.conftest import safetensors
 from tests.zip_samples import STAMP

@@ -15,9 +15,8 @@ import pytest
 
 import pparse
 from pparse.data.base import BytesData, GapTable
-from pparse.data.range_status import Ledger
+from pparse.data.range_status import Ledger, Stretches
 from pparse.data.spliced import HiddenData
-from pparse.data.stretches import Stretches
 from pparse.data.zero_runs import zero_runs
 from pparse.errors import DamagedTensorError, MissingTensorError, TruncatedTensorError
 from pparse.findings import Status
@@ -230,8 +229,8 @@ def test_zeros_in_deflate_data_tell_where_a_contradicted_stream_is_damaged(tmp_p
     text = b" ".join(words[number] for number in NUMBERS.integers(0, len(words), 400_000))
     compress = zlib.compressobj(6, zlib.DEFLATED, -15)
     packed = compress.compress(text) + compress.flush()
-    from pparse.budget import MemoryBudget
     from pparse.compressed.resumed import ResumedData
+    from pparse.limits import MemoryBudget
 
     at = len(packed) // 2
     damaged = packed[:at] + bytes(300) + packed[at + 300 :]

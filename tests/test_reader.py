@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.data.base import BytesData
-from pparse.data.reader import Cursor, Range, Reader, byte_view
+from pparse.data.base import BytesData, Cursor, Range, Reader, byte_view
 from pparse.errors import ClosedError, EndOfDataError, EndOfRangeError, GapError, SourceError
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests import sweep

@@ -545,7 +545,7 @@ def test_no_member_gets_into_the_hidden_folder(tmp_path, source):
 
 
 def test_a_journal_of_many_units_takes_8_bytes_each(tmp_path):
-    from pparse.budget import MemoryBudget
+    from pparse.limits import MemoryBudget
 
     descriptor = os.open(tmp_path / "journal", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:

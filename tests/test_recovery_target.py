@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pparse.budget import MemoryBudget
 from pparse.errors import ClosedError, LimitError, OptionError, SourceError
-from pparse.limits import GIB, MIB, Limits
+from pparse.limits import GIB, MIB, Limits, MemoryBudget
 from pparse.recovery import target as target_module
 from pparse.recovery.folder_writer import ANCHORED, WORK_NAME, AnchoredPlaces, PathPlaces
 from pparse.recovery.names import fold

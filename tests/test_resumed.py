@@ -17,13 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse.compressed.resync.deflate
-from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.compressed.resumed import ResumedData
 from pparse.compressed.resync import Failure, Piece, module_of
 from pparse.data.base import BytesData, Gap, SuspectRange
 from pparse.errors import ClosedError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
-from pparse.limits import MIB, Limits
+from pparse.limits import MIB, Limits, MemoryBudget
 from pparse.testing.fakes import FailingData, FakeData, GappyData, UnknownSizeData
 from tests import sweep
 from tests.deflate_samples import content, deflate
@@ -593,7 +592,7 @@ def test_memory_is_bounded_by_the_budget(tmp_path):
         import json, random, sys
         import numpy, pparse, pparse.compressed.resumed, pparse.compressed.resync.deflate, pparse.kernels.deflate_blocks
         from pparse.data.files import FileData
-        from pparse.budget import MemoryBudget
+        from pparse.limits import MemoryBudget
         from pparse.compressed.resumed import ResumedData
 
         def memory(word):

@@ -5,9 +5,8 @@ import random
 
 import pytest
 
-from pparse.budget import MemoryBudget
 from pparse.errors import LimitError
-from pparse.limits import KIB, MIB, Limits
+from pparse.limits import KIB, MIB, Limits, MemoryBudget
 from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.resync_damage import Salvage, blocks_from_start, flip, hole, text

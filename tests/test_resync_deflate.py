@@ -12,7 +12,6 @@ from itertools import pairwise
 import pytest
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.codecs import deflate_entry
 from pparse.codecs.deflate_entry import DeflateEntry
 from pparse.compressed.inflated import InflatedData
@@ -21,7 +20,7 @@ from pparse.compressed.resync import Failure, deflate_source
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.kernels import deflate_blocks
-from pparse.limits import MIB, Limits
+from pparse.limits import MIB, Limits, MemoryBudget
 from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.deflate_samples import STREAMS, content, deflate, sample

@@ -9,13 +9,12 @@ import zlib
 
 import pytest
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.resync import Failure, module_of
 from pparse.compressed.resync.blocks import Look
 from pparse.compressed.resync.xz import layout_from_the_end, stream_end, stream_header, take_vli
 from pparse.data.base import BytesData
 from pparse.errors import LimitError, MalformedError
-from pparse.limits import KIB, MIB
+from pparse.limits import KIB, MIB, MemoryBudget
 from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.resync_damage import Salvage, blocks_from_start, flip, found_behind, hole, text

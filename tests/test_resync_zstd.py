@@ -5,11 +5,10 @@ import struct
 
 import pytest
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.resync import Failure
 from pparse.data.base import BytesData
 from pparse.errors import MalformedError
-from pparse.limits import KIB, MIB
+from pparse.limits import KIB, MIB, MemoryBudget
 from pparse.testing.fakes import GappyData
 from tests import sweep, zstd
 from tests.resync_damage import Salvage, flip, found_behind, hole, text

@@ -13,8 +13,8 @@ import pparse
 from pparse import Status
 from pparse.cli import main
 from pparse.data.base import BytesData
+from pparse.data.range_status import Stretches
 from pparse.data.spliced import HiddenData
-from pparse.data.stretches import Stretches
 from pparse.errors import MalformedError
 from pparse.riegeli import RecordReader, RecordWriter
 from tests.riegeli_fixtures import chunk_table

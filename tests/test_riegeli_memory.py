@@ -35,7 +35,7 @@ import json, sys, zlib
 import brotli, cramjam, numpy
 import pparse, pparse.codecs, pparse.compressed.inflated, pparse.data.spliced, pparse.parsers.riegeli
 import pparse.riegeli.lookup, pparse.riegeli.salvage, pparse.riegeli.transposed, pparse.riegeli.transposed_encoder
-from pparse.budget import MemoryBudget
+from pparse.limits import MemoryBudget
 from pparse.codecs.base import ZSTD, package
 from pparse.data.files import FileData
 from pparse.errors import LimitError, PparseError

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.kernels.highway import hash64
+from pparse.limits import MemoryBudget
 from pparse.riegeli import RecordReader
 from pparse.riegeli.chunks import BLOCK_HEADER_SIZE, CHUNK_HEADER_SIZE, FILE_SIGNATURE, ChunkHeader, Layout
 from pparse.riegeli.lookup import RecordLookup

@@ -16,7 +16,6 @@ import pytest
 
 import pparse
 from pparse import Severity, Status
-from pparse.budget import MemoryBudget
 from pparse.data.base import IoStats
 from pparse.errors import (
     ClosedError,
@@ -26,7 +25,7 @@ from pparse.errors import (
     PparseError,
     TruncatedTensorError,
 )
-from pparse.limits import Limits
+from pparse.limits import Limits, MemoryBudget
 from pparse.tensors.status import Places
 from pparse.testing.fakes import FailingData
 from tests import sweep

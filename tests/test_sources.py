@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.compressed.gzip_index import GzipEntryStream
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resumed import ResumedData
@@ -24,6 +23,7 @@ from pparse.data.file_object import StreamData
 from pparse.data.files import FileData
 from pparse.data.spliced import HiddenData, MissingData, SplicedData, ZeroData
 from pparse.errors import ClosedError, SourceError
+from pparse.limits import MemoryBudget
 from pparse.riegeli.source import SeekableData
 from pparse.testing.fakes import FakeData
 

@@ -123,7 +123,7 @@ def test_help_and_version_import_no_command(bare):
         assert {name for name in new if name.startswith("pparse")} <= {
             "pparse",
             "pparse.cli",
-            "pparse.cli.streams",
+            "pparse.cli.common",
             "pparse.errors",
             "pparse.lazy",
         }

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.data.base import IoStats
 from pparse.errors import LimitError
+from pparse.limits import MemoryBudget
 from pparse.tensors.selection import recut, windows
 from tests import sweep
 from tests.numpy_files import archive, npy

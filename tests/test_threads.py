@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.compressed.inflated import InflatedData
 from pparse.data.base import BytesData, IoStats
-from pparse.data.range_status import Ledger
-from pparse.data.stretches import Stretches
+from pparse.data.range_status import Ledger, Stretches
 from pparse.errors import PparseError
 from pparse.findings import Finding, FindingList
+from pparse.limits import MemoryBudget
 from pparse.locking import GROUP, guarded, steps
 from pparse.protobuf.schema import Schema
 from pparse.tree.index import Retention

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pparse
-from pparse.data.base import BytesData, IoStats
-from pparse.data.reader import Range
+from pparse.data.base import BytesData, IoStats, Range
 from pparse.errors import LimitError, MalformedError, OptionError, PathError, UnsupportedError
 from pparse.findings import Severity, Status
 from pparse.parsers.zip.parser import ZipParser

@@ -13,10 +13,10 @@ from pparse.document.opening import Resume
 from pparse.errors import DataError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.tensors.extent import Extent
+from pparse.tensors.status import Extent
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
-from pparse.tree.key_table import ranked
+from pparse.tree.index import ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import ClassVar, Final
 
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.protobuf.schema import MessageType
     from pparse.tree.context import NodeContext, Step

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
-    from pparse.limits import Limits
+    from pparse.limits import Charge, Limits, MemoryBudget
 
     # Whether a key can have a value, of which the last argument tells whether it is whole.
     Accepts = Callable[[bytes, bytes, bool], bool]

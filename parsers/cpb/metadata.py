@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
+    from pparse.limits import MemoryBudget
     from pparse.parsers.protobuf.index import Window, WireField
 
     Record = tuple[int, int]  # its position, and its size

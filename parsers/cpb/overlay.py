@@ -24,14 +24,14 @@ from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.values import is_message
 from pparse.protobuf.schema import TYPE_UINT64
 from pparse.tree.entry import SCALAR
-from pparse.tree.key_table import ranked
+from pparse.tree.index import ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.budget import Charge, MemoryBudget
+    from pparse.limits import Charge, MemoryBudget
     from pparse.parsers.cpb.metadata import ChunkedMessage, ChunkMetadata, Step
     from pparse.parsers.protobuf.index import Piece
     from pparse.riegeli.lookup import RecordLookup

@@ -14,8 +14,8 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 
+from pparse.data.base import Range
 from pparse.data.range_status import cut_status
-from pparse.data.reader import Range
 from pparse.errors import PASSING, DataError, EndOfDataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.parsers.cpb.metadata import TYPE_NAMES, ChunkMetadata, RecordPositions, check_belongs, chunks_moved
@@ -488,8 +488,8 @@ def _made_of(parts: tuple[Range, ...] | None, note: Any) -> Iterator[Range]:
 
 
 def _ends_with_metadata(reader: Range) -> bool:
-    from pparse.budget import MemoryBudget
     from pparse.compressed.env import DecodeEnv
+    from pparse.limits import MemoryBudget
 
     if reader.data.size is None:  # a small stream is decoded to its end
         reader.data.available(reader.start + _SMALL_STREAM, 1)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.tree.context import NodeContext, State
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node

@@ -26,10 +26,10 @@ from struct import Struct, error
 
 from pparse.data.base import find_not_utf8
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, spoken
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.msgpack_skip import NEVER, WIDTHS, children, skip, sound
+from pparse.lazy import ByValue
 from pparse.tree.context import DONE, decode_text
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.node import as_dict

@@ -6,7 +6,7 @@ any member for an array that begins as one (numpy/lib/npyio.py, `NpzFile`).
 
 from __future__ import annotations
 
-from pparse.data.stretches import Stretches
+from pparse.data.range_status import Stretches
 from pparse.errors import DataChangedError, DataError
 from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pparse.containers.content import ContentSink, Skip, Verdict
     from pparse.containers.member import ArchiveMember
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.tree.node import Node

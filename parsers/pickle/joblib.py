@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.budget import Charge
     from pparse.data.base import Data
+    from pparse.limits import Charge
     from pparse.parsers.pickle.program import Program
     from pparse.tree.host import Session
 

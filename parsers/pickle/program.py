@@ -7,11 +7,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from operator import attrgetter
 
-from pparse.budget import evictor
 from pparse.data.base import find_not_utf8
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Status
 from pparse.kernels.pickle_scan import DUP, GETS, MARK, SLACK, Scan, ends_of, scan
+from pparse.limits import evictor
 from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder, Arrays
 from pparse.parsers.pickle.reading import CHARGE_FROM, Jumps, Parts, Reading, Stop, get_number
 from pparse.parsers.pickle.values import Decoder
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final, TypeVar
 
-    from pparse.budget import Charge
     from pparse.data.base import Data
+    from pparse.limits import Charge
     from pparse.tree.host import Session
     from pparse.tree.index import ChildIndex
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final, Protocol
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
+    from pparse.limits import Charge, MemoryBudget
     from pparse.tree.host import Session
 
     class Knower(Protocol):

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.protobuf.schema import MessageType
 
 _FIRST_BLOCK: Final = 4 << 10

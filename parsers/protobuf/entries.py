@@ -4,8 +4,8 @@ messages made of pieces, scalars, and guesses.
 
 from __future__ import annotations
 
+from pparse.data.base import Range
 from pparse.data.range_status import cut_status
-from pparse.data.reader import Range
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, START_GROUP

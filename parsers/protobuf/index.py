@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections import namedtuple
 
-from pparse.data.reader import Range, up_to_page
+from pparse.data.base import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     FIXED32,

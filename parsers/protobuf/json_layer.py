@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import ClassVar, Final
 
-    from pparse.budget import Charge
     from pparse.document.extraction import Extraction
+    from pparse.limits import Charge
     from pparse.protobuf.schema import FieldType, MessageType
     from pparse.tree.result import Result
 

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.budget import Charge, MemoryBudget
-    from pparse.data.base import Data, IoStats
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, IoStats, Range
+    from pparse.limits import Charge, MemoryBudget
     from pparse.parsers.json.parser import JsonParser
     from pparse.protobuf.schema import FieldType
     from pparse.tree.visit import Visit

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import chain, islice, product
 
-from pparse.data.reader import Range
+from pparse.data.base import Range
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+from pparse.data.base import Range
 from pparse.data.range_status import cut_status
-from pparse.data.reader import Range
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from itertools import product
 
+from pparse.data.base import Range, up_to_page
 from pparse.data.range_status import cut_status
-from pparse.data.reader import Range, up_to_page
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, PathError, spoken
 from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, SLACK, scan

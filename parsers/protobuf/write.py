@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.parsers.protobuf.index import Contribution, Origin
     from pparse.protobuf.schema import FieldType
     from pparse.tree.node import Node

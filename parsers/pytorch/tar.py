@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeVar
 
     from pparse.containers.member import ArchiveMember
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.containers.member import ArchiveMember
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.pytorch.storages import Place
     from pparse.parsers.zip.records import CentralEntry, LocalHeader

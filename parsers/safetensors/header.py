@@ -15,7 +15,7 @@ from pparse.findings import Severity, plain_members
 from pparse.lazy import lazy_pattern
 from pparse.tensors.dtype import DTYPES, SHORT
 from pparse.tensors.status import Places
-from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, SeenKeys
+from pparse.tree.index import EACH, MAKING, SLICE, KeyTable, SeenKeys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.parsers.tar.headers import Attributes
     from pparse.parsers.tar.source import TarSource
 

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.containers.content import ContentSink, Skip, Verdict
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.document.extraction import Extraction
     from pparse.errors import MalformedError
     from pparse.parsers.tar.headers import Records

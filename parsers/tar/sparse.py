@@ -15,9 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
+    from pparse.limits import Charge, MemoryBudget
     from pparse.parsers.tar.mend import Body
     from pparse.parsers.tar.source import TarSource
 

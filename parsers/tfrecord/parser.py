@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, ClassVar, Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.errors import MalformedError
     from pparse.protobuf.schema import MessageType
     from pparse.tree.index import ChildIndex

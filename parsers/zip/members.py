@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final
 
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.data.window import Window
     from pparse.document.extraction import Extraction
     from pparse.limits import Limits

@@ -73,8 +73,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.containers.content import ContentSink, Skip
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.parsers.zip.scan import ScanStep
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.context import NodeContext, Step

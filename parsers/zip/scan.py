@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.data.base import Data, Gap
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Gap, Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.zip.members import ZipNote
     from pparse.parsers.zip.parser import ZipParser

@@ -56,7 +56,7 @@ from pparse.parsers.zip.records import (
     read_end,
     read_end_at,
 )
-from pparse.tree.key_table import ranked
+from pparse.tree.index import ranked
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
+    from pparse.limits import Charge, MemoryBudget
     from pparse.parsers.zip.records import EndRecord
 
 # Behind the bytes of a member: the longest extra field of its header, and its descriptor.

@@ -61,7 +61,7 @@ from pparse.parsers.zip.records import (
     read_local,
 )
 from pparse.parsers.zip.trust import SAMPLES, TOLERANCE
-from pparse.tree.key_table import KeyTable, ranked
+from pparse.tree.index import KeyTable, ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from struct import Struct
     from typing import Final
 
-    from pparse.budget import MemoryBudget
     from pparse.data.base import Data
+    from pparse.limits import MemoryBudget
     from pparse.tree.host import Session
 
 

@@ -19,10 +19,11 @@ from pparse.display.text import few, safe, shorten
 from pparse.document.opening import outermost_file, unfinished
 from pparse.document.registry import viewer_for
 from pparse.errors import OptionError, PathError, PparseError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
-from pparse.recovery.document_verdict import BROKEN, all_findings, compared, document_status, findings_of
+from pparse.recovery.document_verdict import all_findings, compared, document_status
+from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import sys
 from itertools import islice
 
 from pparse import errors
-from pparse.cli.streams import screen, tell
+from pparse.cli import screen, tell
 from pparse.errors import PathError, PparseError, SourceError, UnsupportedError, speak_of_commands
 from pparse.findings import Severity
 from pparse.lazy import lazy_pattern

@@ -8,9 +8,9 @@ has its name before everything is written and found to be whole. If it is stoppe
 
 from __future__ import annotations
 
+from pparse.cli import without_waiting
 from pparse.cli.common import DAMAGED, OK, Matcher, open_file, size
 from pparse.cli.output import to_resume
-from pparse.cli.streams import without_waiting
 from pparse.display.text import safe
 from pparse.document.opening import resume_lines
 from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError

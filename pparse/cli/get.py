@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer

@@ -19,12 +19,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.compressed.gzip_index import IndexReport
+    from pparse.data.base import Range
     from pparse.data.index_files import Kind
-    from pparse.data.reader import Range
+    from pparse.limits import MemoryBudget
     from pparse.writers.indexing import RowReport
 
 EXAMPLES: Final = """examples:
@@ -161,8 +161,8 @@ def _check_rows(options: Any, out: Output, source: Range) -> None:
 
 
 def _check(options: Any, out: Output) -> int:
-    from pparse.budget import MemoryBudget
     from pparse.compressed.gzip_index import GzipIndex, check_index
+    from pparse.limits import MemoryBudget
     from pparse.writers.indexing import opened
 
     budget = MemoryBudget(options.budget)

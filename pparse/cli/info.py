@@ -10,9 +10,10 @@ from pparse.cli.graph import graph_facts, graph_words
 from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
-from pparse.findings import Status
+from pparse.findings import BROKEN, Status
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import BROKEN, all_findings, document_status, findings_of
+from pparse.recovery.document_verdict import all_findings, document_status
+from pparse.tensors.viewer import findings_of
 from pparse.tree.parser import in_order
 
 TYPE_CHECKING = False

@@ -14,22 +14,23 @@ from pparse.cli.common import BUG, USAGE, Matcher, each_file, exit_code_for, ope
 from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
 from pparse.errors import LimitError
-from pparse.findings import Status
+from pparse.findings import BROKEN, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import BROKEN, all_findings, document_status, findings_of
+from pparse.recovery.document_verdict import all_findings, document_status
 from pparse.tensors.status import COMPLETE_WORDS, status_words
+from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.tensors.extent import Extent
+    from pparse.limits import Charge, MemoryBudget
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.tree.visit import Member

@@ -7,8 +7,8 @@ import sys
 import time
 from _thread import allocate_lock
 
+from pparse.cli import screen, tell
 from pparse.cli.common import DAMAGED, OK, USAGE, row_of
-from pparse.cli.streams import screen, tell
 from pparse.display.text import columns_of, fitted, folded, safe, shorten, told_apart
 from pparse.document.opening import (
     Resume,
@@ -21,10 +21,11 @@ from pparse.document.opening import (
     resume_lines,
 )
 from pparse.errors import DataError, PathError, PparseError, system_error
-from pparse.findings import Severity, Status
+from pparse.findings import BROKEN, Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
-from pparse.recovery.document_verdict import BROKEN, document_status, findings_of, whole_words
-from pparse.tensors.status import status_words
+from pparse.recovery.document_verdict import document_status
+from pparse.tensors.status import status_words, whole_words
+from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
     from threading import Event, Thread
     from typing import Any, BinaryIO, Final
 
-    from pparse.data.base import IoStats
-    from pparse.data.reader import Range
+    from pparse.data.base import IoStats, Range
     from pparse.document.extraction import Extraction, Session
     from pparse.findings import Finding
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 

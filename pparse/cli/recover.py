@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+from pparse.cli import without_waiting
 from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file, size
 from pparse.cli.output import Table, to_resume
-from pparse.cli.streams import without_waiting
 from pparse.display.text import safe
 from pparse.document.appearance import known_other
 from pparse.document.opening import resume_lines

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ClassVar, Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Buffer
+    from pparse.limits import Charge, MemoryBudget
 
     # Compressed bytes of the stream once more: called with (offset in the stream, length).
     Reread = Callable[[int, int], bytes]

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor, Reread
+    from pparse.limits import MemoryBudget
 
 WINDOW: Final = 32 * KIB
 # Output compared together, so that the temporary arrays stay small.

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-    from pparse.budget import MemoryBudget
     from pparse.compressed.inflated import InflatedData
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.data.scratch import Scratch
+    from pparse.limits import MemoryBudget
 
 
 class DecodeEnv:

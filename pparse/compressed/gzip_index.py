@@ -57,10 +57,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, BinaryIO, Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.codecs.base import Reread
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
+    from pparse.limits import Charge, MemoryBudget
 
     # called with (bytes done, bytes in all, what is being done)
     Progress = Callable[[int, int | None, str], None]

@@ -9,7 +9,6 @@ from copy import copy
 from functools import partial
 from zlib import crc32
 
-from pparse.budget import evictor
 from pparse.codecs.base import decompressor
 from pparse.codecs.table import codec_named
 from pparse.compressed.env import DecodeEnv
@@ -27,7 +26,7 @@ from pparse.errors import (
     PparseError,
     UnsupportedError,
 )
-from pparse.limits import KIB
+from pparse.limits import KIB, evictor
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -35,12 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Final, Required, TypedDict, Unpack
 
-    from pparse.budget import MemoryBudget
     from pparse.codecs.base import Decompressor
-    from pparse.data.base import IoStats
-    from pparse.data.reader import Range
+    from pparse.data.base import IoStats, Range
     from pparse.data.scratch import Scratch
-    from pparse.limits import Limits
+    from pparse.limits import Limits, MemoryBudget
 
     class Decoding(TypedDict, total=False):
         """What all decoded data may be told beside the stream: parameters of `DecodedData`."""

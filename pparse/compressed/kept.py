@@ -5,21 +5,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from operator import attrgetter, itemgetter
 
-from pparse.budget import evictor
 from pparse.codecs.base import CHECKPOINT
 from pparse.data.scratch import no_scratch
 from pparse.errors import GapError, LimitError, PparseError
-from pparse.limits import KIB, MIB
+from pparse.limits import KIB, MIB, evictor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.codecs.base import Decompressor
     from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Data
     from pparse.data.scratch import Spool
+    from pparse.limits import Charge, MemoryBudget
 
 # -- What a reader of a compressed stream keeps in memory: decoders at work, points to begin again, the latest output
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from pparse.compressed.gzip_index import GzipIndex
     from pparse.compressed.inflated import Decoding
     from pparse.compressed.resync import Piece
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.errors import PparseError
 
 # -- Where in the output what was decoded belongs: `Placement` ---------------------------------------------------------

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.containers.content import ContentSink, Skip
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.findings import FindingList
     from pparse.limits import Limits
     from pparse.tree.context import NodeContext, Step

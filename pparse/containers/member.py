@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.containers.archive import ArchiveParser
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
 
 # Sizes of a table of names, powers of two: the first, and the one from which it grows by 2 instead of 4.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pparse.compressed.gzip_index import GzipIndex
     from pparse.compressed.resumed import ResumedData, StreamProblem
     from pparse.containers.content import ContentSink, Verdict
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from threading import Thread
     from typing import Any, Final, NoReturn
 
-    from pparse.budget import MemoryBudget
     from pparse.conversion.forms import Item
     from pparse.conversion.plan import Report
     from pparse.document.opening import Source
+    from pparse.limits import MemoryBudget
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 

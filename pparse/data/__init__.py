@@ -6,9 +6,8 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.data.base import BytesData, Data, Gap, IoStats
+    from pparse.data.base import BytesData, Cursor, Data, Gap, IoStats, Range, Reader
     from pparse.data.files import FileData
-    from pparse.data.reader import Cursor, Range, Reader
     from pparse.data.scratch import Scratch
     from pparse.data.spliced import SplicedData
 __getattr__ = lazy_names(
@@ -19,9 +18,9 @@ __getattr__ = lazy_names(
         "FileData": "files",
         "Gap": "base",
         "IoStats": "base",
-        "Cursor": "reader",
-        "Range": "reader",
-        "Reader": "reader",
+        "Cursor": "base",
+        "Range": "base",
+        "Reader": "base",
         "Scratch": "scratch",
         "SplicedData": "spliced",
     },

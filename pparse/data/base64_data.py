@@ -13,8 +13,8 @@ from array import array
 from bisect import bisect_right
 
 from pparse.data.base import Gap, GapTable
+from pparse.data.range_status import Stretches
 from pparse.data.spliced import DerivedData
-from pparse.data.stretches import Stretches
 from pparse.errors import GapError
 from pparse.lazy import lazy_pattern
 from pparse.locking import Lock
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from pparse.data.base import Data, IoStats
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, IoStats, Range
 
 _STEP: Final = 1 << 18  # characters decoded at a time; a multiple of 4
 # More bad groups in one step are one gap, and so are those of a step if there are so many gaps already.

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from pparse.budget import evictor
 from pparse.data.base import Data
+from pparse.data.range_status import joined
 from pparse.data.spliced import DerivedData
-from pparse.data.stretches import joined
 from pparse.errors import LimitError
-from pparse.limits import KIB, MIB
+from pparse.limits import KIB, MIB, evictor
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final, TypeVar
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Distance, Gap, IoStats
     from pparse.errors import PparseError
+    from pparse.limits import Charge, MemoryBudget
 
     Item = TypeVar("Item")
     Found = TypeVar("Found")

@@ -16,10 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, Protocol, TypeVar
 
-    from pparse.budget import MemoryBudget
-    from pparse.data.base import Data, IoStats
+    from pparse.data.base import Data, IoStats, Range
     from pparse.data.files import DescriptorPool
-    from pparse.data.reader import Range
+    from pparse.limits import MemoryBudget
 
     class KeptIndex(Protocol):
         """An index that was read from a file."""

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from pparse.data.base import Access, Data, Gap, GapTable, digest
-from pparse.data.stretches import Stretches, joined
+from pparse.data.range_status import Stretches, joined
 from pparse.errors import ClosedError, GapError
 
 TYPE_CHECKING = False
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import ClassVar, Final
 
-    from pparse.data.base import IoStats
-    from pparse.data.reader import Range
+    from pparse.data.base import IoStats, Range
 
 # The end of what has no known size.
 _FAR: Final = 1 << 62

@@ -10,11 +10,9 @@ import os
 import weakref
 from itertools import islice
 
-from pparse.budget import MemoryBudget
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, folder_of, open_file
 from pparse.document.folder import LocalFolder
-from pparse.equality import Declared
 from pparse.errors import (
     CancelledError,
     FormatError,
@@ -26,8 +24,8 @@ from pparse.errors import (
     spoken,
 )
 from pparse.findings import Finding, Status
-from pparse.lazy import lazy_pattern
-from pparse.limits import Limits
+from pparse.lazy import Declared, lazy_pattern
+from pparse.limits import Limits, MemoryBudget
 from pparse.locking import RLock, guard
 from pparse.paths import join_extraction
 from pparse.tree.entry import MAP
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, Self
 
     from pparse.compressed.env import DecodeEnv
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.data.scratch import Scratch
     from pparse.data.spliced import FilePart
     from pparse.document.folder import Folder

@@ -11,12 +11,18 @@ import errno
 import os
 import re
 from abc import ABC, abstractmethod
-from itertools import islice, product
+from itertools import islice
 
 from pparse.data.base import Distance
-from pparse.data.files import folder_of, inside, is_file, is_there, name_of, open_file, real_path, split
-from pparse.data.files import names_in as names_of
-from pparse.equality import Declared
+from pparse.data.files import (
+    first_names,
+    folder_of,
+    inside,
+    name_of,
+    open_file,
+    real_path,
+    split_set,
+)
 from pparse.errors import (
     CancelledError,
     ClosedError,
@@ -28,7 +34,7 @@ from pparse.errors import (
     system_error,
     told,
 )
-from pparse.lazy import lazy_pattern
+from pparse.lazy import Declared, lazy_pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,30 +42,16 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO, Final, TypeVar
 
     from pparse.data.base import Data, IoStats
-    from pparse.data.files import DescriptorPool
+    from pparse.data.files import DescriptorPool, SplitSet
 
     FileSource = Data | bytes | bytearray | memoryview | BinaryIO | str | os.PathLike[str]
     T = TypeVar("T")
 
-# -- The names of the parts of a file that was split, and which of them lie in a folder --------------------------------
-
 # What ends a question, whatever is asked; and what keeps a folder, or a file in it, from saying anything.
 STOPPED: Final = (CancelledError, ClosedError)
 UNREADABLE: Final = (PparseError, OSError, ValueError)
-# How many names of a folder are looked at, and numbers of parts.
+# How many names of a folder are looked at.
 _MOST_NAMES: Final = 20_000
-_MOST_PARTS: Final = 20_000
-# How many parts that follow each other may be missing before others.
-MOST_ABSENT: Final = 20
-# How many names a message has.
-_MOST_SHOWN: Final = 6
-# Those that are read as one by this name alone; others are compared first (`pparse.document.opening`).
-_NUMBERED: Final = lazy_pattern(r".+\.0{2,}1")
-# The names of parts: those of split(1), of 7-Zip and of download managers; of Info-ZIP (``zip -s``).
-_PART: Final = lazy_pattern(
-    r"(?P<whole>.+?)(?P<mark>[._-]part[._-]?|[._-])(?P<number>[0-9]{1,5}|[a-z]{2,3})", re.IGNORECASE
-)
-_ZIP_PART: Final = lazy_pattern(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
 # Those that hardly anything else is called.
 _LATER: Final = lazy_pattern(r".+(?:\.\d{3,}|\.z\d\d+|[._-]part[._-]?\d+)", re.IGNORECASE)
 
@@ -108,149 +100,6 @@ def _listed(give: Callable[[], Iterable[T]]) -> list[T]:
         raise
     except UNREADABLE:
         return []
-
-
-def how_to_join(parts: Sequence[str], names: Collection[str]) -> str:
-    """Return what to do to join ``parts``, in order, in a folder that holds ``names``."""
-    from shlex import quote
-
-    zipped, part = _ZIP_PART.fullmatch(parts[0]), _PART.fullmatch(parts[0])
-    if any(not name.isascii() or name.startswith("-") or not name.isprintable() for name in parts):
-        return "join them in order"
-    if zipped is not None:
-        return f"join them (zip -s 0 {quote(zipped['whole'])}.zip --out whole.zip)"
-    whole = part["whole"] if part is not None and part["whole"] not in names else "whole"
-    shown = " ".join(map(quote, parts[:_MOST_SHOWN])) + (" …" if len(parts) > _MOST_SHOWN else "")
-    return f"join them (cat {shown} > {quote(whole)})" if whole not in names else "join them in order"
-
-
-def first_names(name: str) -> Iterator[str]:
-    """Yield what the first part may be called if ``name`` is that of a part."""
-    zipped = _ZIP_PART.fullmatch(name)
-    if zipped is not None:
-        yield from (f"{zipped['whole']}.{z}01" for z in sorted("zZ", key=lambda z: z == zipped["z"]))
-    part = _PART.fullmatch(name)
-    if part is not None:
-        head, number = part["whole"] + part["mark"], part["number"]
-        if number.isdecimal():
-            yield from (f"{head}{first:0{len(number)}}" for first in (0, 1))
-        else:
-            yield head + "a" * len(number)
-
-
-def following_names(name: str) -> Iterator[str]:
-    """Yield what the parts behind the first one are called."""
-    zipped = _ZIP_PART.fullmatch(name)
-    if zipped is not None:
-        yield from (f"{zipped['whole']}.{zipped['z']}{number:02}" for number in range(2, _MOST_PARTS))
-        return
-    part = _PART.fullmatch(name)
-    if part is None:
-        return
-    head, number = part["whole"] + part["mark"], part["number"]
-    if number.isdecimal():
-        yield from (f"{head}{later:0{len(number)}}" for later in range(int(number) + 1, _MOST_PARTS))
-    else:
-        letters = map("".join, product("abcdefghijklmnopqrstuvwxyz", repeat=len(number)))
-        yield from (head + later for later in islice(letters, 1, _MOST_PARTS))
-
-
-def absent_part(parts: Sequence[str]) -> str | None:
-    """Return the first part that is not among ``parts``, though one behind it is; None if there is none."""
-    last = next((name for name in reversed(parts) if not name.lower().endswith(".zip")), "")
-    if last != parts[0]:
-        for name in following_names(parts[0]):
-            if name not in parts:
-                return name
-            if name == last:
-                break
-    return None
-
-
-def parts_in(names: Collection[str], name: str) -> list[str]:
-    """Return the parts of a file, in order, if ``name`` is that of the first one and others are among ``names``."""
-    if name not in first_names(name):
-        return []
-    found, absent = [name], 0
-    for following in following_names(name):
-        absent = 0 if following in names else absent + 1
-        if not absent:
-            found.append(following)
-        elif absent == MOST_ABSENT:
-            break
-    zipped = _ZIP_PART.fullmatch(name)
-    if zipped is not None:
-        found += [last for last in _last_names(zipped) if last in names][:1]
-    return found if len(found) > 1 else []
-
-
-def _last_names(zipped: re.Match[str]) -> list[str]:
-    """Return what the last part of a split zip may be called, the likelier name first."""
-    ends = ("zip", "ZIP") if zipped["z"] == "z" else ("ZIP", "zip")
-    return [f"{zipped['whole']}.{end}" for end in ends]
-
-
-def whole_name(name: str) -> str:
-    """Return what the file was called if ``name`` is that of a part, else ``name``."""
-    zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
-    return _last_names(zipped)[0] if zipped is not None else part["whole"] if part is not None else name
-
-
-class SplitSet(Declared):
-    """The parts of a file that was split, found by their names."""
-
-    whole: str
-    """The path of the file that was split."""
-    parts: list[str]
-    """Those of its parts, in order …"""
-    there: list[bool]
-    """… and whether each of them exists."""
-    next_name: str
-    """What one more part would be called; empty if none can follow."""
-    sure: bool
-    """Whether the names leave no doubt; else the files may be of one kind, each a whole one."""
-    marked: bool
-    """Whether the names say that they are those of parts."""
-
-
-def split_set(path: str) -> SplitSet | None:
-    """Return the parts of a split file if ``path`` is the first of several, or the last of a zip's (``.zip``)."""
-    folder, name = split(path)
-    if len(name) - max(map(name.rfind, "._-")) > len(".part00001"):
-        return None  # the longest number of a part is not that long
-    zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
-    first = name
-    whole = whole_name(name)
-    if zipped is not None:
-        firsts = [
-            one for one in reversed([*first_names(name)]) if any(is_there(inside(folder, one[:-1] + no)) for no in "12")
-        ]
-        if not firsts or not (name in firsts or name.lower().endswith(".zip")):
-            return None
-        first = firsts[0]
-        whole = next((one for one in _last_names(zipped) if is_there(inside(folder, one))), whole)
-    elif part is None or name not in first_names(name):
-        return None
-    begin = whole if zipped is None else zipped["whole"] + "."
-    names = frozenset(one for one in names_of(folder) if one.startswith(begin) and is_file(inside(folder, one)))
-    found = parts_in(names, first)
-    if not found or (zipped is None and (name not in names or next(first_names(name)) in names - {name})):
-        return None  # it is not there, or the one before it is the first
-    last = next(one for one in reversed(found) if one != whole)
-    later, parts = following_names(first), [first]
-    while parts[-1] != last:
-        parts.append(next(later))
-    if zipped is not None:
-        parts.append(whole)
-    sure = zipped is not None or _NUMBERED.fullmatch(name) is not None
-    return SplitSet(
-        inside(folder, whole),
-        [inside(folder, one) for one in parts],
-        [one in names for one in parts],
-        "" if zipped is not None else inside(folder, next(later, "")),
-        sure=sure,
-        marked=sure or (part is not None and "part" in part["mark"].lower()),
-    )
 
 
 FILE: Final = "file"

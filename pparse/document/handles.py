@@ -13,8 +13,8 @@ from collections import OrderedDict
 from pparse.data.files import FileIdentity, inside
 from pparse.document.folder import Folder
 from pparse.document.registry import viewer_for
-from pparse.equality import Declared
 from pparse.errors import EndOfDataError, PathError, SourceError
+from pparse.lazy import Declared
 from pparse.locking import RLock
 
 TYPE_CHECKING = False

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
+from pparse.data.files import parts_in, whole_name
 from pparse.document.appearance import ARCHIVE_EXTENSIONS, DATA_FORMATS, Named, head_of, named, named_folder
 from pparse.document.extraction import FolderExtraction, snapshot_of
-from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with, parts_in, whole_name
+from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with
 from pparse.document.opening import files_of, open_split
 from pparse.document.registry import (
     BUILTINS,
@@ -18,7 +19,6 @@ from pparse.document.registry import (
     model_extensions,
     viewer_for,
 )
-from pparse.equality import Declared
 from pparse.errors import (
     DataError,
     EndOfDataError,
@@ -30,6 +30,7 @@ from pparse.errors import (
     SourceError,
 )
 from pparse.findings import Status
+from pparse.lazy import Declared
 from pparse.limits import count_words
 from pparse.tree.parser import bare_name
 

@@ -10,27 +10,14 @@ from operator import itemgetter
 
 from pparse.data import files
 from pparse.data.base import Distance
-from pparse.data.files import name_of
+from pparse.data.files import MOST_ABSENT, absent_part, following_names, how_to_join, name_of, parts_in, split_set
 from pparse.data.zero_runs import first_unwritten
 from pparse.document.extraction import Extraction, FolderExtraction, Session, extraction_of, snapshot_of
-from pparse.document.folder import (
-    MOST_ABSENT,
-    STOPPED,
-    UNREADABLE,
-    Folder,
-    LocalFolder,
-    absent_part,
-    following_names,
-    how_to_join,
-    names_in,
-    parts_in,
-    split_set,
-)
+from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, names_in
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
-from pparse.equality import ByValue, Declared
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
 from pparse.findings import Finding, Status
-from pparse.lazy import lazy_pattern
+from pparse.lazy import ByValue, Declared, lazy_pattern
 from pparse.limits import count_words
 from pparse.paths import split_extraction
 
@@ -39,13 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any, BinaryIO, Final
 
-    from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
-    from pparse.data.files import FileIdentity
+    from pparse.data.files import FileIdentity, SplitSet
     from pparse.document.extraction import Progress
-    from pparse.document.folder import SplitSet
     from pparse.document.registry import Registry
-    from pparse.limits import Limits
+    from pparse.limits import Limits, MemoryBudget
     from pparse.tree.parser import Parser
 
     Source = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Data | Folder | Sequence[Any]

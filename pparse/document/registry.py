@@ -17,9 +17,9 @@ from functools import cache
 from pparse.data.base import Access
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
-from pparse.equality import Declared
 from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
+from pparse.lazy import Declared
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
 
 PARSER_GROUP: Final = "pparse_parsers_v1"

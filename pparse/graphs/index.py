@@ -13,7 +13,7 @@ from itertools import chain
 
 from pparse.errors import LimitError
 from pparse.findings import Finding, FindingList
-from pparse.tree.key_table import ranked
+from pparse.tree.index import ranked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

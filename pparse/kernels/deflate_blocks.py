@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from functools import cache
 
-from pparse.equality import ByValue
+from pparse.lazy import ByValue
 from pparse.limits import KIB
 
 TYPE_CHECKING = False

@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 from collections import namedtuple
 
-from pparse.data.reader import Range
+from pparse.data.base import Range
 from pparse.errors import EndOfDataError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64
 from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, encode_varint, read_varint
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from typing import Any, Final, TypeAlias
 
-    from pparse.budget import MemoryBudget
     from pparse.data.scratch import Scratch, Spool
+    from pparse.limits import MemoryBudget
     from pparse.protobuf.schema import FieldType, MessageType
 
     Key = int | bytes

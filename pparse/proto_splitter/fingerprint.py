@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any, Final
 
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.proto_splitter.canonical import Item
     from pparse.protobuf.schema import MessageType, Schema
 

@@ -31,12 +31,11 @@ from collections import OrderedDict
 from operator import itemgetter
 from types import SimpleNamespace
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData
 from pparse.data.files import exists, names_in, open_file, split
 from pparse.errors import EndOfDataError, MalformedError, PparseError, SourceError, UnsupportedError
-from pparse.limits import Limits, format_size
+from pparse.limits import Limits, MemoryBudget, format_size
 from pparse.parsers.cpb.metadata import BYTES, MESSAGE, UNSET, check_belongs, check_versions
 from pparse.parsers.cpb.scalars import decode_scalar, key_as
 from pparse.paths import KeyStep, format_path

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, BinaryIO, Final
 
-    from pparse.budget import MemoryBudget
     from pparse.document.extraction import Extraction
+    from pparse.limits import MemoryBudget
     from pparse.parsers.cpb.metadata import ChunkedMessage, Step
     from pparse.proto_splitter.split import Progress
     from pparse.protobuf.schema import MessageType

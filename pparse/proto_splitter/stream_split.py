@@ -20,8 +20,7 @@ from __future__ import annotations
 import os
 from collections import Counter, namedtuple
 
-from pparse.data.base import BytesData, copy_into, find_not_utf8
-from pparse.data.reader import Range
+from pparse.data.base import BytesData, Range, copy_into, find_not_utf8
 from pparse.data.spliced import SplicedData
 from pparse.errors import MalformedError, OptionError, SplitError, refused, spoken
 from pparse.kernels.varint import encode_varint

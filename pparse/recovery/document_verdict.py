@@ -9,11 +9,11 @@ from __future__ import annotations
 from copy import copy
 from itertools import islice
 
-from pparse.data.range_status import cut_status
-from pparse.data.stretches import joined
+from pparse.data.range_status import cut_status, joined
 from pparse.errors import DataError, EndOfDataError, FaultError, LimitError, NothingThereError, UnsupportedError
-from pparse.findings import UNSURE_NUMBER, Finding, FindingList, Severity, Status
+from pparse.findings import BROKEN, UNSURE_NUMBER, Finding, FindingList, Severity, Status
 from pparse.limits import count_words
+from pparse.tensors.viewer import findings_of
 from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
     from pparse.containers.content import Verdict
     from pparse.document.extraction import Extraction
     from pparse.errors import FormatError
-    from pparse.tensors.extent import Extent
-    from pparse.tensors.viewer import Viewer
-
-# Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
-BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
-
-# Codes of findings on tensors whose bytes, or some of them, are not there.
-_JUST_CUT: Final = (str(Status.TRUNCATED), str(Status.MISSING), "missing-storage")
+    from pparse.tensors.status import Extent
 
 # Codes of findings about bytes that cannot be the original ones.
 _CHANGED: Final = ("malformed", UNSURE_NUMBER)
@@ -145,28 +138,6 @@ def is_part_of_model(extraction: Extraction) -> bool:
     return any(result.parser.viewer is not None for level in around for result in level.results.values())
 
 
-def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
-    """Return what was found wrong with a model: never nothing if it is not whole.
-
-    Why tensors are not whole is told of the first of each status; not of those that are just cut off, if bytes or files
-    are missing: the extent says how many.
-    """
-    found = list(viewer.findings)
-    told = {(finding.code, finding.reason) for finding in found}
-    named = {finding.path for finding in found}
-    cut = extent.missing_bytes or extent.missing_files
-    for reason in extent.reasons:
-        just_cut = cut and reason.code in _JUST_CUT
-        if not just_cut and reason.path not in named and (reason.code, reason.reason) not in told:
-            found.append(reason)
-    if extent.status in BROKEN and not any(finding.is_fault for finding in found):
-        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-        words = f"it is {extent.status}; whole: {whole_words(extent)}{hit}"
-        summary = Finding(str(extent.status), words, source=viewer.extraction.name)
-        found.append(viewer.truncation(extent) if extent.missing_bytes else summary)
-    return found
-
-
 def all_findings(document: Extraction, status: Status) -> list[Finding]:
     """Return what was found wrong with a document without tensors: never nothing if its ``status`` is broken."""
     found = list(document.findings)
@@ -174,22 +145,6 @@ def all_findings(document: Extraction, status: Status) -> list[Finding]:
         root = document.root
         found.append(root.finding or Finding(str(status), f"its {root.kind} is {status}", source=document.name))
     return found
-
-
-def whole_words(extent: Extent) -> str:
-    """Return how many tensors are whole, and what is wrong with how many others, in words."""
-    least = "at least " if extent.at_least and not extent.missing_files else ""  # a header that is cut would name more
-    lacks = [
-        f"{count:,} {word}"
-        for count, word in (
-            (extent.truncated, "truncated"),
-            (extent.missing + extent.unlisted, "missing"),
-            (extent.damaged, "damaged"),
-            (extent.unsupported, "unsupported"),
-        )
-        if count
-    ]
-    return ", ".join((f"{extent.whole:,} of {least}{count_words(extent.count + extent.unlisted, 'tensor')}", *lacks))
 
 
 def untold(extraction: Extraction, source: str) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from pparse.parsers.shards import ShardSet
     from pparse.recovery.target import Target, TargetFile
     from pparse.recovery.unpack import Unpacker
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tree.result import Result
     from pparse.viewers.shards import ShardSetViewer
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import islice
 
 from pparse.containers.content import GapLog
-from pparse.data.stretches import joined
+from pparse.data.range_status import joined
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.document.registry import import_dotted, model_extensions, viewer_for
 from pparse.errors import EndOfDataError, FaultError, GapError, MalformedError

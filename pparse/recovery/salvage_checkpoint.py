@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.stretches import joined
+from pparse.data.range_status import joined
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Status
 from pparse.parsers.pickle.parser import PickleParser

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.parsers.protobuf.resumption import Resumption
     from pparse.protobuf.schema import MessageType

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.parsers.json.lines import JsonLinesParser
     from pparse.parsers.tfrecord.parser import TfrecordParser
     from pparse.recovery.salvage import Job

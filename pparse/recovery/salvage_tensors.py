@@ -25,10 +25,9 @@ from pparse.data.range_status import cut_status
 from pparse.data.spliced import HiddenData
 from pparse.document.registry import viewer_for
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.header import REFERENCE_HEADER_LIMIT, word_of
-from pparse.recovery.document_verdict import BROKEN
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, text_of
 from pparse.tensors.npy import write_npy

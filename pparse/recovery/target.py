@@ -31,10 +31,9 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 from itertools import islice
 
-from pparse.budget import MemoryBudget
 from pparse.containers.content import Verdict
 from pparse.errors import ClosedError, LimitError, OptionError, SourceError, refused, system_error, told
-from pparse.limits import GIB, MIB, Limits, format_size
+from pparse.limits import GIB, MIB, Limits, MemoryBudget, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
 from pparse.recovery.names import MAX_DEPTH, changed, fold, names_root, numbered, plain, printable, safe_name
 from pparse.writers.files import refuse_full

@@ -19,10 +19,10 @@ from pparse.data.base import Access
 from pparse.document.appearance import ARCHIVE_EXTENSIONS
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.errors import DataError, FaultError, FormatError, LimitError, PparseError, SourceError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.shards import ShardSet
-from pparse.recovery.document_verdict import BROKEN, DocumentVerdict, is_whole_below, unlike_its_name, verify_document
+from pparse.recovery.document_verdict import DocumentVerdict, is_whole_below, unlike_its_name, verify_document
 from pparse.recovery.model_files import BesideJudge, ModelFiles, ShardWriter, base_name, files_beside
 from pparse.recovery.names import changed, safe_name
 from pparse.recovery.report import RecoveredFile

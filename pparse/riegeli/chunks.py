@@ -35,7 +35,7 @@ from collections import namedtuple
 from operator import itemgetter
 from struct import Struct
 
-from pparse.data.reader import byte_view
+from pparse.data.base import byte_view
 from pparse.data.spliced import DerivedData
 from pparse.kernels.highway import Highway64, hash64
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError, RiegeliError, UnimplementedError

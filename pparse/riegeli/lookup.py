@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.compressed.env import DecodeEnv
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.riegeli.chunks import Chunk
     from pparse.riegeli.records import ChunkRecords
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.env import DecodeEnv
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, PparseError
+from pparse.limits import MemoryBudget
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     METADATA,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Self
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.data.scratch import Scratch
     from pparse.limits import Limits
     from pparse.riegeli.source import Sourcelike

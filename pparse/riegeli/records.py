@@ -16,9 +16,9 @@ from itertools import accumulate
 from operator import index
 
 from pparse.data.spliced import DerivedData
-from pparse.equality import ByValue
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints
+from pparse.lazy import ByValue
 from pparse.locking import RLock
 from pparse.riegeli.chunks import MAX_POSITION, METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
 from pparse.riegeli.errors import BoundsError, InvalidArgumentError
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.compressed.env import DecodeEnv
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
+    from pparse.limits import Charge, MemoryBudget
     from pparse.riegeli.chunks import ChunkHeader
     from pparse.riegeli.parts import PartCompressor
     from pparse.riegeli.source import Source

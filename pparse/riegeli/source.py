@@ -9,10 +9,9 @@ import contextlib
 import io
 import os
 
-from pparse.data.base import BytesData, Data
+from pparse.data.base import BytesData, Data, Reader
 from pparse.data.file_object import of_stream
 from pparse.data.files import open_file
-from pparse.data.reader import Reader
 from pparse.errors import GapError, SourceError
 from pparse.locking import Lock
 from pparse.riegeli.chunks import BLOCK_HEADER_SIZE

@@ -13,8 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 
-from pparse.data.range_status import Ledger
-from pparse.data.stretches import Stretches
+from pparse.data.range_status import Ledger, Stretches
 from pparse.errors import OptionError
 from pparse.locking import Lock
 from pparse.riegeli.errors import HashMismatchError, InvalidArgumentError

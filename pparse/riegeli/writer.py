@@ -18,10 +18,9 @@ from collections import deque
 from itertools import chain
 
 from pparse.data.base import Data
-from pparse.equality import Declared
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.varint import encode_varint
-from pparse.lazy import lazy_pattern
+from pparse.lazy import Declared, lazy_pattern
 from pparse.riegeli.chunks import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
     from typing import Any, BinaryIO, Final
 
-    from pparse.data.reader import Reader
+    from pparse.data.base import Reader
     from pparse.data.scratch import Scratch, Spool
 
     Write = Callable[[bytes], object]

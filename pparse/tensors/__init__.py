@@ -7,8 +7,8 @@ from pparse.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.tensors.dtype import DTYPES, DType
-    from pparse.tensors.extent import Extent
     from pparse.tensors.scales import dequantized
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
     from pparse.tensors.viewer import Viewer
 __getattr__ = lazy_names(

@@ -9,14 +9,14 @@ from pparse.findings import Status
 from pparse.tensors.status import Remark, last_written
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, SCALAR
-from pparse.tree.key_table import meant_by_name, name_in
+from pparse.tree.index import meant_by_name, name_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
 
@@ -107,7 +107,7 @@ class NodeViewer(Viewer):
 
 
 def _named(table: Node | None) -> Iterator[tuple[str, Node]]:
-    """Yield the children of ``table`` with their names (`pparse.tree.key_table`)."""
+    """Yield the children of ``table`` with their names (`pparse.tree.index`)."""
     if table is None:
         return
     index = table.index

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pparse.budget import MemoryBudget
-    from pparse.limits import Limits
+    from pparse.limits import Limits, MemoryBudget
 
     Index = int | slice | Any
 

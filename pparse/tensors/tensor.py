@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from pparse.data.base import Access
+from pparse.data.base import Access, byte_view
 from pparse.data.range_status import cut_status
-from pparse.data.reader import byte_view
 from pparse.display.text import shape_words, shorten
-from pparse.equality import ByValue
 from pparse.errors import (
     DamagedTensorError,
     EndOfDataError,
@@ -21,6 +19,7 @@ from pparse.errors import (
     told,
 )
 from pparse.findings import Finding, Status
+from pparse.lazy import ByValue
 from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType, filler, new_array
 from pparse.tensors.status import is_beyond_arrays, status_behind_gaps, status_of_spans, tensor_status, there_words

@@ -9,10 +9,9 @@ from itertools import islice
 from pparse.data.range_status import cut_status
 from pparse.document.opening import Resume, advise, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
-from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.findings import BROKEN, Finding, FindingList, Severity, Status
 from pparse.locking import Guarded, steps
-from pparse.tensors.extent import Extent
-from pparse.tensors.status import flawed_only_in, unwritten_in
+from pparse.tensors.status import Extent, flawed_only_in, unwritten_in, whole_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,14 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from typing import Any, Final, Self
 
-    from pparse.budget import MemoryBudget
     from pparse.data.base import Data, IoStats
     from pparse.document.extraction import Extraction, Progress
     from pparse.document.folder import Folder
     from pparse.document.opening import Source
     from pparse.document.registry import Registry
     from pparse.graphs.graph import Graph
-    from pparse.limits import Limits
+    from pparse.limits import Limits, MemoryBudget
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Span, Tensor
     from pparse.tree.node import Node
@@ -780,3 +778,29 @@ class Signature:
 
     def __repr__(self) -> str:
         return f"<Signature {self.name!r}: {', '.join(self.inputs) or 'nothing'} -> {', '.join(self.outputs)}>"
+
+
+# Codes of findings on tensors whose bytes, or some of them, are not there.
+_JUST_CUT: Final = (str(Status.TRUNCATED), str(Status.MISSING), "missing-storage")
+
+
+def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
+    """Return what was found wrong with a model: never nothing if it is not whole.
+
+    Why tensors are not whole is told of the first of each status; not of those that are just cut off, if bytes or files
+    are missing: the extent says how many.
+    """
+    found = list(viewer.findings)
+    told = {(finding.code, finding.reason) for finding in found}
+    named = {finding.path for finding in found}
+    cut = extent.missing_bytes or extent.missing_files
+    for reason in extent.reasons:
+        just_cut = cut and reason.code in _JUST_CUT
+        if not just_cut and reason.path not in named and (reason.code, reason.reason) not in told:
+            found.append(reason)
+    if extent.status in BROKEN and not any(finding.is_fault for finding in found):
+        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+        words = f"it is {extent.status}; whole: {whole_words(extent)}{hit}"
+        summary = Finding(str(extent.status), words, source=viewer.extraction.name)
+        found.append(viewer.truncation(extent) if extent.missing_bytes else summary)
+    return found

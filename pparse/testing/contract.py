@@ -41,9 +41,9 @@ from contextlib import contextmanager, suppress
 from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
 from pparse.document.registry import Registry, excerpt_of, viewer_for
-from pparse.equality import ByValue
 from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
 from pparse.findings import Severity, Status
+from pparse.lazy import ByValue
 from pparse.limits import KIB, MIB
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
 from pparse.tree.entry import SCALAR
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node

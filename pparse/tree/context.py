@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final, overload
 
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.tree.entry import Key
     from pparse.tree.host import Services
     from pparse.tree.index import ChildIndex

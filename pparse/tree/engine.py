@@ -36,7 +36,7 @@ Parser must not recurse on input, read ahead by themselves, or keep blocks.
 
 from __future__ import annotations
 
-from pparse.data.reader import up_to_page
+from pparse.data.base import up_to_page
 from pparse.errors import EndOfDataError, EngineError, GapError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.tree.context import DONE, NeedMoreError
@@ -45,8 +45,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.data.base import Data
+    from pparse.limits import Charge, MemoryBudget
     from pparse.tree.context import NodeContext
     from pparse.tree.parser import Parser
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.findings import Finding
 
     Key = str | bytes | int | bool | None

@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from threading import RLock
     from typing import Any
 
-    from pparse.budget import MemoryBudget
     from pparse.compressed.env import DecodeEnv
-    from pparse.data.base import Data, IoStats
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, IoStats, Range
     from pparse.findings import FindingList
-    from pparse.limits import Limits
+    from pparse.limits import Limits, MemoryBudget
     from pparse.paths import KeyStep, OrdinalStep
     from pparse.tree.entry import Entry, Key
     from pparse.tree.index import ChildIndex, IndexLedger, KeptBlock, Retention

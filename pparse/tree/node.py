@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import weakref
 
-from pparse.budget import evictor
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
 from pparse.findings import UNSURE_NUMBER, Finding, Status
+from pparse.limits import evictor
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
-from pparse.tree.index import ChildIndex
-from pparse.tree.key_table import key_hash
+from pparse.tree.index import ChildIndex, key_hash
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.tree.entry import Entry, Key
     from pparse.tree.host import Host, Services
 

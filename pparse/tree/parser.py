@@ -22,7 +22,7 @@ from pparse.paths import KeyStep, OrdinalStep
 from pparse.tree.context import NodeContext, NumberArray, bounded_by
 from pparse.tree.engine import run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
-from pparse.tree.key_table import key_hash
+from pparse.tree.index import key_hash
 from pparse.tree.node import as_dict
 from pparse.tree.visit import Member, Trail, Visit
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, ClassVar, Final, Protocol
 
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.tree.context import Done, State
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex

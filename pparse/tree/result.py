@@ -10,7 +10,7 @@ from pparse.findings import Finding, FindingList, Severity, Status, clipped
 from pparse.locking import guard
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import GROUP, run
-from pparse.tree.key_table import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
+from pparse.tree.index import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
 from pparse.tree.node import Node
 from pparse.tree.parser import Container, Listing
 

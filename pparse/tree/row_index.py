@@ -31,9 +31,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO, Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
+    from pparse.limits import MemoryBudget
     from pparse.tree.index import ChildIndex
 
 NAME: Final = b"pparse rows idx"

@@ -7,13 +7,12 @@ from collections import namedtuple
 from contextlib import contextmanager, suppress
 from copy import copy
 
-from pparse.budget import MemoryBudget
 from pparse.compressed.gzip_index import NAME, build_index
 from pparse.data.files import is_there, open_file
 from pparse.data.index_files import SUFFIX, cache_path
 from pparse.document.opening import open as open_document
 from pparse.errors import FormatError, OptionError, refused, told
-from pparse.limits import parse_size
+from pparse.limits import MemoryBudget, parse_size
 from pparse.tree.row_index import NAME as ROWS_NAME
 from pparse.tree.row_index import write_index
 from pparse.writers.files import AtomicFile, refuse_existing
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pparse.compressed.gzip_index import IndexReport, Progress
-    from pparse.data.base import IoStats
-    from pparse.data.reader import Range
+    from pparse.data.base import IoStats, Range
     from pparse.document.extraction import Extraction
     from pparse.limits import Limits
     from pparse.tree.index import ChildIndex

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO, Final
 
-    from pparse.budget import MemoryBudget
+    from pparse.limits import MemoryBudget
 
 SCHEMA: Final = 1
 _NAME: Final = "the journal"  # in messages

@@ -10,8 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO, Final
 
-    from pparse.data.base import Buffer
-    from pparse.data.reader import Range
+    from pparse.data.base import Buffer, Range
 
 _PIECE: Final = 1 << 20
 

@@ -179,7 +179,7 @@ def plant_sound_called_damaged(monkeypatch):
 
 
 def plant_over_budget(monkeypatch):
-    from pparse.budget import MemoryBudget
+    from pparse.limits import MemoryBudget
 
     monkeypatch.setattr(
         MemoryBudget, "peak", property(lambda budget: 1 << 30, lambda budget, value: None), raising=False
@@ -238,7 +238,7 @@ def plant_records_dropped(monkeypatch):
 
 
 def plant_info_believes_all(monkeypatch):
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
 
     monkeypatch.setattr(Extent, "status", Status.COMPLETE)
 

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
     from typing import Final
 
-    from pparse.budget import MemoryBudget
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
-    from pparse.limits import Limits
+    from pparse.data.base import Data, Range
+    from pparse.limits import Limits, MemoryBudget
 
 
 _MAX_RANK = 254

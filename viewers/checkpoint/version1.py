@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from threading import RLock
     from typing import Any, Final
 
-    from pparse.data.base import Data
-    from pparse.data.reader import Range
+    from pparse.data.base import Data, Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.parsers.checkpoint.table import SortedTable

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
-    from pparse.budget import Charge
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
     from pparse.findings import FindingList
+    from pparse.limits import Charge
     from pparse.parsers.checkpoint.parser import CheckpointParser
     from pparse.tensors.dtype import DType
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tree.node import Node
 
 

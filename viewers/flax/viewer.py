@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.msgpack.parser import MsgpackParser
     from pparse.tensors.dtype import DType
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tree.node import Node
 
 # The head of an array, before its bytes: a shape of 64 numbers, and a name.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from pparse.document.extraction import Extraction
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tree.result import Result
 
 # So many numbers of all tensors are compared; sound parts agree on one.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.gguf.parser import GgufParser, GgufPlace
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.npy import ArrayHeader
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
 
 EXTENSION: Final = ".npy"
 

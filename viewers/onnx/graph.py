@@ -16,7 +16,7 @@ from pparse.errors import UnsupportedError
 from pparse.findings import Status
 from pparse.graphs.source import ListedGraph, Value
 from pparse.parsers.onnx.parser import type_name
-from pparse.tree.key_table import KeyTable, key_hash
+from pparse.tree.index import KeyTable, key_hash
 from pparse.viewers.onnx.places import initializer_names, read_row, rows_of, value_names
 from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Final
 
-    from pparse.budget import Charge
     from pparse.graphs.source import Row
+    from pparse.limits import Charge
     from pparse.tree.node import Node
     from pparse.viewers.onnx.places import OnnxPlaces
 

@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections import deque, namedtuple
 from functools import cached_property
 
-from pparse.data.base import copy_into
-from pparse.data.reader import Range
+from pparse.data.base import Range, copy_into
 from pparse.errors import FaultError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Final, TypeAlias
 
-    from pparse.budget import Charge
+    from pparse.limits import Charge
     from pparse.protobuf.schema import MessageType
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import namedtuple
 from functools import cached_property
 
-from pparse.data.reader import Range
+from pparse.data.base import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status

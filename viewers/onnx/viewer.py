@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from itertools import count, islice
 
-from pparse.data.reader import Range
+from pparse.data.base import Range
 from pparse.data.zero_runs import first_unwritten
 from pparse.display.text import few
 from pparse.document.opening import Resume
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pparse.parsers.onnx.parser import OnnxDataParser
     from pparse.parsers.protobuf.index import Piece, Window
     from pparse.protobuf.schema import Schema
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.onnx.tensors import ExternalFile

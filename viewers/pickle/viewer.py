@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.viewers.pickle.walk import Found
 
     What = StoredTensor | Array | Odd

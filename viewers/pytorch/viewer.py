@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
-    from pparse.budget import Charge
     from pparse.document.extraction import Extraction
+    from pparse.limits import Charge
     from pparse.parsers.pytorch.distcp import DistcpParser
     from pparse.parsers.pytorch.storages import Place, StorageReader
     from pparse.parsers.pytorch.zip import StorageRecord
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found

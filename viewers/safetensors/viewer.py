@@ -19,7 +19,7 @@ from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
-from pparse.tree.key_table import meant_by_name, name_in, name_of_repeated
+from pparse.tree.index import meant_by_name, name_in, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.parsers.safetensors.header import TensorInfo
     from pparse.parsers.safetensors.parser import SafetensorsParser
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tree.entry import Entry, Key
     from pparse.tree.node import Node
 

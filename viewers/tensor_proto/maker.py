@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import accumulate
 from math import prod
 
+from pparse.data.base import Range
 from pparse.data.range_status import cut_status
-from pparse.data.reader import Range
 from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity, Status

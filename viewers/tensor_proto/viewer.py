@@ -6,7 +6,7 @@ from abc import abstractmethod
 from array import array
 from itertools import islice
 
-from pparse.data.reader import Range
+from pparse.data.base import Range
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.index import ChunkRange
@@ -15,7 +15,7 @@ from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
 from pparse.tree.entry import LIST, SCALAR
-from pparse.tree.key_table import EACH, KeyTable, key_hash, meant_by_name, name_of_repeated
+from pparse.tree.index import EACH, KeyTable, key_hash, meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from typing import Any, ClassVar, Final
 
-    from pparse.budget import Charge
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
+    from pparse.limits import Charge
     from pparse.parsers.protobuf.index import Piece, Window
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
-    from pparse.tensors.extent import Extent
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.tensor_proto.maker import TensorMaker

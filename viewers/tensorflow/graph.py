@@ -11,8 +11,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cached_property
 
-from pparse.data.base import copy_into
-from pparse.data.reader import Range
+from pparse.data.base import Range, copy_into
 from pparse.errors import EndOfDataError, FaultError, MalformedError, PathError, PparseError, UnsupportedError
 from pparse.findings import Finding
 from pparse.graphs.graph import Graph

@@ -26,7 +26,7 @@ from pparse.errors import (
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.checkpoint.parser import INDEX_OF_VARIABLES
 from pparse.protos import schema as builtin_schema
-from pparse.tensors.extent import Extent
+from pparse.tensors.status import Extent
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.entry import SLOT, VALUE
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.document.extraction import Extraction
+    from pparse.limits import Charge, MemoryBudget
     from pparse.proto_splitter.fingerprint import Fingerprint
     from pparse.tree.node import Node
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from pparse.data.base import Range
 from pparse.data.range_status import cut_status
-from pparse.data.reader import Range
 from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, read_length, read_value

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Final
 
-    from pparse.budget import Charge, MemoryBudget
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync import Failure
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
+    from pparse.limits import Charge, MemoryBudget
 
     # Opens a block: called with (start, end, size, tag) as given to `Blocks.add`.
     OpenBlock = Callable[[int, int, int, int], InflatedData]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pparse.codecs.base import Decompressor
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
 
 _MARKS: Final = (0x314159265359, 0x177245385090)  # of a block, of the end of a stream
 _MARK_BITS: Final = 48

@@ -22,7 +22,6 @@ from collections import namedtuple
 from contextlib import suppress
 from functools import partial
 
-from pparse.budget import MemoryBudget
 from pparse.codecs.deflate_entry import EntryDecompressor
 from pparse.compressed.env import DecodeEnv
 from pparse.compressed.resync import Failure, Piece, deflate_source, real_end
@@ -44,7 +43,7 @@ from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import HiddenData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import TRAILER_FAULTS, EndOfDataError, Fault, GapError, LimitError, MalformedError, PparseError
-from pparse.limits import KIB, MIB
+from pparse.limits import KIB, MIB, MemoryBudget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync.deflate_inside import Before
     from pparse.compressed.resync.deflate_source import DamageCandidate
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
 
 # Compressed bytes that a chain of blocks must have, to be believed though it ends in damage; see rule 2.
 _LONG: Final = 72 * KIB

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.budget import Charge
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync.deflate_source import Chain
     from pparse.data.base import Data
     from pparse.kernels.deflate_tokens import Codes, CutShort, Head, Tokens
+    from pparse.limits import Charge
 
 # Compressed bytes of a block, before the gap and behind it, that are looked at; a part of a small budget.
 _MOST: Final = 512 * KIB

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.inflated import InflatedData
     from pparse.compressed.resync import Piece
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.errors import PparseError
 
 # Output compared to see whether two decoders are in step, input for it, and known bytes needed for an answer.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.errors import PparseError
 
 _HEADER: Final = 7  # of a frame without options

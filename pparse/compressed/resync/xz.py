@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-    from pparse.budget import MemoryBudget
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
     from pparse.errors import PparseError
+    from pparse.limits import MemoryBudget
 
 # -- What an xz file says of its blocks: headers, footers, indexes, LZMA2 chunks. Nothing is decoded here --------------
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync import Failure, Piece
     from pparse.compressed.resync.blocks import Effort
-    from pparse.data.reader import Range
+    from pparse.data.base import Range
 
 _BLOCK: Final = 128 * KIB
 # A damaged block may reach so far over the end of its frame.

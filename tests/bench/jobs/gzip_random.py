@@ -15,10 +15,10 @@ import time
 from report import memory, report
 
 import pparse
-from pparse.budget import MemoryBudget
 from pparse.compressed.gzip_index import GzipIndex, IndexedData, build_index
 from pparse.compressed.inflated import InflatedData
 from pparse.data.files import FileData
+from pparse.limits import MemoryBudget
 
 MIB = 1 << 20
 COUNT = 50
