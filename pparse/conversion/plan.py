@@ -149,11 +149,12 @@ class Options:
         """Return whether a tensor of the source is to be written."""
         return self.chosen is None or self.chosen(viewer, tensor)
 
-    def renamed(self, name: str, used: set[Rename]) -> str:
+    def renamed(self, name: str, used: set[Rename] | None = None) -> str:
         """Return the name that a tensor gets; add the rule that gave it to ``used``."""
         for rule in self.renames:
             if (found := rule(name)) is not None:
-                used.add(rule)
+                if used is not None:
+                    used.add(rule)
                 return found
         return name
 
