@@ -21,7 +21,7 @@ from pparse.data.base import IoStats
 from pparse.data.files import FileData
 from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.parsers.protobuf.lists import ListIndex
-from pparse.parsers.protobuf.write import measure
+from pparse.parsers.protobuf.write import measure, operations
 from pparse.parsers.protobuf.write import write as write_message
 from pparse.proto_splitter import Merger
 from pparse.protos import message_class
@@ -525,7 +525,7 @@ def test_elements_and_values_that_are_scalars():
     assert wanted["named_bytes"] == {(str, ""): b"x"}
     out = bytearray()
     with opened(data) as doc:
-        assert write_message(doc.root, measure(doc.root), out.extend) == len(out)
+        assert write_message(operations(doc.root), measure(operations(doc.root)), out.extend) == len(out)
     assert plain(all_class().FromString(bytes(out))) == wanted
 
 

@@ -69,7 +69,7 @@ def few(names: Iterable[str], most: int = 6, count: int | None = None) -> str:
 
     ``count``: how many there are in all; None: nobody knows, and ``…`` says that there are more.
     """
-    found = [safe(shorten(name, 80)) for name in islice(names, most + 1)]
+    found = [safe(shorten(name, 160)) for name in islice(names, most + 1)]
     shown = found[:most]
     left = len(found) - len(shown) if count is None else count - len(shown)
     more = " …" if count is None else f" and {left:,} more"
