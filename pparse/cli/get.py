@@ -2,8 +2,8 @@
 
 PATH is tried as the exact name of a tensor, then as a name with a slice (``name[0:2, ..., 1]``), then as the path of a
 node: a tensor comes before a node with the same path, but a field of a TensorFlow message, such as ``versions``, before
-a constant of its name (give that with ``-p``). ``[a:b]`` also cuts a piece out of a record, a text or an archive's
-member. Of a list, ``[a:b]`` and ``[*]`` are several elements, and what follows is taken of each: they are
+a constant of its name (``-p NAME -o x.npz`` gives that). ``[a:b]`` also cuts a piece out of a record, a text or an
+archive's member. Of a list, ``[a:b]`` and ``[*]`` are several elements, and what follows is taken of each: they are
 written as lines of JSON. Only the bytes of the result are read.
 """
 
