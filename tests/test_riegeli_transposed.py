@@ -32,8 +32,8 @@ from pparse.riegeli.transposed import (
     NON_PROTO,
     START_OF_MESSAGE,
     START_OF_SUBMESSAGE,
+    ChunkParts,
     FieldProjection,
-    Parts,
     decode_transposed,
 )
 from pparse.riegeli.transposed_encoder import MAX_DEPTH, encode_transposed
@@ -576,7 +576,7 @@ def tags_of(contents: list[bytes]) -> set[int]:
     """Return the tags of the states that the records were taken apart into."""
     data = encode(contents)
     assert decode(data, contents) == contents
-    return set(Parts(memoryview(data), len(contents), sum(map(len, contents))).header.tags)
+    return set(ChunkParts(memoryview(data), len(contents), sum(map(len, contents))).header.tags)
 
 
 MESSAGE = {START_OF_MESSAGE}
@@ -633,7 +633,7 @@ def test_nesting_is_taken_apart_to_a_depth():
         record = delimited(3, record)
     data = encode([record])
     assert decode(data, [record]) == [record]
-    states = Parts(memoryview(data), 1, len(record)).header.tags
+    states = ChunkParts(memoryview(data), 1, len(record)).header.tags
     assert states.count(3 << 3 | END_OF_SUBMESSAGE) == MAX_DEPTH == 100
     # The rest is a string in the innermost of them.
     assert states.count(3 << 3 | LEN) == 1
@@ -643,7 +643,7 @@ def test_nesting_is_taken_apart_to_a_depth():
 
 def test_equal_names_at_different_places_do_not_share_buffers():
     record = field(1, 0, b"\x7f") + delimited(3, field(1, 0, b"\x7e")) + group(5, field(1, 0, b"\x7d"))
-    header = Parts(memoryview(encode([record])), 1, len(record)).header
+    header = ChunkParts(memoryview(encode([record])), 1, len(record)).header
     assert header.buffer_lengths == [1, 1, 1]
 
 
@@ -656,7 +656,7 @@ def test_buffers_are_put_into_buckets_of_the_size_asked_for():
         (3, [3, 4, 5, 1, 1]),
     ):
         data = encode(contents, SNAPPY, bucket_size=bucket_size)
-        parts = Parts(memoryview(data), 2, sum(map(len, contents)))
+        parts = ChunkParts(memoryview(data), 2, sum(map(len, contents)))
         assert parts.header.buffer_lengths == [1, 2, 4, 5, 1, 1]
         assert [size_hint(SNAPPY, bucket) for bucket in parts.buckets] == expected
         assert decode(data, contents) == contents
@@ -668,13 +668,13 @@ def test_many_fields_make_trees_of_lists():
     contents += [field(number % 300 + 1, 0, b"\x07") for number in range(12_000)]
     data = encode(contents)
     assert decode(data, contents) == contents
-    states = Parts(memoryview(data), len(contents), sum(map(len, contents))).header.tags
+    states = ChunkParts(memoryview(data), len(contents), sum(map(len, contents))).header.tags
     assert states.count(NO_OP) > 9000 // 64
 
 
 def test_lists_are_filled_from_the_top():
     contents = [field(number, 0, b"\x07") for number in range(1, 67)]
-    transitions = Parts(memoryview(encode(contents)), len(contents), sum(map(len, contents))).transitions
+    transitions = ChunkParts(memoryview(encode(contents)), len(contents), sum(map(len, contents))).transitions
     # 65 moves; 63 states are reached by one, the others by two.
     assert sum(1 + (byte & 3) for byte in transitions) == 63 + 2 * 2
 
@@ -683,7 +683,7 @@ def test_frames_of_header_and_buckets_tell_their_size():
     contents = [delimited(1, b"text"), delimited(2, b"more")] * 3
     data = encode(contents, ZSTD)
     size = data[1]
-    frames = [data[3 : 2 + size], *(bytes(bucket[1:]) for bucket in Parts(memoryview(data), 6, 36).buckets)]
+    frames = [data[3 : 2 + size], *(bytes(bucket[1:]) for bucket in ChunkParts(memoryview(data), 6, 36).buckets)]
     assert [zstd.content_size(frame) for frame in frames] == [data[2], 30]
     moves = data[2 + size + sum(len(frame) + 1 for frame in frames[1:]) :]
     assert zstd.content_size(moves[1:]) is None
@@ -706,7 +706,7 @@ def test_states_often_followed_by_the_same_have_their_own_lists():
         return field(1 + first % 40, 0, b"\x07") + field(41 + (other if chance < 25 else first) % 40, 0, b"\x08")
 
     contents = [pair(number) for number in range(10_000)]
-    transitions = Parts(memoryview(encode(contents)), len(contents), sum(map(len, contents))).transitions
+    transitions = ChunkParts(memoryview(encode(contents)), len(contents), sum(map(len, contents))).transitions
     # The likely move from each is offset 0, so that it mostly is part of the byte before.
     assert len(transitions) < 13_000
 

@@ -69,8 +69,8 @@ MEMBER: Final = lazy_pattern(
 )
 
 
-class TensorInfo:
-    """One entry of the header: a faultless one, as nearly all are; `CheckedInfo` is any other."""
+class HeaderEntry:
+    """One entry of the header: a faultless one, as nearly all are; `CheckedEntry` is any other."""
 
     __slots__ = ("begin", "end", "kind")
 
@@ -104,15 +104,15 @@ class TensorInfo:
         """Severity of the problem; more dimensions than an array can have are not a fault of the file."""
         return Severity.WARNING if self.unsupported and self.kind[0] is not None else Severity.ERROR
 
-    def with_problem(self, problem: str) -> TensorInfo:
+    def with_problem(self, problem: str) -> HeaderEntry:
         """Return the same entry with a problem."""
-        info = CheckedInfo.__new__(CheckedInfo)
-        TensorInfo.__init__(info, self.kind, self.begin, self.end)
+        info = CheckedEntry.__new__(CheckedEntry)
+        HeaderEntry.__init__(info, self.kind, self.begin, self.end)
         info.problem = problem
         return info
 
 
-class CheckedInfo(TensorInfo):
+class CheckedEntry(HeaderEntry):
     """An entry that took all checks, and may have a problem."""
 
     def __init__(self, fields: object) -> None:
@@ -185,25 +185,25 @@ class CheckedInfo(TensorInfo):
             self.wanted, self.got = len(shape), 64
 
 
-def checked(fields: Any) -> TensorInfo:
-    """Return an entry from its decoded fields: a `TensorInfo` if it is faultless and has elements."""
+def checked(fields: Any) -> HeaderEntry:
+    """Return an entry from its decoded fields: a `HeaderEntry` if it is faultless and has elements."""
     try:
         begin, end = fields["data_offsets"]
         shape, word = fields["shape"], fields["dtype"]
         dtype = STORED_DTYPES[word]
     except (KeyError, TypeError, ValueError):
-        return CheckedInfo(fields)
+        return CheckedEntry(fields)
     if type(begin) is not int or type(end) is not int or type(shape) is not list or not 0 <= begin <= end:
-        return CheckedInfo(fields)
+        return CheckedEntry(fields)
     count = 1
     for length in shape:
         if type(length) is not int or length <= 0:
-            return CheckedInfo(fields)
+            return CheckedEntry(fields)
         count *= length
     if count * dtype.bits != (end - begin) * 8 or end >= 1 << 60 or len(shape) > 64:
-        return CheckedInfo(fields)
+        return CheckedEntry(fields)
     shape = tuple(shape)
-    return TensorInfo((dtype, shape, word, (word, shape)), begin, end)
+    return HeaderEntry((dtype, shape, word, (word, shape)), begin, end)
 
 
 def is_metadata(fields: object) -> bool:
@@ -211,7 +211,7 @@ def is_metadata(fields: object) -> bool:
     return fields is None or (isinstance(fields, dict) and all(isinstance(value, str) for value in fields.values()))
 
 
-def info_of(header: Result, ordinal: int, fields: object) -> TensorInfo:
+def info_of(header: Result, ordinal: int, fields: object) -> HeaderEntry:
     """Return entry ``ordinal`` of ``header``, checked; repeated fields are a problem, as either may be meant."""
     info = checked(fields)
     if type(fields) is not dict or len(fields) <= len(FIELDS):
@@ -279,7 +279,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.infos: list[TensorInfo | None] = []
+        self.infos: list[HeaderEntry | None] = []
         self.is_tiled = True
         """Whether all are sound tensors, each of which begins where the one before ends."""
 
@@ -323,13 +323,13 @@ class PlainText:
         self._blocks: list[_Block] = []
         self._charge = budget.charge(0, "entries of the header", self._drop)
         self._hashes: array[int] | None = None
-        self._names: dict[str, tuple[int, TensorInfo | None]] | KeyTable | None = None
+        self._names: dict[str, tuple[int, HeaderEntry | None]] | KeyTable | None = None
         self._looked_at: tuple[_Block, list[Any]] | None = None  # a block, and its entries in the text
         self._sought = 0  # how many names were looked for without a table of them
         self._names_charge = budget.charge(0, "a table of names", self._drop_names)
         self._kinds: dict[str, tuple[int, Any]] = {}
 
-    def rows(self, first: int = 0) -> Iterator[tuple[int, str, TensorInfo, None]]:
+    def rows(self, first: int = 0) -> Iterator[tuple[int, str, HeaderEntry, None]]:
         """Yield ``(number, name, entry, None)`` of each tensor from entry ``first`` on, and read on as needed.
 
         Ends at the end, or where the text is `State.STOPPED`; what came before that is right.
@@ -360,7 +360,7 @@ class PlainText:
             return found
         return (row for row in found if row[2] is not None and row[0] >= first)
 
-    def row(self, number: int) -> tuple[str, TensorInfo | None]:
+    def row(self, number: int) -> tuple[str, HeaderEntry | None]:
         """Return name and entry ``number``, which was read before; no entry for ``__metadata__``."""
         block = self._blocks[self._block_of(number)]
         rows = self._rows_of(block)
@@ -383,7 +383,7 @@ class PlainText:
         offsets = before - start + text.rindex("[", 0, entry.start(3))
         return *((before + low, before + high) for low, high in places), (offsets, before - start + entry.end(4) + 1)
 
-    def _names_and_infos(self) -> Iterator[tuple[str, TensorInfo | None]]:
+    def _names_and_infos(self) -> Iterator[tuple[str, HeaderEntry | None]]:
         """Yield name and entry of all that were read, ``__metadata__`` among them."""
         for block in self._blocks:
             rows = self._rows_of(block)
@@ -397,7 +397,7 @@ class PlainText:
         if not self._blocks and not self._is_small:
             self._hashes = array("q")
 
-    def find(self, name: str) -> tuple[int, TensorInfo | None]:
+    def find(self, name: str) -> tuple[int, HeaderEntry | None]:
         """Return number and entry with that name in a text that is `State.COMPLETE`; no entry if there is none."""
         known, hashes = self._names, self._hashes
         if hashes is not None and self._sought < _WITHOUT_TABLE:
@@ -423,11 +423,11 @@ class PlainText:
                 return number, info
         return _NO_ENTRY
 
-    def _make_names(self) -> dict[str, tuple[int, TensorInfo | None]] | KeyTable:
+    def _make_names(self) -> dict[str, tuple[int, HeaderEntry | None]] | KeyTable:
         """Make the table of names. Raises `LimitError` if there is no room."""
         if self._is_small:
             self._names_charge.resize(_NAME * self.count)
-            known: dict[str, tuple[int, TensorInfo | None]] = {}
+            known: dict[str, tuple[int, HeaderEntry | None]] = {}
             for block in self._blocks:
                 rows = self._rows_of(block)
                 known.update(zip(rows.names, zip(count(block.first), rows.infos), strict=False))
@@ -533,12 +533,12 @@ class PlainText:
         for kind, begin, end in zip(parts[2 : 5 * count : 5], begins, ends, strict=True):
             known = known_kind(kind)
             if known is not None and end - begin == known[0]:
-                add(TensorInfo(known[1], begin, end))
+                add(HeaderEntry(known[1], begin, end))
                 continue
             info = self._check(kind, begin, end)
             if info is None:
                 break
-            rows.is_tiled &= type(info) is TensorInfo
+            rows.is_tiled &= type(info) is HeaderEntry
             add(info)
         added = len(rows.infos) - added
         rows.names += parts[1 : 5 * added : 5]
@@ -548,7 +548,7 @@ class PlainText:
             at = entry.end()
         return at
 
-    def _check(self, kind: str, begin: int, end: int) -> TensorInfo | None:
+    def _check(self, kind: str, begin: int, end: int) -> HeaderEntry | None:
         """Return an entry whose type and shape are new, or need another number of bytes than it has; None if the text
         of these is wrong."""
         word, shape = kind.split('"')[3], kind[kind.index("[") + 1 : -1]
@@ -559,7 +559,7 @@ class PlainText:
         if ",".join(map(str, lengths)) != shape.replace(", ", ","):
             return None
         info = checked({"dtype": word, "shape": lengths, "data_offsets": [begin, end]})
-        if type(info) is TensorInfo:
+        if type(info) is HeaderEntry:
             if len(self._kinds) >= _MOST_KINDS:
                 self._kinds.clear()
             self._kinds[kind] = end - begin, info.kind
@@ -596,7 +596,7 @@ class PlainText:
             places.end = last.end
             return
         for number, info in enumerate(infos, self.count):
-            if type(info) is TensorInfo and info.begin == places.end and places.is_in_order:
+            if type(info) is HeaderEntry and info.begin == places.end and places.is_in_order:
                 places.end = info.end
             elif info is None:
                 self.metadata_at.append(number)

@@ -36,9 +36,9 @@ from pparse.parsers.safetensors.header import (
     METADATA,
     REFERENCE_HEADER_LIMIT,
     SMALL,
+    HeaderEntry,
     PlainText,
     State,
-    TensorInfo,
     checked,
     info_of,
     is_metadata,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
-    Row = tuple[int, str | None, TensorInfo, Entry | None]
+    Row = tuple[int, str | None, HeaderEntry, Entry | None]
 
 _MAX_HOLES: Final = 10_000
 # A hole so near may have zeros beside it that belong to the file (`pparse.data.zero_runs`).
@@ -375,7 +375,7 @@ class SafetensorsParser(Parser, Listing, Container):
                 yield ordinal, name, info_of(self.header, ordinal, fields), None
         json.decoder.pairs = []  # free the whole header
 
-    def _judged(self, ordinal: int, info: TensorInfo) -> TensorInfo:
+    def _judged(self, ordinal: int, info: HeaderEntry) -> HeaderEntry:
         """Return an entry with its conflict, if it has one."""
         conflict = self.conflict_of(ordinal) if info.problem is None else None
         return info if conflict is None else info.with_problem(conflict)
@@ -385,14 +385,14 @@ class SafetensorsParser(Parser, Listing, Container):
         conflicts = self.conflicts
         return CONFLICTS.get(conflicts[ordinal]) if ordinal < len(conflicts) else None
 
-    def info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
+    def info(self, ordinal: int) -> tuple[HeaderEntry, Entry | None]:
         """Return one entry of the header, checked and judged, and its JSON entry if that is not whole."""
         self.resolve_header()
         info = self.plain.row(ordinal)[1] if self.is_plain else None
         info, entry = (info, None) if info is not None else self._lone_info(ordinal)
         return self._judged(ordinal, info), entry
 
-    def _lone_info(self, ordinal: int) -> tuple[TensorInfo, Entry | None]:
+    def _lone_info(self, ordinal: int) -> tuple[HeaderEntry, Entry | None]:
         """Return one entry of the header, read by itself, and its JSON entry if that is not whole.
 
         If a field that is not needed exceeds a limit (nested too deep, a number too large), reads the others.
@@ -421,7 +421,7 @@ class SafetensorsParser(Parser, Listing, Container):
 
     # -- names -------------------------------------------------------------------------------------------------------
 
-    def look_up(self, name: str, occurrence: int) -> tuple[int, TensorInfo, Entry | None] | None:
+    def look_up(self, name: str, occurrence: int) -> tuple[int, HeaderEntry, Entry | None] | None:
         """Return ordinal, judged entry and JSON entry, if that is not whole, of the n-th tensor with that name; None if
         there are fewer."""
         if name == METADATA:
@@ -502,7 +502,7 @@ class SafetensorsParser(Parser, Listing, Container):
         there = self.result.extraction.find_end() - self.data_start
         return not places.breaks and (there <= places.end or not places.known)
 
-    def status_of(self, info: TensorInfo, there: int | None = None) -> Status:
+    def status_of(self, info: HeaderEntry, there: int | None = None) -> Status:
         """Return the status of a tensor, from its judged entry, the number of data bytes ``there`` (None: find out),
         and what is known about those now."""
         status, data = self.claimed_status(info, there), self.result.extraction.data
@@ -511,7 +511,7 @@ class SafetensorsParser(Parser, Listing, Container):
         start = self.data_start
         return tensor_status(status, lambda: data.range_status(start + info.begin, start + info.end))
 
-    def claimed_status(self, info: TensorInfo, there: int | None = None) -> Status:
+    def claimed_status(self, info: HeaderEntry, there: int | None = None) -> Status:
         """Return the status of a tensor from its entry and the number of data bytes ``there`` (None: find out)."""
         if info.problem is not None:
             return Status.UNSUPPORTED if info.unsupported else Status.DAMAGED
@@ -648,7 +648,7 @@ class SafetensorsParser(Parser, Listing, Container):
             return super().entries(node, index, first, count)
         return [self._tensor_entry(*row) for row in islice(self.infos(self.header_ordinal(first)), count)]
 
-    def _tensor_entry(self, _: int, name: str | None, info: TensorInfo, entry: Entry | None) -> Entry:
+    def _tensor_entry(self, _: int, name: str | None, info: HeaderEntry, entry: Entry | None) -> Entry:
         if entry is not None:
             kind = "tensor" if entry.kind == "object" else "invalid"
             return Entry(name, kind, entry.start, entry.end, status=entry.status, finding=entry.finding)

@@ -163,7 +163,7 @@ class Header:
         return BY_WIDTH if wire in (FIXED64, FIXED32) else 0
 
 
-class Parts:
+class ChunkParts:
     """The parts of a chunk: header and transitions decompressed, buckets not yet."""
 
     __slots__ = ("buckets", "header", "kind", "num_records", "size", "transitions")
@@ -205,7 +205,7 @@ class Buffers:
     the size hints then say which buffers are in which bucket.
     """
 
-    def __init__(self, parts: Parts, *, sparse: bool) -> None:
+    def __init__(self, parts: ChunkParts, *, sparse: bool) -> None:
         header = parts.header
         self._kind = parts.kind
         self._parts = parts.buckets
@@ -358,7 +358,7 @@ def decode_transposed(
     """
     keep = None if projection is None else projection.root
     try:
-        return _Machine(Parts(memoryview(data), num_records, decoded_data_size), keep).run()
+        return _Machine(ChunkParts(memoryview(data), num_records, decoded_data_size), keep).run()
     except InvalidArgumentError:
         raise
     except MalformedError as error:
@@ -456,7 +456,7 @@ class _NewBlock:
 class _Machine:
     """Runs the states of a chunk. Call ``run`` once."""
 
-    def __init__(self, parts: Parts, keep: Inside) -> None:
+    def __init__(self, parts: ChunkParts, keep: Inside) -> None:
         self._parts = parts
         self._header = parts.header
         self._keep = keep

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.safetensors.header import TensorInfo
+    from pparse.parsers.safetensors.header import HeaderEntry
     from pparse.parsers.safetensors.parser import SafetensorsParser
     from pparse.tensors.status import Extent
     from pparse.tree.entry import Entry, Key
@@ -41,7 +41,7 @@ class HeaderTensor(Tensor):
 
     __slots__ = ("alike", "info", "last_byte", "ordinal", "stored_nbytes")
 
-    def __init__(self, name: str, ordinal: int, info: TensorInfo, status: Status, owner: SafetensorsViewer) -> None:
+    def __init__(self, name: str, ordinal: int, info: HeaderEntry, status: Status, owner: SafetensorsViewer) -> None:
         # What every row of a list asks for is no property: that is found in a tenth of the time.
         dtype, shape, word, self.alike = info.kind  # type: ignore[misc]
         Tensor.__init__(self, name, dtype, shape, _spans_of)
@@ -155,7 +155,7 @@ class SafetensorsViewer(Viewer):
         return name_of_repeated(name, number, lambda key, nth: header.find(header.root, key, nth))
 
     def _tensor(
-        self, ordinal: int, name: Key, info: TensorInfo, entry: Entry | None, shown: str | None = None
+        self, ordinal: int, name: Key, info: HeaderEntry, entry: Entry | None, shown: str | None = None
     ) -> Tensor:
         parser = self.parser
         if shown is None:
@@ -190,7 +190,7 @@ class SafetensorsViewer(Viewer):
         status = Status.MISSING if cut else entry.status or Status.DAMAGED
         return Tensor(shown, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
 
-    def _bad_entry(self, tensor: Tensor, problem: str, info: TensorInfo | None = None) -> Finding:
+    def _bad_entry(self, tensor: Tensor, problem: str, info: HeaderEntry | None = None) -> Finding:
         more: Any = {} if info is None else {"severity": info.severity, "wanted": info.wanted, "got": info.got}
         source, offset = self.extraction.name, tensor.spans[0].offset
         return Finding("bad-entry", problem, path=tensor.name, source=source, offset=offset, **more)
