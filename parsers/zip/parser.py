@@ -467,7 +467,11 @@ class ZipParser(ArchiveParser):
             header = local_at(self.extraction.data, member.start, self.extraction.find_end())
             named = header is None or self._is_named_alike(member, header)
             if header is not None and not self._agrees(member, header):
-                self._note_member(member, "contradiction", "its local header has a different size, method or CRC")
+                # Of a stored member, the directory says by itself that it is wrong: torch opens no such file.
+                is_odd = note.method == STORED and member.size != member.compressed_size
+                severity = Severity.ERROR if is_odd else Severity.WARNING
+                reason = "its local header has a different size, method or CRC"
+                self._note_member(member, "contradiction", reason, severity=severity)
                 rival = self._local_crc(member, header)
                 member = self._better(member)
         verdict = super().examine(member, sink, skip)
