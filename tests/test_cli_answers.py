@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import pickle
+import random
 import re
 import sys
 import tarfile
@@ -148,6 +149,23 @@ def test_get_says_that_an_archive_is_cut_that_may_have_had_the_member(run, tmp_p
     ran = run("get", path, "d/last.txt")
     assert ran.code == 4
     assert "d/last.txt: no member of this name in the archive, which is truncated" in ran.err
+
+
+def test_info_reads_to_the_checksum_of_a_stream_around(run, tmp_path) -> None:
+    noise = random.Random(1).randbytes
+    texts = b"".join(b"\xa1%d\xdb" % number + (15_000).to_bytes(4, "big") + noise(15_000) for number in range(9))
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as made:
+        for name, content in (("m.msgpack", b"\x89" + texts), ("behind", noise(400_000))):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            made.addfile(info, io.BytesIO(content))
+    damaged = bytearray(gzip.compress(file.getvalue(), mtime=0))
+    damaged[-6] ^= 1
+    (tmp_path / "it.tar.gz").write_bytes(damaged)
+    ran = run("info", tmp_path / "it.tar.gz::m.msgpack")
+    assert ran.code == 4
+    assert "its map is damaged" in ran.out + ran.err
 
 
 def test_index_says_whether_one_was_written(run, tmp_path) -> None:

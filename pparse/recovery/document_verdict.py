@@ -197,6 +197,13 @@ def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> s
 
 def document_status(document: Extraction, *, damaged: bool = False) -> Status:
     """Return the status of a document without tensors; ``damaged`` if something inside it is."""
+    status = _status_now(document)
+    if status is Status.COMPLETE:
+        status = _status_now(document)  # a stream that was read to find where a document ends may be damaged
+    return Status.DAMAGED if damaged and status is Status.COMPLETE else status
+
+
+def _status_now(document: Extraction) -> Status:
     root = document.root
     status = root.status if root.shape != SCALAR else root.known_status or Status.COMPLETE
     for outer in islice(document.parsed.outward(implicit=True), 1, None):  # the compressed streams around it
@@ -207,7 +214,7 @@ def document_status(document: Extraction, *, damaged: bool = False) -> Status:
             break  # a checksum of its own says that it is whole, whatever lies around it
         if around.origin is not None and around.origin[1].status in (Status.TRUNCATED, Status.DAMAGED):
             status = around.origin[1].status
-    return Status.DAMAGED if damaged and status is Status.COMPLETE else status
+    return status
 
 
 # -- inside an archive -------------------------------------------------------------------------------------------------
