@@ -152,12 +152,14 @@ def test_get_says_that_an_archive_is_cut_that_may_have_had_the_member(run, tmp_p
 
 
 def test_info_reads_to_the_checksum_of_a_stream_around(run, tmp_path) -> None:
-    content = b"\x82\xa1a\xc6" + (200_000).to_bytes(4, "big") + random.Random(1).randbytes(200_000) + b"\xa1b\x01"
+    noise = random.Random(1).randbytes
+    texts = b"".join(b"\xa1%d\xdb" % number + (15_000).to_bytes(4, "big") + noise(15_000) for number in range(9))
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as made:
-        info = tarfile.TarInfo("m.msgpack")
-        info.size = len(content)
-        made.addfile(info, io.BytesIO(content))
+        for name, content in (("m.msgpack", b"\x89" + texts), ("behind", noise(400_000))):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            made.addfile(info, io.BytesIO(content))
     damaged = bytearray(gzip.compress(file.getvalue(), mtime=0))
     damaged[-6] ^= 1
     (tmp_path / "it.tar.gz").write_bytes(damaged)
