@@ -166,8 +166,7 @@ class SafetensorsViewer(Viewer):
             self._base = parser.data_start
             self._there = self.extraction.find_end() - self._base
             self._end = self._base + self._there if self.extraction.end is not None else None
-            self._holes = parser.unwritten()
-        problem, holes = info.problem, self._holes
+        problem, holes = info.problem, self.holes if self._holes is None else self._holes
         is_whole = info.end <= self._there and problem is None and parser.adrift is None
         status = _COMPLETE if is_whole else parser.claimed_status(info, self._there)
         tensor = HeaderTensor(shown, ordinal, info, status, self)
