@@ -6,7 +6,7 @@ from zlib import crc32
 
 from toy_parser import ToyParser
 
-from pparse import MAP, EndOfDataError, Finding, GapError, MalformedError, Signature, Status
+from pparse import MAP, EndOfDataError, GapError, MalformedError, Signature, Status
 
 WRONG = "its checksum is wrong"
 
@@ -38,7 +38,7 @@ class CheckedToyParser(ToyParser):
             data.vouch(record.start, record.end)
         else:
             data.condemn(record.start, record.end, WRONG)
-            finding = Finding("checksum", WRONG, path=record.path, offset=record.start)
+            finding = self.finding_at("checksum", WRONG, record.path, record.start)
             self.result.close_node(record, Status.DAMAGED, finding)
         return agrees
 
