@@ -21,7 +21,7 @@ class ToyViewer(Viewer):
             node = self.extraction.node(name)
         except PathError:
             return None
-        return self._tensor(node, node.status) if node.kind == "floats" else None
+        return self._tensor(node, node.known_status) if node.kind == "floats" else None
 
     def _tensor(self, record, status):
         length, finding = record.end - record.start, record.finding
