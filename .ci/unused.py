@@ -54,13 +54,4 @@ is_generic
 
 # For callers, and found by its name in the registry's table.
 _.state_dict
-NpyViewer
-OnnxDataViewer
-NpzViewer
-OnnxDataViewer
-DistcpViewer
-FlaxViewer
-NumpyMapViewer
-PyTorchSetViewer
-SavedModelViewer
 gguf_viewer

@@ -602,6 +602,15 @@ def test_a_gap_that_a_parser_cannot_pass(length):
     assert (extraction.status, extraction.root.finding.offset) == (Status.DAMAGED, 9)
 
 
+def test_a_gap_without_an_end_ends_the_search_for_what_follows():
+    text = document([b"one", b"two"])
+    data = GappyData(text, [(text.index(b"two") - 3, None)])
+    data.size = None  # a stream whose rest cannot be decoded
+    extraction = read(data)
+    assert [kid.load() for kid in extraction.root.children()] == [b"one"]
+    assert extraction.status is Status.DAMAGED
+
+
 @rows("values", [[], [b"x"], SAMPLE, [b"y" * 100_000, b"z"]])
 @rows("block_size", [0, 1, 7])
 def test_a_source_of_unknown_size(values, block_size):

@@ -78,7 +78,7 @@ class NodeViewer(Viewer):
     def tensor_at(self, node: Node) -> Tensor | None:
         """Return the tensor that a child of `table` describes."""
         table = node.parent
-        if table is None or table.parent is not self.root or table is not self.table:  # which may read on
+        if table is None or self.root not in (table, table.parent) or table is not self.table:  # which may read on
             return None
         return self._marked(node, name_in(table, node))
 

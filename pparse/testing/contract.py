@@ -333,7 +333,7 @@ class ParserContract:
     def test_a_held_tensor_and_a_fresh_one_agree(self) -> None:
         """A tensor that was listed, and one that is asked for by name, say the same, before and after a check.
 
-        One that is not complete says why.
+        One that is not complete says why; of one that is, all bytes are there.
         """
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
@@ -353,6 +353,10 @@ class ParserContract:
                 told = judged(held)
                 bare = [tensor for tensor in held if not tensor.is_complete and tensor.finding is None]
                 assert not bare, (case, "no reason", bare[:3])
+                beyond = [
+                    tensor for tensor in held if tensor.is_complete and tensor.available_nbytes < tensor.stored_nbytes
+                ]
+                assert not beyond, (case, "complete beyond the end", beyond[:3])
                 self._agree(viewer, told, (case, "after a listing"))
                 list(viewer.check())
                 checked = judged(held)

@@ -314,7 +314,11 @@ def _damaged(ctx: NodeContext, parser: Parser, error: MalformedError) -> None:
     if again is None:
         return _close(ctx)
     pos, state, need = again
-    if pos <= ctx.pos and not ctx.entered:
-        raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
+    if not ctx.entered:
+        if pos <= ctx.pos:
+            raise EngineError("resync did not move on", offset=ctx.pos, state=_name(state))
+        gap = ctx.data.next_gap(pos) if ctx.data.gaps else None
+        if gap is not None and gap.offset <= pos and gap.end is None:
+            return _close(ctx)  # nothing is behind it, however far the parser goes
     ctx.pos, ctx.state, ctx.need = pos, state, need
     return None
