@@ -24,7 +24,7 @@ from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, is_text
-from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, Window, accepts
+from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, WireWindow, accepts
 from pparse.parsers.protobuf.values import is_message
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
 
@@ -113,8 +113,8 @@ class _Search:
         self._type = type
         self._check_cancelled = check
         self._checker = Checker(check)
-        self.window = Window(data, end, _JUMP)
-        self._heads = Window(data, end)  # of the positions that are tried, in order
+        self.window = WireWindow(data, end, _JUMP)
+        self._heads = WireWindow(data, end)  # of the positions that are tried, in order
         self._dead: set[int] = set()
         self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # steps left
         self._last = 0
@@ -150,7 +150,7 @@ class _Search:
 
     # -- fields --------------------------------------------------------------------------------------------------------
 
-    def _field(self, pos: int, window: Window | None = None) -> WireField | None:
+    def _field(self, pos: int, window: WireWindow | None = None) -> WireField | None:
         """Return the field at ``pos``, if it lies within the message."""
         try:
             field = (window or self.window).field(pos)

@@ -34,7 +34,7 @@ from pparse.kernels.farmhash import Fingerprint64
 from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, encode_varint, read_varint
 from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP, VARINT
 from pparse.limits import Limits
-from pparse.parsers.protobuf.index import Window
+from pparse.parsers.protobuf.index import WireWindow
 from pparse.protobuf import schema
 from pparse.protobuf.schema import WIRE_TYPES
 
@@ -168,7 +168,7 @@ def _fields_in_memory(item: Span) -> Iterator[Field]:
 
 
 def _fields_of_range(item: Range) -> Iterator[Field]:
-    window, pos, end = Window(item.data, item.end), item.start, item.end
+    window, pos, end = WireWindow(item.data, item.end), item.start, item.end
     while pos < end:
         try:
             field = window.field(pos)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import PartScan, Piece, Window
+    from pparse.parsers.protobuf.index import PartScan, Piece, WireWindow
     from pparse.protobuf.schema import FieldType, MessageType
     from pparse.tensors.dtype import DType
 
@@ -572,7 +572,7 @@ class TensorMaker:
     def read(self, name: str, message: Message) -> ProtoTensor:
         """Return the tensor that ``message`` describes; its status tells what is wrong. Raises `PparseError`."""
 
-    def quick(self, name: str, pieces: Sequence[Piece], near: Window) -> ProtoTensor | None:
+    def quick(self, name: str, pieces: Sequence[Piece], near: WireWindow) -> ProtoTensor | None:
         """Return the tensor of a small, sound message, most of which is in ``near``; None to have it read by `read`."""
         return None
 
@@ -590,14 +590,14 @@ class TensorMaker:
 
     # -- the tensor --------------------------------------------------------------------------------------------------
 
-    def tensor(self, name: str, pieces: Sequence[Piece], near: Window | None = None) -> Tensor:
+    def tensor(self, name: str, pieces: Sequence[Piece], near: WireWindow | None = None) -> Tensor:
         """Return the tensor of a message made of ``pieces``; its status tells what is wrong."""
         found = self._made(name, pieces, near)
         if self.owner.holes and found.status is Status.COMPLETE:
             found.unwritten_nbytes = self.owner.unwritten(found)[1]
         return found
 
-    def _made(self, name: str, pieces: Sequence[Piece], near: Window | None) -> ProtoTensor:
+    def _made(self, name: str, pieces: Sequence[Piece], near: WireWindow | None) -> ProtoTensor:
         try:
             found = self.quick(name, pieces, near) if near is not None and len(pieces) == 1 else None
             found = found or self.read(name, Message(self.make, pieces, self.type, near))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from copy import copy
 from itertools import islice
 
-from pparse.codecs.lz4 import MAGIC, Frame, parse_frame
+from pparse.codecs.lz4 import MAGIC, Lz4Frame, parse_frame
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere
 from pparse.compressed.resync.blocks import LARGEST, Effort, FoundBlock, FrameWalk, Look, Opener, skip, spliced, windows
 from pparse.errors import Fault, MalformedError, UnsupportedError
@@ -87,7 +87,7 @@ class _Lz4Opener(Opener):
         return spliced(self._data.name, head, whole, bytes(4))
 
 
-class _LzFrame(Frame):
+class _LzFrame(Lz4Frame):
     """The frame at ``start``, whose blocks begin at ``body``."""
 
     __slots__ = ("body", "start")
