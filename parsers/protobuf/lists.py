@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import chain, islice, product
 
-from pparse.data.base import Range
+from pparse.data.base import Range, blocks
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints
@@ -366,12 +366,7 @@ class _Packed:
         return numbers, stop
 
     def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
-        while start < stop:
-            block = self.scan.part.data.known(start, min(_BLOCK, stop - start))
-            if not block:
-                return
-            yield block
-            start += len(block)
+        return blocks(self.scan.part.data.known, start, stop, _BLOCK)
 
     @property
     def memory(self) -> int:

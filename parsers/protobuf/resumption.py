@@ -229,28 +229,20 @@ class _Search:
 
     def _candidates(self, pos: int) -> Iterator[int]:
         """Yield the offsets of possible heads of fields that hold a message, ascending."""
+        from pparse.data.window import windows
+
         pattern = self._pattern()
-        while pattern is not None and pos < self._end:
+        if pattern is None:
+            return
+        for base, block in windows(self._data, pos, self._end, _BLOCK, _HEADER):
             self._check_cancelled()
-            length = min(_BLOCK, self._end - pos)
-            try:
-                block = self._data.pread(pos, length)
-            except GapError as gap:
-                if gap.length is None or gap.offset is None:
-                    return
-                pos = max(pos + 1, gap.offset + gap.length)
-                continue
-            if not block:
-                return
-            is_last = pos + len(block) >= self._end
-            stop = len(block) if is_last else len(block) - _HEADER
+            stop = len(block) if base + len(block) >= self._end else len(block) - _HEADER
             for found in pattern.finditer(block):
                 if found.start() >= stop:
                     break
                 if self._steps < 0:
                     return
-                yield pos + found.start()
-            pos += max(stop, 1) if len(block) == length else len(block)
+                yield base + found.start()
 
     def _pattern(self) -> re.Pattern[bytes] | None:
         """Return the pattern of a tag, a length, and a first tag in the content."""

@@ -27,7 +27,7 @@ from itertools import islice
 from struct import Struct
 
 from pparse.data.base import BytesData
-from pparse.data.window import Window
+from pparse.data.window import Window, windows
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip import records
@@ -579,10 +579,8 @@ def _leads_on(data: Data, at: int, end: int) -> bool:
 
 def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) -> int | None:
     """Return the offset of the first plausible local header or directory entry in ``data[start:end]``."""
-    low = start
-    while low < end:
+    for low, block in windows(data, start, end, BLOCK, len(LOCAL) - 1):
         poll()
-        block, _ = data.read_known(low, min(BLOCK, end - low))
         for match in _SIGNS.finditer(block):
             at = low + match.start()
             if match[0] == LOCAL:
@@ -596,7 +594,4 @@ def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) ->
             found = local_at(data, at, end) if match[0] == LOCAL else entry_at(data, at, end)
             if found is not None and found.is_sane():
                 return at - start
-        if len(block) < len(LOCAL):
-            return None
-        low += len(block) - len(LOCAL) + 1
     return None
