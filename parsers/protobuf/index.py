@@ -66,7 +66,11 @@ class WireField:
 
 
 class WireWindow:
-    """The latest bytes of a part, for mostly sequential reading; ``first`` bytes after a jump, then more."""
+    """The latest bytes of a part, for mostly sequential reading; ``first`` bytes after a jump, then more.
+
+    Fields are read at their place in the padded block. Cut out of a `pparse.data.window.Window`, each as bytes of its
+    own, they cost `ls` of 6,000 initializers 11% more instructions.
+    """
 
     __slots__ = ("base", "block", "data", "end", "first", "heads", "last", "size", "step")
 

@@ -557,6 +557,7 @@ class _IndexBuilder:
 
     def _peek(self, at: int, count: int) -> bytes:
         """Return up to ``count`` bytes of the source, fewer at its end or that of a block. Raises `_Ended`."""
+        # No `Window`: nothing is read twice, and each block is progress, and can be the last.
         if not self._block_at <= at < self._block_at + len(self._block):
             if self._cancel is not None and self._cancel():
                 raise CancelledError("cancelled by the caller")
