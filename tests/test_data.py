@@ -13,9 +13,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pparse.data.base import Access, BytesData, Data, Gap, GapTable, IoStats, SuspectRange, copy_into
+from pparse.data.base import Access, BytesData, Data, Gap, GapTable, IoStats, SuspectRange, blocks, copy_into
 from pparse.data.file_object import StreamData
 from pparse.data.files import DescriptorPool, FileData, FileIdentity
+from pparse.data.window import windows
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.testing.fakes import FailingData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
@@ -1133,6 +1134,30 @@ def gappy(*gaps: Gap, content: bytes = CONTENT) -> GappyData:
     data = GappyData(content, [])
     data.gaps = tuple(gaps)
     return data
+
+
+def test_blocks_are_read_as_they_are_taken_and_end_as_their_reads_do():
+    data = gappy(Gap(25, 5))
+    taken = blocks(data.pread, 3, 40, 10)
+    assert (next(taken), data.stats.bytes) == (CONTENT[3:13], 10)
+    assert [next(taken), next(taken)] == [CONTENT[13:23], CONTENT[23:25]]
+    with pytest.raises(GapError):
+        next(taken)
+    assert list(blocks(data.pread, 3, 17, 10)) == [CONTENT[3:13], CONTENT[13:17]]
+    assert b"".join(blocks(data.known, 3, 40, 10)) == CONTENT[3:25]
+    with pytest.raises(GapError):
+        list(blocks(data.read_exact, 3, 40, 10))
+    assert [len(block) for block in blocks(data.pread, len(CONTENT) - 7, HUGE, 5)] == [5, 2]
+    with pytest.raises(EndOfDataError):
+        list(blocks(data.read_exact, len(CONTENT) - 7, HUGE, 5))
+
+
+def test_windows_leave_gaps_out_and_overlap_only_what_is_joined():
+    data = gappy(Gap(25, 5), Gap(60, None))
+    found = list(windows(data, 3, 100, 10, 4))
+    ranges = [(3, 13), (9, 23), (19, 25), (30, 40), (36, 50), (46, 60)]
+    assert found == [(start, CONTENT[start:end]) for start, end in ranges]
+    assert data.stats.bytes == 52
 
 
 @pytest.mark.parametrize("table", [False, True])

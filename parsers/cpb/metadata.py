@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Range
     from pparse.limits import MemoryBudget
-    from pparse.parsers.protobuf.index import Window, WireField
+    from pparse.parsers.protobuf.index import WireField, WireWindow
 
     Record = tuple[int, int]  # its position, and its size
 
@@ -92,7 +92,7 @@ def check_versions(join_version: int, bad_consumers: Iterable[int], *, source: s
     raise error
 
 
-def small(window: Window, field: WireField) -> bytes:
+def small(window: WireWindow, field: WireField) -> bytes:
     """Return the content of a small message in the metadata. Raise `MalformedError` if it is too large."""
     if field.end - field.start > _SMALL:
         raise MalformedError(
@@ -244,7 +244,7 @@ class ChunkedField:
 
     __slots__ = ("_message", "_part", "_tags", "error")
 
-    def __init__(self, part: Range, field: WireField, window: Window) -> None:
+    def __init__(self, part: Range, field: WireField, window: WireWindow) -> None:
         self._part = part
         self._tags: list[bytes] = []
         self._message: list[tuple[int, int]] = []

@@ -34,7 +34,7 @@ from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.lazy import lazy_pattern
 from pparse.parsers.json.damage import LOOK_FIRST, Damage
-from pparse.parsers.json.parser import GROUP_READ, JsonParser, Scan
+from pparse.parsers.json.parser import GROUP_READ, IndexScan, JsonParser
 from pparse.parsers.json.record import Unsure
 from pparse.parsers.json.text import BLANK, BOM, KINDS, NOT_FINITE, WHITESPACE, ChildText
 from pparse.parsers.json.walk import TextWalk, row_visits, tokens
@@ -377,7 +377,7 @@ class JsonLinesParser(JsonParser, Listing):
         if ctx.node.parent is not None:
             return super().begin(ctx)
         first = self._take_kept_index(ctx)
-        ctx.scratch = Scan(self._choose_kernel(ctx.node), first)
+        ctx.scratch = IndexScan(self._choose_kernel(ctx.node), first)
         return first, self.expect_children, 1
 
     def _take_kept_index(self, ctx: NodeContext) -> int:
@@ -445,7 +445,7 @@ class JsonLinesParser(JsonParser, Listing):
 
     def _take_last(self, ctx: NodeContext, end: int) -> None:
         """Index the row behind the last that ended, if there is one; note whether it is cut."""
-        scan: Scan = ctx.scratch
+        scan: IndexScan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- entries() reads without a context
         start, separator = scan.pending, self.separators.get(ctx.node.kind, 1)

@@ -611,7 +611,10 @@ class JsonMender:
         return None
 
     def have(self, offset: int, count: int = 1) -> bool:
-        """Load ``count`` bytes from ``offset`` on, or as many as exist, into the block; False: there are none."""
+        """Load ``count`` bytes from ``offset`` on, or as many as exist, into the block; False: there are none.
+
+        `pparse.parsers.json.walk.TextWalk` ends at a gap; here it is text that is never valid, and what follows counts.
+        """
         if offset >= self.end:
             return False
         behind = self.base + len(self.block)

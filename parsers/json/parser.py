@@ -90,7 +90,7 @@ _GROUP_TEXT: Final = 4 << 20
 _REWRITTEN_FROM: Final = 1 << 20
 
 
-class Scan:
+class IndexScan:
     """State of an index scan from block to block: ``pending`` is where the last, unfinished child begins."""
 
     __slots__ = ("carry", "kernel", "pending")
@@ -248,12 +248,12 @@ class JsonParser(Parser):
     def begin(self, ctx: NodeContext) -> tuple[int, State, int]:
         """Begin after the opening bracket."""
         first = ctx.node.start + 1
-        ctx.scratch = Scan(self._choose_kernel(ctx.node), first)
+        ctx.scratch = IndexScan(self._choose_kernel(ctx.node), first)
         return first, self.expect_children, 1
 
     def expect_children(self, ctx: NodeContext, block: bytes, base: int) -> tuple[int, Any, int]:
         """Index every child that ends in the block."""
-        scan: Scan = ctx.scratch
+        scan: IndexScan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- entries() reads without a context
         if not self.damage.is_known and is_odd(block) and self.damage.mended() and self.damage.remake(ctx):
@@ -280,7 +280,7 @@ class JsonParser(Parser):
 
     def _close(self, ctx: NodeContext, bracket: int, offset: int) -> None:
         """Index the last child, and check the bracket that closes the container at ``offset``."""
-        scan: Scan = ctx.scratch
+        scan: IndexScan = ctx.scratch
         index, node = ctx.index, ctx.node
         assert index is not None  # noqa: S101 -- see expect_children
         index.end = offset
@@ -349,7 +349,7 @@ class JsonParser(Parser):
 
     def _keep_last(self, ctx: NodeContext, end: int) -> None:
         """Index the child in which the text ends, at ``end``, if at least its key is whole."""
-        scan: Scan = ctx.scratch
+        scan: IndexScan = ctx.scratch
         index = ctx.index
         assert index is not None  # noqa: S101 -- see expect_children
         index.end = end
@@ -494,7 +494,7 @@ class JsonParser(Parser):
         if index.complete:
             bounds.append(index.end + 1)
         else:
-            scan: Scan = index.context.scratch
+            scan: IndexScan = index.context.scratch
             bounds.append(scan.pending)
         return bounds
 

@@ -97,7 +97,10 @@ _step: Final = attrgetter("step")
 
 
 class TextWalk:
-    """The text of a document, a block at a time, and the stack of open brackets."""
+    """The text of a document, a block at a time, and the stack of open brackets.
+
+    Patterns match at their place in the block, which `pparse.data.window.Window` would cut it out of each time.
+    """
 
     def __init__(self, parser: JsonParser, node: Node) -> None:
         self.parser = parser

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pparse.limits import Limits
     from pparse.tensors.dtype import DType
     from pparse.tree.context import NodeContext, Step
-    from pparse.tree.host import Session
+    from pparse.tree.host import HostSession
     from pparse.tree.node import Node
     from pparse.tree.parser import GlobalUse
     from pparse.tree.result import Result
@@ -136,7 +136,7 @@ class ArrayHeader:
             self.status, self.code, self.reason, self.at = status, code, reason, at
 
 
-def named_type(session: Session) -> DType | None:
+def named_type(session: HostSession) -> DType | None:
     """Return the type that the option ``dtype`` names; None if it is not given. Raises `OptionError` for no type."""
     name = session.options.get("dtype")
     if name is not None and name not in DTYPES:
@@ -144,7 +144,7 @@ def named_type(session: Session) -> DType | None:
     return None if name is None else in_bytes(str(name))
 
 
-def read_header(data: Data, start: int, end: int | None, session: Session) -> ArrayHeader:
+def read_header(data: Data, start: int, end: int | None, session: HostSession) -> ArrayHeader:
     """Return the header of the array at ``start``; ``end``: where its bytes end, None while unknown.
 
     The bytes that a gap takes the place of are lost: the header is DAMAGED. Nothing is read that ``end`` excludes.
@@ -203,7 +203,7 @@ def _cut(header: ArrayHeader, at: int, lost: list[tuple[int, int]]) -> None:
         header.blame(Status.TRUNCATED, "truncated", "the array ends inside its header", at)
 
 
-def _read_text(header: ArrayHeader, data: Data, end: int | None, session: Session, known: bytes) -> None:
+def _read_text(header: ArrayHeader, data: Data, end: int | None, session: HostSession, known: bytes) -> None:
     """Read the text, of which ``known`` is there already, and what it says."""
     limits, length, at = session.limits, header.length, header.text_at
     if length > limits.leaf_bytes:

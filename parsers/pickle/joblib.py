@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.limits import Charge
     from pparse.parsers.pickle.program import Program
-    from pparse.tree.host import Session
+    from pparse.tree.host import HostSession
 
 WATCHED: Final = b"NumpyArrayWrapper"
 _MODULE: Final = "joblib.numpy_pickle"  # also as a part of another package: scikit-learn had its own until 0.22
@@ -246,7 +246,7 @@ class RawArray:
 class Arrays:
     """The places of the arrays in one pickle."""
 
-    def __init__(self, session: Session, data: Data, find_end: int) -> None:
+    def __init__(self, session: HostSession, data: Data, find_end: int) -> None:
         self._session, self._data = session, data
         self._charge: Charge | None = None
         self._known_end = find_end

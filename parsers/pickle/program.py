@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.limits import Charge
-    from pparse.tree.host import Session
+    from pparse.tree.host import HostSession
     from pparse.tree.index import ChildIndex
 
     Made = TypeVar("Made")
@@ -83,7 +83,7 @@ class Page:
 class Program:
     """One pickle in some data."""
 
-    def __init__(self, session: Session, data: Data, start: int, find_end: int, origin: int | None = None) -> None:
+    def __init__(self, session: HostSession, data: Data, start: int, find_end: int, origin: int | None = None) -> None:
         """``origin``: where the file begins, if it may have arrays of joblib."""
         self.session = session
         self.data = data

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.limits import Charge, MemoryBudget
-    from pparse.tree.host import Session
+    from pparse.tree.host import HostSession
 
     class Knower(Protocol):
         """Knows where opcodes go on behind such an array."""
@@ -95,7 +95,7 @@ class Reading:
     """One way through opcodes: from ``pos`` on, to an end or to where they stop."""
 
     def __init__(
-        self, session: Session, data: Data, pos: int, find_end: int, state: Scan, arrays: Knower | None
+        self, session: HostSession, data: Data, pos: int, find_end: int, state: Scan, arrays: Knower | None
     ) -> None:
         """``find_end``: where the data end; ``arrays``: knows where bytes of arrays follow a BUILD, None: nowhere."""
         self.session, self.data, self._find_end, self._arrays = session, data, find_end, arrays

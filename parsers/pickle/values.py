@@ -369,7 +369,8 @@ class Decoder:
         return window[start - base : start - base + length] if base <= start <= base + len(window) - length else b""
 
     def read(self, start: int, end: int) -> bytes:
-        """Return bytes of the pickle; small stretches near each other come out of one read."""
+        """Return bytes of the pickle; small stretches near each other come out of one read, which ends before the bytes
+        of an array."""
         base, window = self._window
         if base <= start and end <= base + len(window):
             return window[start - base : end - base]

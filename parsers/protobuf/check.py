@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.base import BytesData, find_not_utf8
+from pparse.data.base import BytesData, blocks, find_not_utf8
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     END_GROUP,
@@ -233,8 +233,7 @@ class Checker:
 def _are_varints(data: Data, pos: int, end: int) -> bool:
     """Say whether packed varints beyond the end of a block are sound, read in pieces."""
     tail = b""
-    while pos < end:
-        piece = data.read_exact(pos, min(_BLOCK, end - pos))
+    for piece in blocks(data.read_exact, pos, end, _BLOCK):
         pos += len(piece)
         if _TOO_LONG.search(tail + piece) is not None or (pos == end and piece[-1] >= 0x80):
             return False

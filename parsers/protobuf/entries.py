@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece, Window, WireField
+    from pparse.parsers.protobuf.index import Contribution, MessageIndex, Piece, WireField, WireWindow
     from pparse.protobuf.schema import FieldType
     from pparse.tree.entry import Key
     from pparse.tree.host import Host
@@ -138,7 +138,7 @@ class ValueEntries:
         field: FieldType | None,
         part: Range,
         found: WireField,
-        window: Window,
+        window: WireWindow,
         extra: Sequence[Piece] = (),
         trail: tuple[int, ...] = (),
     ) -> Entry:
@@ -215,7 +215,13 @@ class ValueEntries:
         return guess(head, len(head) == len(chunk))[0] == "message"
 
     def _guessed(
-        self, key: Key, part: Range, found: WireField, window: Window, extra: Sequence[Piece], trail: tuple[int, ...]
+        self,
+        key: Key,
+        part: Range,
+        found: WireField,
+        window: WireWindow,
+        extra: Sequence[Piece],
+        trail: tuple[int, ...],
     ) -> Entry:
         """Return the entry of a length-delimited field or a group without a schema."""
         payload = self.payload(part, found)

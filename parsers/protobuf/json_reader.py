@@ -21,7 +21,7 @@ values are collected in memory and charged to the budget; large ones stay where 
 
 from __future__ import annotations
 
-from pparse.data.base import BytesData
+from pparse.data.base import BytesData, blocks
 from pparse.data.base64_data import Base64Data, UnescapedText
 from pparse.data.spliced import SplicedData
 from pparse.errors import EndOfDataError, MalformedError
@@ -444,15 +444,7 @@ class JsonReader:
         return made
 
     def _has_escapes(self, text: Range) -> bool:
-        pos = text.start
-        while pos < text.end:
-            block = text.data.pread(pos, min(_BLOCK, text.end - pos))
-            if b"\\" in block:
-                return True
-            if not block:
-                break
-            pos += len(block)
-        return False
+        return any(b"\\" in block for block in blocks(text.data.pread, text.start, text.end, _BLOCK))
 
     def _take_cut(self, level: _JsonLevel, visit: Visit) -> None:
         """Add what there is of a text that the end of the document cuts; its frames stay open."""

@@ -11,13 +11,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import chain, islice, product
 
-from pparse.data.base import Range
+from pparse.data.base import Range, blocks
 from pparse.errors import PASSING, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.packed import count_varints, varint_checkpoints
 from pparse.kernels.wire import LEN, read_value
 from pparse.lazy import lazy_pattern
-from pparse.parsers.protobuf.index import Origin, OverlayField, Window, WireField, accepts
+from pparse.parsers.protobuf.index import Origin, OverlayField, WireField, WireWindow, accepts
 from pparse.parsers.protobuf.resumption import LostElement
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message, named, number_of, scalar_kind
 from pparse.tree.entry import Entry
@@ -41,7 +41,7 @@ _TOO_LONG: Final = lazy_pattern(rb"(?<![\x80-\xff])[\x80-\xff]{10}")
 
 
 def whole_fields(
-    make: ValueEntries, scan: PartScan, key: int, first: int = 0, window: Window | None = None
+    make: ValueEntries, scan: PartScan, key: int, first: int = 0, window: WireWindow | None = None
 ) -> Iterator[WireField | Entry]:
     """Yield the fields of a slot; for one that cannot be read (the last, before damage), yield its entry."""
     fields = scan.fields(key, first, window)
@@ -175,7 +175,7 @@ class ListIndex(IndexNote):
         """Return the numbers of the elements with overlay entries, ascending."""
         return sorted({index for overlay in self._overlays for index in overlay.indices() if index < self.count})
 
-    def message_at(self, ordinal: int, near: Window | None = None) -> tuple[Sequence[Piece], Window | None]:
+    def message_at(self, ordinal: int, near: WireWindow | None = None) -> tuple[Sequence[Piece], WireWindow | None]:
         """Return the pieces of one message, of a cut one what exists, and a window: ``near`` if on the same bytes."""
         number = bisect_right(self.firsts, ordinal) - 1
         segment = self.segments[number]
@@ -191,8 +191,8 @@ class ListIndex(IndexNote):
         return self.entries(ordinal, 1)[0].note.pieces, None
 
     def messages(
-        self, numbered: Callable[[Run, Window], Iterator[tuple[int, WireField]]] | None = None
-    ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+        self, numbered: Callable[[Run, WireWindow], Iterator[tuple[int, WireField]]] | None = None
+    ) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
         """Yield the number and the pieces of each message of the list, and a window that may hold its bytes.
 
         ``numbered`` may leave out some elements of a run: it returns those that it does not, with their numbers in it.
@@ -366,12 +366,7 @@ class _Packed:
         return numbers, stop
 
     def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
-        while start < stop:
-            block = self.scan.part.data.known(start, min(_BLOCK, stop - start))
-            if not block:
-                return
-            yield block
-            start += len(block)
+        return blocks(self.scan.part.data.known, start, stop, _BLOCK)
 
     @property
     def memory(self) -> int:
@@ -380,7 +375,7 @@ class _Packed:
 
     def entries(self, owner: ListIndex, first: int, ordinal: int) -> Iterator[Entry]:
         part = self.scan.part
-        window = Window(part.data, part.end)
+        window = WireWindow(part.data, part.end)
         blob = bisect_right(self._ends, first)
         kind = scalar_kind(self.field)
         origin = Origin(self.field)
@@ -424,7 +419,7 @@ class _Packed:
             if offset > stop:
                 raise MalformedError("the source changed during reading", offset=stop)
 
-    def _seek(self, blob: int, skip: int, window: Window) -> int:
+    def _seek(self, blob: int, skip: int, window: WireWindow) -> int:
         offset = self._starts[blob]
         kept = self._checkpoints.get(blob)
         if kept is not None:
@@ -508,13 +503,13 @@ def _typed(key: Any) -> Any:
     return (type(key), key)
 
 
-def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: WireField, window: Window) -> tuple[Any, Entry]:
+def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: WireField, window: WireWindow) -> tuple[Any, Entry]:
     """Read one map entry: its key, and the entry of its value."""
     field = origin.field
     key_type = field.map_key if field is not None else None
     value_type = field.map_value if field is not None else None
     part = make.payload(scan.part, pair)
-    inner = Window(part.data, part.end) if pair.end - pair.begin > 4096 else window
+    inner = WireWindow(part.data, part.end) if pair.end - pair.begin > 4096 else window
     key: Any = None if key_type is None else key_type.default
     value: WireField | None = None
     values: list[Piece] = []
@@ -545,7 +540,7 @@ def _pair(make: ValueEntries, origin: Origin, scan: PartScan, pair: WireField, w
     return _typed(key), make.value(key, value_type, part, value, inner, trail=trail)
 
 
-def _read_key(make: ValueEntries, part: Range, at: WireField, window: Window, key_type: FieldType | None) -> Any:
+def _read_key(make: ValueEntries, part: Range, at: WireField, window: WireWindow, key_type: FieldType | None) -> Any:
     """Return the key that the field ``at`` of a pair has. Raises `EndOfDataError`, `MalformedError`, `LimitError`."""
     if at.end > make.data_end(part):
         raise EndOfDataError("the key of a map ends early", wanted=at.end - at.start)

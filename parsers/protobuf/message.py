@@ -13,7 +13,7 @@ from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, SLACK
-from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayField, PartScan, Window
+from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayField, PartScan, WireWindow
 from pparse.parsers.protobuf.values import decode, is_message
 from pparse.riegeli.errors import HashMismatchError
 
@@ -69,13 +69,13 @@ class Message:
     __slots__ = ("_windows", "fields", "make", "problem", "type")
 
     def __init__(
-        self, make: ValueEntries, pieces: Sequence[Piece], type: MessageType, near: Window | None = None
+        self, make: ValueEntries, pieces: Sequence[Piece], type: MessageType, near: WireWindow | None = None
     ) -> None:
         self.make = make
         self.type = type
         self.problem: Problem | None = None
         """What is wrong with the message as a whole, if anything; the fields found are there in any case."""
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, WireWindow] = {}
         index = MessageIndex(())
         for piece in pieces:
             if isinstance(piece, Lost):
@@ -90,7 +90,7 @@ class Message:
 
     # -- the scan ----------------------------------------------------------------------------------------------------
 
-    def _scan(self, part: Range, near: Window | None) -> PartScan:
+    def _scan(self, part: Range, near: WireWindow | None) -> PartScan:
         found = PartScan(part, self.type)
         data_end = self.make.data_end(part)
         there = min(part.end, data_end)
@@ -109,7 +109,7 @@ class Message:
             self.problem = Problem(cut_status(damaged=not at_end), reason, there)
         return found
 
-    def _scan_small(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
+    def _scan_small(self, part: Range, there: int, near: WireWindow | None, found: PartScan) -> bool:
         block = b""
         try:
             if there > part.start and near is not None and near.data is part.data:
@@ -120,13 +120,13 @@ class Message:
             pass
         if len(block) < there - part.start:
             return self._scan_large(part, there, None, found)  # a gap in a payload does not matter
-        window = self._windows[id(found)] = Window(part.data, part.end)
+        window = self._windows[id(found)] = WireWindow(part.data, part.end)
         window.base, window.block, window.size = part.start, block + PADDING, len(block)
         return found.scan(block, part.start, final=True) > part.end or bool(found.groups)
 
-    def _scan_large(self, part: Range, there: int, near: Window | None, found: PartScan) -> bool:
+    def _scan_large(self, part: Range, there: int, near: WireWindow | None, found: PartScan) -> bool:
         """Scan a part block by block, jumping over payloads; return whether it ends inside a field."""
-        window = self._windows[id(found)] = Window(part.data, part.end)
+        window = self._windows[id(found)] = WireWindow(part.data, part.end)
         if near is not None and near.data is part.data and 0 <= part.start - near.base < near.size - _ENOUGH:
             window.base, window.block, window.size = near.base, near.block, near.size
         else:
@@ -144,7 +144,7 @@ class Message:
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
-    def window(self, part: PartScan) -> Window:
+    def window(self, part: PartScan) -> WireWindow:
         """Return a window on a part, with its bytes if they were read."""
         return self._windows.get(id(part)) or part.window()
 
@@ -196,7 +196,7 @@ class Message:
             elif refused:
                 raise UnsupportedError(refused)
 
-    def occurrences(self, number: int, refused: str = "") -> Iterator[tuple[PartScan, Window, WireField]]:
+    def occurrences(self, number: int, refused: str = "") -> Iterator[tuple[PartScan, WireWindow, WireField]]:
         """Yield each field of a number in the parts, with a window on its part; of chunks as `runs`.
 
         Raises `MalformedError`, `EndOfDataError`.
@@ -229,7 +229,7 @@ class Message:
         return None if pieces is None or kind is None else Message(self.make, pieces, kind, self.near)
 
     @property
-    def near(self) -> Window | None:
+    def near(self) -> WireWindow | None:
         """A window that holds this message's bytes, if there is one."""
         return next(iter(self._windows.values()), None)
 

@@ -519,7 +519,7 @@ class MessageParser(ProtobufParser):
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
-class _Level:
+class _CheckLevel:
     """One level of a check: the nodes still to check, and their ``owner``, the message or list that has them.
 
     ``unsound``: the owner's bytes are not sound. ``explained``: an error was found below it. ``known``: bytes that were
@@ -549,7 +549,7 @@ class TreeCheck:
 
     def run(self) -> Iterator[Visit]:
         """Yield a visit of each node that was checked; findings are added to its node."""
-        levels = [_Level(iter((self._result.root,)), None, unsound=False, known=None)]
+        levels = [_CheckLevel(iter((self._result.root,)), None, unsound=False, known=None)]
         while levels:
             level = levels[-1]
             try:
@@ -575,7 +575,7 @@ class TreeCheck:
         """Add a finding that a limit prevented the check; the node stays readable."""
         self._parser.note("limit", error.reason, node.start, path=node.path, wanted=error.wanted, got=error.got)
 
-    def _close(self, level: _Level, above: list[_Level]) -> Iterator[Visit]:
+    def _close(self, level: _CheckLevel, above: list[_CheckLevel]) -> Iterator[Visit]:
         owner = level.owner
         if level.unsound and not level.explained and owner is not None:
             # Everything that the tree shows is whole: the damage is in bytes that it skips.
@@ -584,7 +584,7 @@ class TreeCheck:
         if above and (level.explained or level.unsound):
             above[-1].explained = True
 
-    def _look(self, node: Node, level: _Level) -> _Level | None:
+    def _look(self, node: Node, level: _CheckLevel) -> _CheckLevel | None:
         """Check one node; return the level of its children if they must be checked."""
         try:
             if node.shape == SCALAR:
@@ -602,9 +602,9 @@ class TreeCheck:
         except LimitError as error:
             self._result.note_limit(node, error)
             return None
-        return _Level(iter(node.children()), node, unsound=sound is False, known=level.known)
+        return _CheckLevel(iter(node.children()), node, unsound=sound is False, known=level.known)
 
-    def _is_sound(self, node: Node, level: _Level) -> bool | None:
+    def _is_sound(self, node: Node, level: _CheckLevel) -> bool | None:
         """Say whether a message needs no closer check: all its bytes exist and agree with the schema.
 
         None if the bytes alone do not decide. Bytes scanned on a level above are not scanned again.

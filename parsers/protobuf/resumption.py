@@ -24,7 +24,7 @@ from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, is_text
-from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, Window, accepts
+from pparse.parsers.protobuf.index import OverlayEntry, OverlayField, WireWindow, accepts
 from pparse.parsers.protobuf.values import is_message
 from pparse.protobuf.schema import TYPE_BYTES, TYPE_STRING
 
@@ -113,8 +113,8 @@ class _Search:
         self._type = type
         self._check_cancelled = check
         self._checker = Checker(check)
-        self.window = Window(data, end, _JUMP)
-        self._heads = Window(data, end)  # of the positions that are tried, in order
+        self.window = WireWindow(data, end, _JUMP)
+        self._heads = WireWindow(data, end)  # of the positions that are tried, in order
         self._dead: set[int] = set()
         self._steps = _FREE_STEPS + (end - start) // _BYTES_PER_STEP  # steps left
         self._last = 0
@@ -150,7 +150,7 @@ class _Search:
 
     # -- fields --------------------------------------------------------------------------------------------------------
 
-    def _field(self, pos: int, window: Window | None = None) -> WireField | None:
+    def _field(self, pos: int, window: WireWindow | None = None) -> WireField | None:
         """Return the field at ``pos``, if it lies within the message."""
         try:
             field = (window or self.window).field(pos)
@@ -229,28 +229,20 @@ class _Search:
 
     def _candidates(self, pos: int) -> Iterator[int]:
         """Yield the offsets of possible heads of fields that hold a message, ascending."""
+        from pparse.data.window import windows
+
         pattern = self._pattern()
-        while pattern is not None and pos < self._end:
+        if pattern is None:
+            return
+        for base, block in windows(self._data, pos, self._end, _BLOCK, _HEADER):
             self._check_cancelled()
-            length = min(_BLOCK, self._end - pos)
-            try:
-                block = self._data.pread(pos, length)
-            except GapError as gap:
-                if gap.length is None or gap.offset is None:
-                    return
-                pos = max(pos + 1, gap.offset + gap.length)
-                continue
-            if not block:
-                return
-            is_last = pos + len(block) >= self._end
-            stop = len(block) if is_last else len(block) - _HEADER
+            stop = len(block) if base + len(block) >= self._end else len(block) - _HEADER
             for found in pattern.finditer(block):
                 if found.start() >= stop:
                     break
                 if self._steps < 0:
                     return
-                yield pos + found.start()
-            pos += max(stop, 1) if len(block) == length else len(block)
+                yield base + found.start()
 
     def _pattern(self) -> re.Pattern[bytes] | None:
         """Return the pattern of a tag, a length, and a first tag in the content."""

@@ -272,7 +272,7 @@ class State(Enum):
     STOPPED = 2
 
 
-class _Rows:
+class _Entries:
     """Names and entries, both in the same order; None for ``__metadata__``."""
 
     __slots__ = ("infos", "is_tiled", "names")
@@ -294,7 +294,7 @@ class _Block:
         self.count = count
         self.begin = begin
         self.end = end
-        self.rows: _Rows | None = None
+        self.rows: _Entries | None = None
 
 
 _first_of: Final = attrgetter("first")
@@ -506,9 +506,9 @@ class PlainText:
         self.behind = block[wanted:]
         return block[:wanted]
 
-    def _parse(self, text: str, at: int) -> tuple[_Rows, int]:
+    def _parse(self, text: str, at: int) -> tuple[_Entries, int]:
         """Return the entries in ``text`` from ``at`` on, and where the last one ends, with the comma behind it."""
-        rows, begun = _Rows(), -1
+        rows, begun = _Entries(), -1
         while at != begun:
             metadata = _METADATA.match(text, at)
             if metadata is not None and self._is_sound(metadata[1]):
@@ -519,7 +519,7 @@ class PlainText:
             begun, at = at, self._add_entries(rows, text, at)
         return rows, at
 
-    def _add_entries(self, rows: _Rows, text: str, at: int) -> int:
+    def _add_entries(self, rows: _Entries, text: str, at: int) -> int:
         """Add to ``rows`` the entries that follow each other from ``at`` on; return where the last one ends."""
         parts: list[str] = _ENTRY.split(text[at:])
         between = parts[:-1:5]
@@ -576,7 +576,7 @@ class PlainText:
             return False
         return len(dict(pairs)) == len(pairs)
 
-    def _take(self, rows: _Rows) -> bool:
+    def _take(self, rows: _Entries) -> bool:
         """Compare new entries with all before them; return False if a name came before, or if they are too many."""
         count, hashes = self.count + len(rows.names), list(map(hash, rows.names))
         if count > self._host.session.limits.entries or not self._seen.are_new(hashes):
@@ -589,7 +589,7 @@ class PlainText:
             return False
         return True
 
-    def _place(self, rows: _Rows) -> None:
+    def _place(self, rows: _Entries) -> None:
         places, infos = self.places, rows.infos
         first, last = infos[0], infos[-1]
         if first and last and rows.is_tiled and places.is_in_order and first.begin == places.end:
@@ -634,7 +634,7 @@ class PlainText:
         self.state = state
         self._seen.release()
 
-    def _rows_of(self, block: _Block) -> _Rows:
+    def _rows_of(self, block: _Block) -> _Entries:
         """Return the rows of a block, which may have to be read again."""
         rows = block.rows
         if rows is None:
@@ -647,7 +647,7 @@ class PlainText:
         """Return the text of a block; the bracket behind it shows where the last entry ends, if no comma does."""
         return self._host.data.read_exact(block.begin, block.end - block.begin).decode() + "}"
 
-    def _hold(self, block: _Block, rows: _Rows) -> None:
+    def _hold(self, block: _Block, rows: _Entries) -> None:
         """Keep the rows of a block, if there is room."""
         if self._charge.amount > min(_MOST_ROWS, self._host.session.budget.limit // 4):
             self._drop()

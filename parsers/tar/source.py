@@ -4,7 +4,8 @@ Damaged headers are judged by what is left of them. Nothing is guessed: an unkno
 proves it.
 
 One range of the archive is kept at a time. It grows while reading is sequential, and is small after a jump, so large
-members cost one small read each.
+members cost one small read each. `pparse.data.window.Window` keeps nothing of what came before, and costs `ls` of 4,000
+members 2.5% more instructions.
 
 Zeros are the end mark with its padding, or bytes that were never written. A download into a file of full size that
 stopped leaves zeros from some byte on. If that is a boundary between two members, or a reader stops at the members

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from pparse.parsers.zip.members import ZipNote
     from pparse.parsers.zip.parser import ZipParser
     from pparse.tree.context import NodeContext
-    from pparse.tree.host import Session
+    from pparse.tree.host import HostSession
 
 
 # -- what directory and local header say of a member's bytes, and the stretch that is taken for them -----------------
@@ -187,7 +187,7 @@ class ScanStep:
 class Scanner(Walker):
     """Scans ``data[start:end]``. The result at a position does not depend on the way there."""
 
-    def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
+    def __init__(self, data: Data, start: int, end: int, session: HostSession) -> None:
         super().__init__(data, start, end, session)
         self._descriptors = Descriptors(data, end, self.work)
         self._kept: dict[int, MemberExtent] = {}

@@ -6,7 +6,7 @@ stored *in* a damaged zip is not taken for that of the outer one. Programs that 
 headers, too: of members that they replaced or deleted. The directory is trusted then if its offsets count from the
 archive's very start and all of its entries agree with their headers.
 
-Two kinds of archives have no offsets from their beginning (`Places`):
+Two kinds of archives have no offsets from their beginning (`Bases`):
 
 - **A split archive, joined** (``zip -s``; APPNOTE.TXT 4.4.16, 8): each offset counts from the beginning of the part
   that the entry names. How large the parts were is known if they are files of their own; in one file, the first member
@@ -27,7 +27,7 @@ from itertools import islice
 from struct import Struct
 
 from pparse.data.base import BytesData
-from pparse.data.window import Window
+from pparse.data.window import Window, windows
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
 from pparse.parsers.zip import records
@@ -78,7 +78,7 @@ _MOST_LOST: Final = 1_000
 _TOLERANCE: Final = 32
 
 
-class Places:
+class Bases:
     """From where the offsets of entries count, and which members are larger than their entries say."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Places:
 
 def find_places(
     window: Window, record: EndRecord, begin: int, end: int, start: int, parts: Sequence[int]
-) -> list[Places]:
+) -> list[Bases]:
     """Return what the offsets of the entries in ``[begin, end)`` may count from, the likelier first; mostly nothing.
 
     ``parts`` are the sizes of the files that the data are joined from.
@@ -114,8 +114,8 @@ def find_places(
     return [] if places is None else [places]
 
 
-def _by_part(window: Window, begin: int, end: int, starts: Sequence[int]) -> Places | None:
-    places, disk = Places(), 0
+def _by_part(window: Window, begin: int, end: int, starts: Sequence[int]) -> Bases | None:
+    places, disk = Bases(), 0
     for place, entry in entries(window, begin, end):
         if not disk <= entry.disk < len(starts):
             return None
@@ -127,9 +127,9 @@ def _by_part(window: Window, begin: int, end: int, starts: Sequence[int]) -> Pla
     return places
 
 
-def _joined(window: Window, begin: int, end: int, start: int) -> Places | None:
+def _joined(window: Window, begin: int, end: int, start: int) -> Bases | None:
     """Find where each part begins by its first member; None if it does not stand behind the one before it."""
-    places, disk, base, least = Places(), 0, start, start
+    places, disk, base, least = Bases(), 0, start, start
     for place, entry in entries(window, begin, end):
         if not disk <= entry.disk < _MOST_PARTS:
             return None
@@ -145,9 +145,9 @@ def _joined(window: Window, begin: int, end: int, start: int) -> Places | None:
     return places
 
 
-def _wrapped(window: Window, begin: int, end: int, start: int) -> Places | None:
+def _wrapped(window: Window, begin: int, end: int, start: int) -> Bases | None:
     """Find what multiple of 2^32 each offset counts from; None if members do not follow each other."""
-    places, base, wrap = Places(), start, records.WRAP
+    places, base, wrap = Bases(), start, records.WRAP
     lost = 0
     before, least = -1, start  # the entry before, and where the bytes of its member end at least
     for place, entry in entries(window, begin, end):
@@ -202,7 +202,7 @@ class Directory:
     A member's local header is at its offset plus what `shift_of` says.
     """
 
-    def __init__(self, begin: int, shift: int, places: Places | None) -> None:
+    def __init__(self, begin: int, shift: int, places: Bases | None) -> None:
         self.begin = begin
         """Offset of the first entry."""
         self.end = begin
@@ -288,7 +288,7 @@ def _check_end(
     at, record, stop = ends
     near = stop - record.size
     found_places = find_places(window, record, near, stop, start, parts) if start <= near < stop else []
-    ways: list[tuple[int, int, Places | None]] = [(near, each.base(near), each) for each in found_places]
+    ways: list[tuple[int, int, Bases | None]] = [(near, each.base(near), each) for each in found_places]
     if not record.disks_differ:
         ways += [(near, near - record.offset, None), (start + record.offset, start, None)]
     for begin, shift, places in dict.fromkeys(ways):
@@ -579,10 +579,8 @@ def _leads_on(data: Data, at: int, end: int) -> bool:
 
 def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) -> int | None:
     """Return the offset of the first plausible local header or directory entry in ``data[start:end]``."""
-    low = start
-    while low < end:
+    for low, block in windows(data, start, end, BLOCK, len(LOCAL) - 1):
         poll()
-        block, _ = data.read_known(low, min(BLOCK, end - low))
         for match in _SIGNS.finditer(block):
             at = low + match.start()
             if match[0] == LOCAL:
@@ -596,7 +594,4 @@ def find_record(data: Data, start: int, end: int, poll: Callable[[], object]) ->
             found = local_at(data, at, end) if match[0] == LOCAL else entry_at(data, at, end)
             if found is not None and found.is_sane():
                 return at - start
-        if len(block) < len(LOCAL):
-            return None
-        low += len(block) - len(LOCAL) + 1
     return None

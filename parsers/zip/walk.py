@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.limits import MemoryBudget
-    from pparse.tree.host import Session
+    from pparse.tree.host import HostSession
 
 
 # Bytes read for a decoder: few at first, since most members measured are tiny; then more each time, up to `_STEP`.
@@ -100,7 +100,9 @@ class Measure(namedtuple("Measure", "end size crc error")):
     __slots__ = ()
 
 
-def measure(data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: Session) -> Measure:
+def measure(
+    data: Data, start: int, end: int, method: int, flags: int, size: int | None, session: HostSession
+) -> Measure:
     """Decode the stream at ``start`` up to its end, the end of the data, or damage."""
     codec = CODEC_OF_METHOD[method]
     at, crc, total = start, 0, 0
@@ -476,7 +478,7 @@ def _starts(end: int, entry: CentralEntry) -> list[tuple[int, int]]:
 class Walker:
     """Reads the records in ``data[start:end]``."""
 
-    def __init__(self, data: Data, start: int, end: int, session: Session) -> None:
+    def __init__(self, data: Data, start: int, end: int, session: HostSession) -> None:
         self.data = data
         self.start = start
         self.end = end

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction, FolderExtraction
-    from pparse.document.inventory import Item
+    from pparse.document.inventory import InventoryItem
 
 # How many names are shown of each sort of files.
 _SHOWN: Final = 4
@@ -147,7 +147,7 @@ class _Row:
 
     __slots__ = ("code", "format", "name", "parameters", "reason", "size", "status", "tensors", "words")
 
-    def __init__(self, item: Item, options: Any, out: Output) -> None:
+    def __init__(self, item: InventoryItem, options: Any, out: Output) -> None:
         self.name, self.format, self.size = item.path, item.format, item.size
         self.tensors: int | None = None
         self.parameters: int | None = None

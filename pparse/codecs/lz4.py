@@ -24,7 +24,7 @@ _LEGACY_MOST: Final = 8 * MIB
 _ROOM: Final = 64 * KIB
 
 
-class Frame:
+class Lz4Frame:
     """The header of a frame, of ``length`` bytes.
 
     ``code`` tells the size of its blocks (`most`), ``linked`` whether they copy from those before them, ``checksum``
@@ -49,7 +49,7 @@ class Frame:
         return 1 << (8 + 2 * self.code)
 
 
-def parse_frame(head: bytes) -> Frame | None:
+def parse_frame(head: bytes) -> Lz4Frame | None:
     """Return the frame that ``head`` begins; None if it is too short to say.
 
     Raises `MalformedError` for what is no frame, `UnsupportedError` for one that needs a dictionary.
@@ -61,7 +61,7 @@ def parse_frame(head: bytes) -> Frame | None:
     flags, block = head[4], head[5]
     if flags & 0xC2 != 0x40 or block & 0x8F or block >> 4 < 4:
         raise MalformedError("not a header of an lz4 frame", offset=4)
-    frame = Frame(head)
+    frame = Lz4Frame(head)
     end = frame.length - 1
     if len(head) <= end:
         return None

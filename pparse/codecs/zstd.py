@@ -26,7 +26,7 @@ _AT_ONCE: Final = 2 * MIB
 _STATE: Final = 4 * _BLOCK
 
 
-class Frame:
+class ZstdFrame:
     """The header of a frame: its ``length``, ``window``, ``content`` size (None if not declared), ``checksum``."""
 
     __slots__ = ("checksum", "content", "dictionary", "length", "single", "window")
@@ -53,7 +53,7 @@ def _content_bytes(flags: int) -> int:
     return (1 if flags & 0x20 else 0, 2, 4, 8)[flags >> 6]
 
 
-def parse_frame(head: bytes) -> Frame | None:
+def parse_frame(head: bytes) -> ZstdFrame | None:
     """Return the frame that ``head`` begins; None if it is too short to say.
 
     Raises `MalformedError` for what is no frame, `UnsupportedError` for one that needs a dictionary.
@@ -67,7 +67,7 @@ def parse_frame(head: bytes) -> Frame | None:
         raise MalformedError("the zstd frame header has a reserved bit set", offset=4)
     if len(head) < 5 + (not flags & 0x20) + (0, 1, 2, 4)[flags & 3] + _content_bytes(flags):
         return None
-    frame = Frame(head)
+    frame = ZstdFrame(head)
     if frame.dictionary:
         raise UnsupportedError(f"the zstd frame needs the dictionary {frame.dictionary}", offset=0)
     return frame

@@ -37,6 +37,7 @@ from pparse.codecs.deflate_entry import WINDOW, DeflateEntry
 from pparse.codecs.gzip_header import MAX_HEADER, parse_header
 from pparse.codecs.library import Core, LibraryDecompressor, fault_of
 from pparse.compressed.inflated import InflatedData
+from pparse.data.base import blocks
 from pparse.data.index_files import fingerprint
 from pparse.errors import (
     TRAILER_FAULTS,
@@ -252,10 +253,8 @@ class GzipIndex:
 
 def checksum_of(source: Range, start: int, end: int, value: int = 0) -> int:
     """Return the CRC-32 of bytes ``[start, end)`` of ``source``, after others whose CRC-32 is ``value``."""
-    while start < end:
-        block = source.data.read_exact(source.start + start, min(_BLOCK, end - start))
+    for block in blocks(source.data.read_exact, source.start + start, source.start + end, _BLOCK):
         value = zlib.crc32(block, value)
-        start += len(block)
     return value
 
 
@@ -558,6 +557,7 @@ class _IndexBuilder:
 
     def _peek(self, at: int, count: int) -> bytes:
         """Return up to ``count`` bytes of the source, fewer at its end or that of a block. Raises `_Ended`."""
+        # No `Window`: nothing is read twice, and each block is progress, and can be the last.
         if not self._block_at <= at < self._block_at + len(self._block):
             if self._cancel is not None and self._cancel():
                 raise CancelledError("cancelled by the caller")

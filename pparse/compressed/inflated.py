@@ -139,7 +139,11 @@ class Ending(namedtuple("Ending", "at error tail", defaults=(None, False))):
 
 
 class _Input:
-    """The compressed bytes, through a block that grows to 64 KiB."""
+    """The compressed bytes, through a block that grows to 64 KiB.
+
+    Unlike a `pparse.data.window.Window` it gives what the block still has, so that nothing is read twice, and raises in
+    a gap, which tells why decoding ends there.
+    """
 
     __slots__ = ("_ahead", "_at", "_block", "_source")
 

@@ -715,13 +715,7 @@ class Data(ABC):
             return False
         if self.size is not None:
             return end <= self.size
-        got = 0
-        while got < count:
-            chunk = self.known(offset + got, min(count - got, 1 << 16))
-            if not chunk:
-                return False
-            got += len(chunk)
-        return True
+        return sum(map(len, blocks(self.known, offset, end, 1 << 16))) == count
 
     # -- what is built on it -------------------------------------------------------------------------------------
 
@@ -832,16 +826,24 @@ class BytesData(Data):
         self._view = memoryview(b"")
 
 
+def blocks(read: Callable[[int, int], bytes], start: int, end: int, size: int) -> Iterator[bytes]:
+    """Yield the bytes ``[start, end)`` in blocks of up to ``size``, each read once it is asked for, until none come.
+
+    ``read``, called with an offset and a length, decides what ends them: `Data.read_exact` raises where bytes are
+    missing, `Data.pread` where a block would begin in a gap; `Data.known` stops there.
+    """
+    while start < end and (block := read(start, min(size, end - start))):
+        yield block
+        start += len(block)
+
+
 def copy_into(data: Data, offset: int, length: int, write: Callable[[bytes], object], step: int = 1 << 20) -> None:
     """Pass ``length`` bytes at ``offset`` to ``write``, ``step`` bytes at a time.
 
     Raises `EndOfDataError` if the data ends earlier.
     """
-    while length:
-        chunk = data.read_exact(offset, min(length, step))
-        write(chunk)
-        offset += len(chunk)
-        length -= len(chunk)
+    for block in blocks(data.read_exact, offset, offset + length, step):
+        write(block)
 
 
 # -- Texts that are too long to be decoded at once ---------------------------------------------------------------------
@@ -856,8 +858,7 @@ def find_not_utf8(data: Data, start: int, end: int, errors: str = "strict") -> i
     """
     decoder = getincrementaldecoder("utf-8")(errors)
     at = start
-    while at < end:
-        piece = data.read_exact(at, min(_BLOCK, end - at))
+    for piece in blocks(data.read_exact, start, end, _BLOCK):
         kept = len(decoder.getstate()[0])
         try:
             decoder.decode(piece, at + len(piece) == end)

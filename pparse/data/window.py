@@ -1,12 +1,18 @@
-"""`Window`: bytes at any offset, from the block that was read last as far as it has them.
+"""Blocks of bytes, for who looks into them.
 
-For those who look at the same bytes more than once, or at many small pieces that follow each other.
+`Window` has the bytes at any offset, from the block that was read last as far as it has them: for those who look at the
+same bytes more than once, or at many small pieces that follow each other. `windows` is for a search from one end to the
+other. Who reads on, and needs no more than each byte once, takes `pparse.data.base.blocks`.
 """
 
 from __future__ import annotations
 
+from pparse.errors import GapError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pparse.data.base import Data
 
 
@@ -57,3 +63,24 @@ class Window:
         """Return up to ``length`` bytes at ``offset``, at least 4 if there are; unknown ones as zeros."""
         self.read_known(offset, 4)
         return self._block[offset - self._at :][:length]
+
+
+def windows(data: Data, at: int, end: int, size: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+    """Yield ``(offset, bytes)`` of ``data[at:end]``: ``size`` at a time, and before them the ``overlap`` bytes that the
+    last ones ended with. Gaps are left out, and what follows one begins anew.
+    """
+    tail = b""
+    while at < end:
+        try:
+            block = data.pread(at, min(size, end - at))
+        except GapError as gap:
+            if gap.length is None:
+                return
+            at += max(1, gap.length)
+            tail = b""
+            continue
+        if not block:
+            return
+        yield at - len(tail), tail + block
+        at += len(block)
+        tail = (tail + block)[-overlap:] if overlap else b""

@@ -68,7 +68,7 @@ _INDEX: Final = ".index.json"
 _FIRST: Final = (_INDEX, ".index")
 
 
-class Item(Declared):
+class InventoryItem(Declared):
     """A model in a folder, or a file or folder that people keep beside models."""
 
     path: str
@@ -127,7 +127,7 @@ class Inventory:
         self.other_count = 0
         """… and how many there are."""
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[InventoryItem]:
         plugins = self._document.session.registry.plugin_parsers().values()
         self._models += tuple(end for known in plugins for end in known.extensions if known.reads == "file")
         waiting = [("", self._document)]
@@ -146,7 +146,7 @@ class Inventory:
                 try:
                     inner = self._enter(here, name)
                 except (PathError, SourceError) as error:  # it cannot be listed, or has a name that is not taken
-                    yield Item(path, FOLDER, error=error)
+                    yield InventoryItem(path, FOLDER, error=error)
                     continue
                 if self._deep:
                     below.append((path, inner))
@@ -159,7 +159,7 @@ class Inventory:
         folder = here.folder.below(name)
         return FolderExtraction(here.session, folder, folder.path, here)
 
-    def _as_one(self, prefix: str, here: FolderExtraction) -> tuple[Item | None, Collection[str] | None]:
+    def _as_one(self, prefix: str, here: FolderExtraction) -> tuple[InventoryItem | None, Collection[str] | None]:
         """Return a folder as an item if it is one, and which of its files that is; None: all, and what lies below."""
         other = named_folder(here.members) if prefix else None  # opening the folder itself says so
         if other is not None:
@@ -176,9 +176,9 @@ class Inventory:
             parts = container.shard_names()  # no index says so
             if len(parts) < 2:
                 return None, ()
-        return Item(prefix or "./", here.format, viewer=viewer_for(here)), parts
+        return InventoryItem(prefix or "./", here.format, viewer=viewer_for(here)), parts
 
-    def _parts_without_weights(self, prefix: str, here: FolderExtraction) -> Iterator[Item]:
+    def _parts_without_weights(self, prefix: str, here: FolderExtraction) -> Iterator[InventoryItem]:
         """Yield the parts that a pipeline of diffusers is made of (`DiffusionPipeline.save_pretrained`) and that have
         no weights, each as the folder that it should be in."""
         try:
@@ -197,9 +197,11 @@ class Inventory:
                 has_weights = False
             if not has_weights:
                 error = MissingTensorError(f"named by {_PIPELINE}, no weights", name=name)
-                yield Item(f"{prefix}{name}/", error=error)
+                yield InventoryItem(f"{prefix}{name}/", error=error)
 
-    def _files(self, prefix: str, here: FolderExtraction, skipped: Collection[str] = ()) -> Generator[Item, None, None]:
+    def _files(
+        self, prefix: str, here: FolderExtraction, skipped: Collection[str] = ()
+    ) -> Generator[InventoryItem, None, None]:
         """Yield the models that are files of a folder, but for those ``skipped``, and count its other files."""
         used = set(skipped)
         endings = (*self._models, *_PACKED_OR_KNOWN)
@@ -231,7 +233,7 @@ class Inventory:
         for lost in here.folder.unreadable():
             if bare_name(lost.path).endswith(self._models):
                 path = prefix + lost.path
-                yield Item(path, error=SourceError(f"cannot be opened: {lost.kind}", source=path))
+                yield InventoryItem(path, error=SourceError(f"cannot be opened: {lost.kind}", source=path))
         self._count([name for name in here.members if name not in used], prefix)
 
     @staticmethod
@@ -245,7 +247,7 @@ class Inventory:
         except PparseError:
             return None
 
-    def models_beside(self) -> tuple[list[str], list[Item]]:
+    def models_beside(self) -> tuple[list[str], list[InventoryItem]]:
         """Return the models in a folder that was opened as one of them, without that: its files, and of each folder
         below the path of one, unless all below belongs to the model. Then the files that are called models, and cannot
         be read."""
@@ -259,7 +261,9 @@ class Inventory:
         self.other_count += len(others)
         self.others += [prefix + name for name in others[: _MOST_OTHERS - len(self.others)]]
 
-    def _file(self, prefix: str, here: FolderExtraction, name: str, joined: Extraction | None = None) -> Item | None:
+    def _file(
+        self, prefix: str, here: FolderExtraction, name: str, joined: Extraction | None = None
+    ) -> InventoryItem | None:
         """Return a file as an item, ``joined`` if it is in parts; None if it is not what its name may promise."""
         path = prefix + name
         if joined is not None:
@@ -270,19 +274,19 @@ class Inventory:
                 found = here.sibling(name, any_content=True)
             viewer = viewer_for(found)
             if viewer is not None:
-                return Item(path, found.format, viewer=viewer, size=found.size)
+                return InventoryItem(path, found.format, viewer=viewer, size=found.size)
             broken = found.root.known_status in (Status.TRUNCATED, Status.DAMAGED)
             if broken and self._promises(bare_name(name), here):  # so little of it is there that it shows no tensors
                 said = found.root.finding.reason if found.root.finding is not None else "it is not whole"
                 kind = EndOfDataError if found.root.known_status is Status.TRUNCATED else MalformedError
-                return Item(path, found.format, size=found.size, error=kind(said, source=path))
+                return InventoryItem(path, found.format, size=found.size, error=kind(said, source=path))
             own = found.own_result.parser.name
             known = builtin(own)
             packed = bare_name(name).endswith(ARCHIVE_EXTENSIONS)
             if packed or (known is not None and (known.is_data_set or not known.generic)):
                 absent = next((note.reason for note in found.notes if note.code.startswith("part-")), None)
                 lost = None if absent is None else EndOfDataError(absent, source=path)
-                return Item(path, own, size=found.size, error=lost, what=_PASSED)
+                return InventoryItem(path, own, size=found.size, error=lost, what=_PASSED)
         except STOPPED:
             raise
         except PparseError as error:
@@ -290,7 +294,7 @@ class Inventory:
             if other is not None and other in DATA_FORMATS:
                 return _not_read(path, other, found)
             if self._promises(bare_name(name), here):
-                return Item(path, size=None if found is None else found.size, error=error)
+                return InventoryItem(path, size=None if found is None else found.size, error=error)
         return _unfinished(path, None if found is None else found.size) if name.endswith(_UNFINISHED) else None
 
     def _promises(self, name: str, here: FolderExtraction) -> bool:
@@ -300,7 +304,7 @@ class Inventory:
         stem = name.removesuffix(".bin")
         return _MODEL_BIN.fullmatch(name) is not None and not any(stem + head in here.members for head in _HEADS)
 
-    def _in_short(self, path: str, here: FolderExtraction) -> Iterator[Item]:
+    def _in_short(self, path: str, here: FolderExtraction) -> Iterator[InventoryItem]:
         """Yield one item for a folder: the only model in it, or how many files of models lie in and below it."""
         whole, parts = self._as_one(path, here)
         if whole is not None and parts is None:
@@ -328,7 +332,7 @@ class Inventory:
             return
         what = f"not looked into: {count_words(len(models), 'model file')} in it"
         error = _unfinished(begun[0].path, None).error if begun else None
-        yield Item(path, FOLDER, size=sum(item.size or 0 for item in files), error=error, what=what)
+        yield InventoryItem(path, FOLDER, size=sum(item.size or 0 for item in files), error=error, what=what)
 
 
 def is_one_thing(folder: Extraction) -> bool:
@@ -338,11 +342,11 @@ def is_one_thing(folder: Extraction) -> bool:
     return result.extraction is folder and container is not None and not container.is_set
 
 
-def _unfinished(path: str, size: int | None) -> Item:
+def _unfinished(path: str, size: int | None) -> InventoryItem:
     """Return a file of a download that did not end, whatever is in it."""
-    return Item(path, size=size, error=EndOfDataError("its download is not finished", source=path))
+    return InventoryItem(path, size=size, error=EndOfDataError("its download is not finished", source=path))
 
 
-def _not_read(path: str, known: Named, found: Any = None) -> Item:
+def _not_read(path: str, known: Named, found: Any = None) -> InventoryItem:
     size = None if found is None else found.size
-    return Item(path, known.name, size=size, what=f"not read yet (see 'pparse formats {known.name}')")
+    return InventoryItem(path, known.name, size=size, what=f"not read yet (see 'pparse formats {known.name}')")

@@ -28,13 +28,13 @@ from __future__ import annotations
 import re
 from collections import namedtuple
 
-from pparse.data.base import Range
+from pparse.data.base import Range, blocks
 from pparse.errors import EndOfDataError, MalformedError, UnsupportedError
 from pparse.kernels.farmhash import Fingerprint64
 from pparse.kernels.varint import MAX_BYTES_32, MAX_BYTES_64, encode_varint, read_varint
 from pparse.kernels.wire import END_GROUP, FIXED32, FIXED64, LEN, START_GROUP, VARINT
 from pparse.limits import Limits
-from pparse.parsers.protobuf.index import Window
+from pparse.parsers.protobuf.index import WireWindow
 from pparse.protobuf import schema
 from pparse.protobuf.schema import WIRE_TYPES
 
@@ -115,9 +115,7 @@ def blocks_of(content: Content) -> Iterator[bytes]:
     if not isinstance(content, Range):
         yield content[0][content[1] : content[2]]
         return
-    reader = content.range(0, len(content))
-    while left := reader.remaining:
-        yield reader.read_exact(min(left, _BLOCK))
+    yield from blocks(content.data.read_exact, content.start, content.end, _BLOCK)
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------
@@ -168,7 +166,7 @@ def _fields_in_memory(item: Span) -> Iterator[Field]:
 
 
 def _fields_of_range(item: Range) -> Iterator[Field]:
-    window, pos, end = Window(item.data, item.end), item.start, item.end
+    window, pos, end = WireWindow(item.data, item.end), item.start, item.end
     while pos < end:
         try:
             field = window.field(pos)
@@ -349,8 +347,7 @@ class Rope:
                 yield from blocks_of(piece)
             elif isinstance(piece, tuple):
                 spool, at, size = piece
-                for begin in range(at, at + size, _BLOCK):
-                    yield spool.pread(begin, min(_BLOCK, at + size - begin))
+                yield from blocks(spool.pread, at, at + size, _BLOCK)
             else:
                 yield piece
         yield self.tail

@@ -27,7 +27,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN
 from pparse.limits import format_size
 from pparse.parsers.cpb.metadata import BYTES, MESSAGE
-from pparse.parsers.protobuf.index import Window, WireField, accepts
+from pparse.parsers.protobuf.index import WireField, WireWindow, accepts
 from pparse.parsers.protobuf.values import decode, fixed_size, is_message
 from pparse.proto_splitter import split
 from pparse.proto_splitter.fields import KEY_KINDS
@@ -358,12 +358,12 @@ class Cutter:
             self._emit(tag, inner.slices)
 
 
-def _walk(part: Range, type: MessageType) -> Iterator[tuple[WireField, FieldType | None, Window]]:
+def _walk(part: Range, type: MessageType) -> Iterator[tuple[WireField, FieldType | None, WireWindow]]:
     """Yield the fields of a message, each with its type in the schema, None if unknown or of another wire type.
 
     Raise `MalformedError` if the message is truncated or damaged.
     """
-    window = Window(part.data, part.end)
+    window = WireWindow(part.data, part.end)
     pos = part.start
     fields = type.fields
     while pos < part.end:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import islice
 
 from pparse.containers.content import GapLog
+from pparse.data.base import blocks
 from pparse.data.range_status import joined
 from pparse.document.extraction import Extraction, extraction_of
 from pparse.document.registry import import_dotted, model_extensions, viewer_for
@@ -277,12 +278,7 @@ class Job:
 
     def pieces(self, start: int, stop: int) -> Iterator[bytes]:
         """Yield the bytes ``[start, stop)`` of `data`; raises what `Data.pread` does."""
-        while start < stop:
-            chunk = self.data.pread(start, min(_STEP, stop - start))
-            if not chunk:
-                return
-            yield chunk
-            start += len(chunk)
+        return blocks(self.data.pread, start, stop, _STEP)
 
     def copy_known(self, file: TargetFile, start: int, stop: int, data: Data | None = None) -> GapLog:
         """Write the bytes ``[start, stop)``, gaps as holes; return the gaps, with offsets in the file.

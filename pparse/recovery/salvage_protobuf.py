@@ -18,7 +18,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, START_GROUP, read_tag
 from pparse.limits import count_words
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.index import Window, WireField, accepts
+from pparse.parsers.protobuf.index import WireField, WireWindow, accepts
 from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.write import measure, write
 from pparse.recovery.salvage import Rest, is_model_name
@@ -84,7 +84,7 @@ class _MessageWalk:
         self._rest = rest
         self._check_cancelled = job.session.check_cancelled
         self._checker = Checker(job.session.check_cancelled)
-        self._window = Window(job.data, job.solid)
+        self._window = WireWindow(job.data, job.solid)
         self._told = -1  # end of the range that was reported last
         self.first = ""
         """What is lost first, in words."""
@@ -201,7 +201,7 @@ class _MessageWalk:
         """Return the field at ``pos``; None if there is none, or its tag and length are incomplete."""
         self._check_cancelled()
         if self._window.end != end:
-            self._window = Window(self._data, end)
+            self._window = WireWindow(self._data, end)
         window = self._window
         with suppress(MalformedError, EndOfDataError):
             return window.field(pos)

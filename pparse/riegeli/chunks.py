@@ -477,7 +477,11 @@ class ChunkReader:
         self.sightings.forget()
 
     def get(self, pos: int, length: int) -> bytes:
-        """Return up to ``length`` bytes at ``pos``, from the block that was read ahead if it has them."""
+        """Return up to ``length`` bytes at ``pos``, from the block that was read ahead if it has them.
+
+        What it has of them is kept, since a pipe gives nothing twice. With `pparse.data.window.Window`, which does not,
+        `check` of 6,000 small chunks takes 1.2% more instructions.
+        """
         at = pos - self._block_at
         block = self._block
         if at >= 0 and at + length <= len(block):

@@ -15,6 +15,7 @@ from functools import total_ordering
 from itertools import accumulate
 from operator import index
 
+from pparse.data.base import blocks
 from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.kernels.varint import decode_varints, encode_varint, encode_varints
@@ -237,10 +238,7 @@ class ChunkRecords:
         if values.size is not None and not values.gaps and self.stored:
             return min(end, values.size)
         if self._extent is None:
-            at = self.values_at
-            while at < end and (piece := values.known(at, min(_STEP, end - at))):
-                at += len(piece)
-            self._extent = at
+            self._extent = self.values_at + sum(map(len, blocks(values.known, self.values_at, end, _STEP)))
         return self._extent
 
     def conclude(self, *, whole: bool) -> None:

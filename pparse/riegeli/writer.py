@@ -17,7 +17,7 @@ import re
 from collections import deque
 from itertools import chain
 
-from pparse.data.base import Data
+from pparse.data.base import Data, blocks
 from pparse.kernels.highway import Highway64, hash64
 from pparse.kernels.varint import encode_varint
 from pparse.lazy import Declared, lazy_pattern
@@ -434,7 +434,7 @@ class RecordWriter(Closable):
 
             def data() -> Iterator[bytes]:
                 yield head
-                yield from _pieces(source, size) if spool is None else _spooled(spool)
+                yield from _pieces(source, size) if spool is None else blocks(spool.pread, 0, spool.size, _PIECE)
 
             data_hash = hash_of(data())
             ticket = self._ticket
@@ -624,11 +624,6 @@ def _pieces(source: Reader, size: int) -> Iterator[bytes]:
         piece = reader.read_exact(min(size, _PIECE))
         size -= len(piece)
         yield piece
-
-
-def _spooled(spool: Spool) -> Iterator[bytes]:
-    for at in range(0, spool.size, _PIECE):
-        yield spool.pread(at, _PIECE)
 
 
 def _snappy(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What nodes require of the objects they belong to: `Session`, `Host` (a document), `Services` (a result), `Format`.
+"""What nodes ask of the objects they belong to: `HostSession`, `Host` (a document), `Services` (a result), `Format`.
 
 `pparse.document.extraction.Session`, `pparse.document.extraction.Extraction`, `pparse.tree.result.Result` and
 `pparse.tree.parser.Parser` implement them. Nodes know only these interfaces, so the tree imports none of the four.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
 
-class Session(Protocol):
+class HostSession(Protocol):
     """What all extractions of one document share."""
 
     lock: RLock
@@ -63,7 +63,7 @@ class Host(Protocol):
     is_folder: bool
 
     @property
-    def session(self) -> Session:
+    def session(self) -> HostSession:
         """The state shared with the other extractions of its document."""
 
     @property

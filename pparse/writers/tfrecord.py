@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from pparse.data.base import blocks
 from pparse.kernels.crc32c import crc32c, masked
 
 TYPE_CHECKING = False
@@ -33,12 +34,10 @@ class TfrecordWriter:
     def write_from(self, record: Range) -> None:
         """Write one record of any size, which is not held in memory. Raises the errors of its data, half-way."""
         self._begin(len(record))
-        crc, at = 0, record.start
-        while at < record.end:
-            piece = record.data.read_exact(at, min(_PIECE, record.end - at))
+        crc = 0
+        for piece in blocks(record.data.read_exact, record.start, record.end, _PIECE):
             crc = crc32c(piece, crc)
             self._stream.write(piece)
-            at += len(piece)
         self._end(crc)
 
     def _begin(self, length: int) -> None:

@@ -18,7 +18,7 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN
-from pparse.parsers.protobuf.index import Window
+from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.tensor import Span
@@ -307,7 +307,7 @@ class Version1Viewer(Viewer):
 
 def _fields(data: Data, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yield number, and begin and end of the content, of each field of a message with a length."""
-    window = Window(data, stop)
+    window = WireWindow(data, stop)
     while start < stop:
         field = window.field(start)
         if field.next > stop:

@@ -13,6 +13,7 @@ from itertools import islice
 from math import prod
 from struct import pack, unpack_from
 
+from pparse.data.base import blocks
 from pparse.document.opening import Resume
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
 from pparse.findings import Finding, Severity, Status
@@ -725,10 +726,8 @@ def string_crc(content: Range, count: int, byteorder: str = "little") -> int:
     if masked(crc) != stated:
         return -1
     crc = crc32c(stored, crc)
-    while pos < content.end:
-        block = content.data.read_exact(pos, min(1 << 20, content.end - pos))
+    for block in blocks(content.data.read_exact, pos, content.end, 1 << 20):
         crc = crc32c(block, crc)
-        pos += len(block)
     return masked(crc)
 
 

@@ -24,7 +24,7 @@ from pparse.errors import FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.check import fitting_tags
-from pparse.parsers.protobuf.index import Window
+from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.tensors import NAME, read_head
@@ -160,7 +160,7 @@ def rows_of(places: OnnxPlaces, nodes: Node) -> Iterator[Row]:
         yield read_row(places, nodes, ordinal, pieces, window)
 
 
-def read_row(places: OnnxPlaces, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> Row:
+def read_row(places: OnnxPlaces, nodes: Node, ordinal: int, pieces: Sequence[Piece], window: WireWindow | None) -> Row:
     """Return the row of one NodeProto; fields that cannot be read are empty."""
     texts, has_body = _texts_of(places, pieces, window)
     beside = captured(places, nodes, ordinal) if has_body else ()
@@ -178,7 +178,7 @@ def label_of(texts: Texts) -> str:
     return last_of(texts, NODE_NAME) or next(filter(None, texts[OUTPUT]), "")
 
 
-def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None) -> tuple[Texts, bool]:
+def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: WireWindow | None) -> tuple[Texts, bool]:
     """Return the texts of a NodeProto by field number, and whether it has bodies."""
     raw = small_message(places.plain(pieces), window)
     fields = fields_in(raw, 0, len(raw) - len(PADDING)) if raw else None
@@ -190,11 +190,11 @@ def _texts_of(places: OnnxPlaces, pieces: Sequence[Piece], window: Window | None
     return _by_message(places, pieces)
 
 
-def small_message(part: Range | None, window: Window | None) -> bytes:
+def small_message(part: Range | None, window: WireWindow | None) -> bytes:
     """Return the bytes of a small message in one stretch, with `PADDING` behind them; nothing of any other."""
     if part is None or part.end - part.start > SMALL:
         return b""
-    window = window if window is not None and window.data is part.data else Window(part.data, part.end)
+    window = window if window is not None and window.data is part.data else WireWindow(part.data, part.end)
     window.at(part.start)
     return window.read(part.start, part.end) + PADDING
 
@@ -310,7 +310,7 @@ class OnnxPlace(TensorPlace):
 
     __slots__ = ("head",)
 
-    def __init__(self, name: str, value: Value, near: Window | None = None, head: Any = None) -> None:
+    def __init__(self, name: str, value: Value, near: WireWindow | None = None, head: Any = None) -> None:
         # Not by the method of the base: there may be hundreds of thousands of places.
         self.name, self.value, self.near, self.at = name, value, near, (0, 0, 0)
         self.head = head
@@ -347,7 +347,7 @@ class OnnxPlaces(TensorPlaces):
         self._around = (*graphs, self.attribute_type, self.node_type)
         self._searched = False
         self._held: tuple[str, Node] | None = None
-        self._near: Window | None = None  # the last one in which an element was looked up
+        self._near: WireWindow | None = None  # the last one in which an element was looked up
 
     # -- everything --------------------------------------------------------------------------------------------------
 
@@ -447,7 +447,13 @@ class OnnxPlaces(TensorPlaces):
         return held[1]
 
     def _of_element(
-        self, scope: GraphScope, elements: Node, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
+        self,
+        scope: GraphScope,
+        elements: Node,
+        key: str,
+        ordinal: int,
+        pieces: Sequence[Piece],
+        window: WireWindow | None,
     ) -> Iterator[OnnxPlace | GraphScope]:
         if key == "initializer":
             return iter((self._initializer(scope.prefix, ordinal, pieces, window),))
@@ -466,14 +472,14 @@ class OnnxPlaces(TensorPlaces):
 
     # -- initializers ------------------------------------------------------------------------------------------------
 
-    def own_name(self, key: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> str:
+    def own_name(self, key: str, ordinal: int, pieces: Sequence[Piece], window: WireWindow | None) -> str:
         """Return the name of an initializer of the list ``key``."""
         if key == "initializer":
             return self._initializer("", ordinal, pieces, window).name
         place = next(self._sparse(f"[{ordinal}]", pieces, window, ""))
         return place.name.removesuffix(".values")
 
-    def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: Window | None) -> OnnxPlace:
+    def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: WireWindow | None) -> OnnxPlace:
         part = self.plain(pieces)
         if part is not None and window is not None and part.data is window.data:
             size = len(part)
@@ -502,7 +508,7 @@ class OnnxPlaces(TensorPlaces):
         return all(fitting_tags(raw, type) < least for type in types)
 
     def _sparse(
-        self, name: str, pieces: Sequence[Piece], window: Window | None, prefix: str | None = None
+        self, name: str, pieces: Sequence[Piece], window: WireWindow | None, prefix: str | None = None
     ) -> Iterator[OnnxPlace]:
         """Yield the two tensors of a sparse one; with a ``prefix``, it has a name of its own, which follows that."""
         try:
@@ -520,7 +526,7 @@ class OnnxPlaces(TensorPlaces):
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def _of_node(
-        self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: Window | None
+        self, scope: GraphScope, elements: Node, ordinal: int, pieces: Sequence[Piece], window: WireWindow | None
     ) -> Iterator[OnnxPlace | GraphScope]:
         part = self.plain(pieces)
         raw = small_message(part, window)
@@ -543,7 +549,7 @@ class OnnxPlaces(TensorPlaces):
             yield from self._of_attribute(name, f"[{ordinal}].attribute[{item.at}]", elements, item, window, head)
 
     def _of_attribute(
-        self, name: str, inside: str, elements: Node, item: Attribute, window: Window | None, head: Any = None
+        self, name: str, inside: str, elements: Node, item: Attribute, window: WireWindow | None, head: Any = None
     ) -> Iterator[OnnxPlace | GraphScope]:
         """Yield what an attribute called ``name`` holds; ``inside`` leads to it from ``elements``, a list.
 
@@ -580,8 +586,8 @@ class OnnxPlaces(TensorPlaces):
                 yield Attribute(kind, name, at, number, inner)
 
     def _by_messages(
-        self, path: str, ordinal: int, pieces: Sequence[Piece], window: Window | None
-    ) -> tuple[str, str, list[Attribute], Window | None]:
+        self, path: str, ordinal: int, pieces: Sequence[Piece], window: WireWindow | None
+    ) -> tuple[str, str, list[Attribute], WireWindow | None]:
         """Return the label, the output if it is constant, and the attributes of a node that is not read at once."""
         message = Message(self.make, pieces, self.node_type, window)
         problem = message.problem

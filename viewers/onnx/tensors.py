@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from math import prod
 
+from pparse.data.base import blocks
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.display.text import shorten
@@ -273,9 +274,9 @@ class ExternalFiles:
                 continue
             digest = sha1(usedforsecurity=False)
             start, end = content.start, content.find_end()
-            for at in range(start, end, _BLOCK):
+            for block in blocks(content.data.read_exact, start, end, _BLOCK):
                 content.session.check_cancelled()
-                digest.update(content.data.read_exact(at, min(_BLOCK, end - at)))
+                digest.update(block)
             if file.checksums == {digest.hexdigest()}:
                 content.data.vouch(start, end)
                 continue

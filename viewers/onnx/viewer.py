@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.parsers.onnx.parser import OnnxDataParser
-    from pparse.parsers.protobuf.index import Piece, Window
+    from pparse.parsers.protobuf.index import Piece, WireWindow
     from pparse.protobuf.schema import Schema
     from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pparse.viewers.onnx.tensors import ExternalFile
 
     # A value still to be gone through: its name, its type, its message, and a window near that.
-    Value = tuple[str, str, Sequence[Piece], Window | None]
+    Value = tuple[str, str, Sequence[Piece], WireWindow | None]
 
 _FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
 # The most values of a list that `metadata` has.
@@ -287,7 +287,7 @@ class OnnxDataPlaces(OnnxPlaces):
             is_own = False
 
     def _values(
-        self, name: str, kind: str, pieces: Sequence[Piece], near: Window | None, *, is_own: bool
+        self, name: str, kind: str, pieces: Sequence[Piece], near: WireWindow | None, *, is_own: bool
     ) -> Iterator[Value]:
         """Yield what a sequence or a map has in it; ``is_own``: under the name that it has itself."""
         message = Message(self.make, pieces, self._types[kind], near)

@@ -10,10 +10,10 @@ from abc import abstractmethod
 from array import array
 from bisect import bisect_right
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 
-from pparse.data.base import Range
+from pparse.data.base import Range, blocks
 from pparse.data.range_status import cut_status
 from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import PartScan, Piece, Window
+    from pparse.parsers.protobuf.index import PartScan, Piece, WireWindow
     from pparse.protobuf.schema import FieldType, MessageType
     from pparse.tensors.dtype import DType
 
@@ -208,7 +208,7 @@ class _Blobs:
             return count_varints(self.part.part.data.pread(start, stop - start))
         from pparse.kernels.packed import varint_checkpoints
 
-        checkpoints, count = varint_checkpoints(self._blocks(start, stop), _STRIDE)
+        checkpoints, count = varint_checkpoints(blocks(self.part.part.data.read_exact, start, stop, _BLOCK), _STRIDE)
         self._checkpoints[number] = checkpoints
         return count
 
@@ -218,12 +218,6 @@ class _Blobs:
             return start
         tail = self.part.part.data.pread(max(start, stop - 16), min(16, stop - start))
         return stop - len(tail) + len(tail.rstrip(CONTINUED))
-
-    def _blocks(self, start: int, stop: int) -> Iterator[bytes]:
-        while start < stop:
-            block = self.part.part.data.read_exact(start, min(_BLOCK, stop - start))
-            yield block
-            start += len(block)
 
     def read(self, first: int, count: int) -> bytes:
         return _read_across(self._ends, first, count, self._read)
@@ -389,15 +383,10 @@ def strings_begin(content: Range, count: int, between: int) -> int:
 def lengths_in(content: Range, count: int) -> Iterator[tuple[int, int]]:
     """Yield ``count`` lengths, with where the next one, or the checksum, begins. Raises `MalformedError`."""
     pos = content.start
-    block, base = b"", content.start
+    stored = chain.from_iterable(blocks(content.data.read_exact, pos, content.end, _BLOCK))
     for _ in range(count):
         value = shift = 0
-        while True:
-            if pos - base >= len(block):
-                base, block = pos, content.data.read_exact(pos, min(_BLOCK, content.end - pos))
-                if not block:
-                    raise MalformedError("the lengths of the strings end early", offset=pos)
-            byte = block[pos - base]
+        for byte in stored:
             pos += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
@@ -405,6 +394,8 @@ def lengths_in(content: Range, count: int) -> Iterator[tuple[int, int]]:
             shift += 7
             if shift > 63:
                 raise MalformedError("the length of a string is not valid", offset=pos)
+        else:
+            raise MalformedError("the lengths of the strings end early", offset=pos)
         yield value, pos
 
 
@@ -572,7 +563,7 @@ class TensorMaker:
     def read(self, name: str, message: Message) -> ProtoTensor:
         """Return the tensor that ``message`` describes; its status tells what is wrong. Raises `PparseError`."""
 
-    def quick(self, name: str, pieces: Sequence[Piece], near: Window) -> ProtoTensor | None:
+    def quick(self, name: str, pieces: Sequence[Piece], near: WireWindow) -> ProtoTensor | None:
         """Return the tensor of a small, sound message, most of which is in ``near``; None to have it read by `read`."""
         return None
 
@@ -590,14 +581,14 @@ class TensorMaker:
 
     # -- the tensor --------------------------------------------------------------------------------------------------
 
-    def tensor(self, name: str, pieces: Sequence[Piece], near: Window | None = None) -> Tensor:
+    def tensor(self, name: str, pieces: Sequence[Piece], near: WireWindow | None = None) -> Tensor:
         """Return the tensor of a message made of ``pieces``; its status tells what is wrong."""
         found = self._made(name, pieces, near)
         if self.owner.holes and found.status is Status.COMPLETE:
             found.unwritten_nbytes = self.owner.unwritten(found)[1]
         return found
 
-    def _made(self, name: str, pieces: Sequence[Piece], near: Window | None) -> ProtoTensor:
+    def _made(self, name: str, pieces: Sequence[Piece], near: WireWindow | None) -> ProtoTensor:
         try:
             found = self.quick(name, pieces, near) if near is not None and len(pieces) == 1 else None
             found = found or self.read(name, Message(self.make, pieces, self.type, near))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.limits import Charge
-    from pparse.parsers.protobuf.index import Piece, Window
+    from pparse.parsers.protobuf.index import Piece, WireWindow
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.tensors.status import Extent
@@ -55,7 +55,7 @@ class TensorPlace:
 
     __slots__ = ("at", "name", "near", "value")
 
-    def __init__(self, name: str, value: Value, near: Window | None = None, at: tuple[int, ...] = ()) -> None:
+    def __init__(self, name: str, value: Value, near: WireWindow | None = None, at: tuple[int, ...] = ()) -> None:
         self.name = name
         """Name of the tensor."""
         self.value = value
@@ -374,7 +374,7 @@ def index_of(elements: Node | None) -> ListIndex | None:
     return index if isinstance(index, ListIndex) else None
 
 
-def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
     """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged."""
     index = index_of(elements)
     return iter(()) if index is None else index.messages()

@@ -16,7 +16,7 @@ from pparse.errors import FaultError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.parsers.cpb.parser import CHUNKS
-from pparse.parsers.protobuf.index import Window
+from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
@@ -185,7 +185,7 @@ class Constants(TensorPlaces):
 
     def _elements(
         self, nodes: Node, letters: Sequence[bytes] = ()
-    ) -> Iterator[tuple[int, Sequence[Piece], Window | None]]:
+    ) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
         """Yield the pieces of each NodeDef of a list, and a window that may hold its bytes.
 
         With ``letters``, NodeDefs that contain none of them may be left out.
@@ -195,7 +195,7 @@ class Constants(TensorPlaces):
             return iter(())
         return index.messages(partial(self._numbered, letters=letters) if letters and not index.touched() else None)
 
-    def _numbered(self, run: Run, window: Window, *, letters: Sequence[bytes]) -> Iterator[tuple[int, WireField]]:
+    def _numbered(self, run: Run, window: WireWindow, *, letters: Sequence[bytes]) -> Iterator[tuple[int, WireField]]:
         """Yield the elements of a run with their numbers, except those that contain none of the ``letters``."""
         scan = run.scan
         check = self.parser.result.extraction.session.check_cancelled
@@ -213,12 +213,12 @@ class Constants(TensorPlaces):
     # -- one node ----------------------------------------------------------------------------------------------------
 
     def _places_of(
-        self, at: tuple[int, int], prefix: str, pieces: Sequence[Piece], window: Window | None = None
+        self, at: tuple[int, int], prefix: str, pieces: Sequence[Piece], window: WireWindow | None = None
     ) -> Iterator[TensorPlace]:
         """Yield the tensors of one NodeDef."""
         part = self.plain(pieces)
         if part is not None and part.end - part.start <= _SMALL:
-            window = window or Window(part.data, part.end)
+            window = window or WireWindow(part.data, part.end)
             raw = window.read(part.start, part.end)
             if _TAG_TENSOR not in raw and _OP_CONST not in raw:
                 return

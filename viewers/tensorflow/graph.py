@@ -20,7 +20,7 @@ from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, PADDING, read_length
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.check import Checker
-from pparse.parsers.protobuf.index import Window
+from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.write import measure, operations, write
 from pparse.protos import schema as builtin_schema
@@ -231,7 +231,7 @@ class NodeDefs(ListedGraph):
         texts: dict[int, bytes] = {}
         inputs: list[str] = []
         colocated: tuple[str, ...] = ()
-        window, pos = Window(part.data, part.end), part.start
+        window, pos = WireWindow(part.data, part.end), part.start
         try:
             with session.budget.charge(0, "the inputs of one node of a graph") as room:
                 while pos < part.end:
@@ -254,7 +254,7 @@ class NodeDefs(ListedGraph):
             return self._by_tree(ordinal)
         return ordinal, name, op, inputs, device, colocated, None
 
-    def _colocated(self, field: WireField, window: Window, known: tuple[str, ...]) -> tuple[str, ...]:
+    def _colocated(self, field: WireField, window: WireWindow, known: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names in the attribute ``_class``; what is ``known`` of it if this is another one."""
         head = window.read(field.start, min(field.end, field.start + len(_CLASS)))
         found: tuple[str, ...] | None = known if head[:1] == b"\n" else None

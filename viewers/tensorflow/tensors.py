@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import Piece, Window
+    from pparse.parsers.protobuf.index import Piece, WireWindow
     from pparse.protobuf.schema import Schema
     from pparse.tensors.dtype import DType
     from pparse.viewers.tensor_proto.maker import ProtoTensor
@@ -128,7 +128,7 @@ class TensorflowMaker(TensorMaker):
 
     # -- the message ---------------------------------------------------------------------------------------------------
 
-    def quick(self, name: str, pieces: Sequence[Piece], near: Window) -> ProtoTensor | None:
+    def quick(self, name: str, pieces: Sequence[Piece], near: WireWindow) -> ProtoTensor | None:
         """Return the tensor of a small TensorProto with ``tensor_content``, if that is all."""
         part = pieces[0]
         if not isinstance(part, Range) or isinstance(part, ChunkRange) or part.data is not near.data:

@@ -12,7 +12,7 @@ from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, Piece, places_
 from pparse.data.base import Access, BytesData, Data, Gap
 from pparse.data.range_status import SuspectRange
 from pparse.data.spliced import SplicedData
-from pparse.data.window import Window
+from pparse.data.window import Window, windows
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError
 from pparse.limits import KIB, MIB
 from pparse.locking import RLock
@@ -244,27 +244,9 @@ class Look(Window):
         found = self.get(at, count)
         return int.from_bytes(found, "little") if len(found) == count else None
 
-
-def windows(source: Look, at: int, overlap: int, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield ``(offset, bytes)`` after ``(offset, bytes)`` of ``[at, end)``: each begins ``overlap`` bytes before the
-    last one ended. Gaps are left out, and what follows one begins anew.
-    """
-    end = source.end if end is None else min(end, source.end)
-    tail = b""
-    while at < end:
-        try:
-            block = source.data.pread(at, min(_WINDOW, end - at))
-        except GapError as gap:
-            if gap.length is None:
-                return
-            at += max(1, gap.length)
-            tail = b""
-            continue
-        if not block:
-            return
-        yield at - len(tail), tail + block
-        at += len(block)
-        tail = (tail + block)[-overlap:] if overlap else b""
+    def windows(self, at: int, overlap: int, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yield what `windows` does of ``[at, end)``, at most up to the end of the source."""
+        return windows(self.data, at, self.end if end is None else min(end, self.end), _WINDOW, overlap)
 
 
 class Effort:
@@ -474,7 +456,7 @@ class FrameWalk(BlockWalk):
 
     def _magics(self, at: int, end: int | None = None) -> Iterator[int]:
         latest = at - 1
-        for base, data in windows(self._look, at, len(self.magic) - 1, end):
+        for base, data in self._look.windows(at, len(self.magic) - 1, end):
             for place in places_of(self.magic, data):
                 if base + place > latest:
                     latest = base + place

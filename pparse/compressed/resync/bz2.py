@@ -21,7 +21,7 @@ from functools import partial
 from pparse.codecs.base import decompressor
 from pparse.compressed.kept import reread
 from pparse.compressed.resync import as_it_is, nowhere, places_of
-from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
+from pparse.compressed.resync.blocks import BlockWalk, Effort, FoundBlock, Look, Opener, spliced
 from pparse.data.base import Data
 from pparse.errors import MalformedError
 from pparse.limits import KIB, MIB
@@ -254,7 +254,7 @@ class _Marks:
     """Where marks stand, in bits of the source, times two; plus one for the end of a stream."""
 
     def __init__(self, look: Look, at: int) -> None:
-        self._windows = windows(look, at, 6)
+        self._windows = look.windows(at, 6)
         self._found = array("q")
         self._known = at  # marks that begin before this byte are found
         self._over = False

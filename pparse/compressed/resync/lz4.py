@@ -15,9 +15,9 @@ from __future__ import annotations
 from copy import copy
 from itertools import islice
 
-from pparse.codecs.lz4 import MAGIC, Frame, parse_frame
+from pparse.codecs.lz4 import MAGIC, Lz4Frame, parse_frame
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere
-from pparse.compressed.resync.blocks import LARGEST, Effort, FoundBlock, FrameWalk, Look, Opener, skip, spliced, windows
+from pparse.compressed.resync.blocks import LARGEST, Effort, FoundBlock, FrameWalk, Look, Opener, skip, spliced
 from pparse.errors import Fault, MalformedError, UnsupportedError
 from pparse.kernels.lz4 import short_xxh32
 from pparse.limits import MIB
@@ -87,7 +87,7 @@ class _Lz4Opener(Opener):
         return spliced(self._data.name, head, whole, bytes(4))
 
 
-class _LzFrame(Frame):
+class _LzFrame(Lz4Frame):
     """The frame at ``start``, whose blocks begin at ``body``."""
 
     __slots__ = ("body", "start")
@@ -165,7 +165,7 @@ class _Lz4Walk(FrameWalk):
         effort = Effort(at, base=1 * MIB, rate=1)
         end = at + frame.most + 16
         end = next((place for place in self._magics(at, end) if _frame_at(self._look, place) is not None), end)
-        for base, data in windows(self._look, at, 3, end):
+        for base, data in self._look.windows(at, 3, end):
             self._env.poll()
             for match in words.finditer(data):
                 place = base + match.start()

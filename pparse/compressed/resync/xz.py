@@ -20,7 +20,7 @@ from collections import namedtuple
 
 from pparse.codecs.standard import read_xz_block, take_vli
 from pparse.compressed.resync import BEFORE_DAMAGE, CONTRADICTED, nowhere, places_of
-from pparse.compressed.resync.blocks import CUT, LARGEST, BlockWalk, Effort, FoundBlock, Look, Opener, spliced, windows
+from pparse.compressed.resync.blocks import CUT, LARGEST, BlockWalk, Effort, FoundBlock, Look, Opener, spliced
 from pparse.errors import LimitError, MalformedError
 from pparse.limits import KIB
 
@@ -515,7 +515,7 @@ class _XzWalk(BlockWalk):
     def _candidates(self, at: int, limit: int) -> Iterator[tuple[int, int | None]]:
         """Yield where a stream may begin, with its check, and where a block may, with None."""
         latest = at - 1
-        for base, data in windows(self._look, at, _HEAD + _BEFORE, limit):
+        for base, data in self._look.windows(at, _HEAD + _BEFORE, limit):
             found: dict[int, int | None] = {}
             for place in places_of(MAGIC, data):
                 check = check_of_header(self._look, base + place)
