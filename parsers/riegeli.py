@@ -194,8 +194,7 @@ class RiegeliParser(Parser, Listing):
             problem = self._cut_finding(chunk, size, format_path([KeyStep(key)]))
             status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
             if ctx.collected is None:
-                worse = ctx.node.known_status is Status.DAMAGED
-                self.result.close_node(ctx.node, cut_status(damaged=worse), problem)
+                self.result.close_node(ctx.node, Status.TRUNCATED, problem)
         ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
         return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
 
@@ -283,8 +282,7 @@ class RiegeliParser(Parser, Listing):
         begin, size = ctx.pos - self._start, self._source.size()
         reason, end = f"the file ends inside the header of the chunk at {begin}", self._start + size
         finding = self.finding_at("truncated", reason, ctx.node.path, end, wanted=ctx.need, got=size - begin)
-        worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
+        self.result.close_node(ctx.node, Status.TRUNCATED, finding, end=end)
 
     # -- one chunk ---------------------------------------------------------------------------------------------------
 

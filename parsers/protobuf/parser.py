@@ -330,8 +330,7 @@ class ProtobufParser(Parser, Listing):
         code = "truncated" if truncated else "malformed"
         wanted, got = after - part.part.start if after > end else None, min(end, there) - part.part.start
         finding = self.make.finding(code, reason, first, path=node.path, wanted=wanted, got=got)
-        worse = node.known_status is Status.DAMAGED
-        self.result.close_node(node, cut_status(damaged=worse or not truncated), finding)
+        self.result.close_node(node, cut_status(damaged=not truncated), finding)
 
     def finish(self, ctx: NodeContext) -> None:
         """After all parts were scanned: the message is COMPLETE unless an error was found."""

@@ -247,8 +247,7 @@ class TfrecordParser(ProtobufParser):
         self._emit(ctx, entry)
         if ctx.collected is None:
             self._missing = lacks
-            worse = ctx.node.known_status is Status.DAMAGED
-            self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=entry.start + got)
+            self.result.close_node(ctx.node, Status.TRUNCATED, finding, end=entry.start + got)
         return entry.start + got, DONE, 0
 
     def _emit(self, ctx: NodeContext, entry: Entry) -> None:
@@ -340,8 +339,7 @@ class TfrecordParser(ProtobufParser):
         reason, got = "the file ends inside the head of a record", max(0, end - ctx.pos)
         finding = self.finding_at("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
         self._missing = HEAD_SIZE - (end - ctx.pos)
-        worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
+        self.result.close_node(ctx.node, Status.TRUNCATED, finding, end=end)
         return None
 
     def finish(self, ctx: NodeContext) -> None:

@@ -238,8 +238,12 @@ class Result:
     def close_node(
         self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
     ) -> None:
-        """Set status, finding and end of ``node``; for parsers. ``told``: the finding is already reported elsewhere."""
-        node.known_status = status
+        """Set status, finding and end of ``node``; for parsers. ``told``: the finding is already reported elsewhere.
+
+        A node that is damaged stays so if it turns out to end early, too.
+        """
+        if status is not Status.TRUNCATED or node.known_status is not Status.DAMAGED:
+            node.known_status = status
         if end is not None and node.end is None:
             node.end = end
         if finding is not None:
