@@ -449,8 +449,7 @@ class StandInParser(Parser, Container):
             reason += "; without the index of a checkpoint, names, types and shapes of its tensors are not known"
             reason += self._instead()
             source = self.result.extraction.name
-            code = "missing" if status is Status.MISSING else "malformed"
-            self.result.close_node(self.result.root, status, Finding(code, reason, source=source))
+            self.result.close_node(self.result.root, status, Finding(status.code, reason, source=source))
         return self._found
 
     def _tell(self, index: Extraction) -> None:

@@ -88,10 +88,8 @@ class ValueEntries:
         """Return the entry of a value that cannot be read because of ``error``; ``at`` is an offset of ``data``."""
         if data is not None:
             at, _ = self.place(data, at, at)
-        cut, beyond = isinstance(error, EndOfDataError), isinstance(error, UnsupportedError)
-        status = Status.TRUNCATED if cut else Status.UNSUPPORTED if beyond else Status.DAMAGED
-        code = "malformed" if status is Status.DAMAGED else str(status)
-        finding = self.finding(code, error.reason, at, wanted=error.wanted, got=error.got)
+        status = Status.after(error)
+        finding = self.finding(status.code, error.reason, at, wanted=error.wanted, got=error.got)
         return Entry(key, "bytes", at, at, status=status, finding=finding, parts=(), note=Origin(None))
 
     def payload(self, part: Range, found: WireField) -> Range:

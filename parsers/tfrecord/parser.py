@@ -29,7 +29,7 @@ from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
 from pparse.data.window import Window
 from pparse.errors import GapError, spoken
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import ENDS_EARLY, Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags
@@ -439,7 +439,7 @@ class TfrecordParser(ProtobufParser):
                 agrees = None
                 if entry.kind != "gap":
                     compared[0] += 1
-                    if entry.end is not None and entry.status not in (Status.TRUNCATED, Status.MISSING):
+                    if entry.end is not None and entry.status not in ENDS_EARLY:
                         agrees = self._compare(entry.start, entry.end)
                     compared[1] += agrees is True
                 if agrees is False or entry.finding is not None:

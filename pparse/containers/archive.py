@@ -19,7 +19,7 @@ from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
 from pparse.errors import DataError, EndOfDataError, FormatError, LimitError, PathError, UnsupportedError, spoken
-from pparse.findings import Finding, Status
+from pparse.findings import BROKEN, Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
 from pparse.tree.entry import MAP, Entry
@@ -364,7 +364,7 @@ class ArchiveParser(Parser, Listing, Container):
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether the content of ``member`` is known to be incomplete or damaged."""
         spoilt = (member.at, member.start) in self.spoilt
-        return spoilt or member.status in (Status.TRUNCATED, Status.DAMAGED)
+        return spoilt or member.status in BROKEN
 
     def confirms_itself(self) -> bool:
         """Say whether every member has a checksum, and it agrees."""

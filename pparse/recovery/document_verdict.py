@@ -212,7 +212,7 @@ def _status_now(document: Extraction) -> Status:
     for around in document.outward():  # the members of archives that it is, or lies in
         if status is not Status.COMPLETE or around.data.is_proved(around.start, around.find_end()):
             break  # a checksum of its own says that it is whole, whatever lies around it
-        if around.origin is not None and around.origin[1].status in (Status.TRUNCATED, Status.DAMAGED):
+        if around.origin is not None and around.origin[1].status in BROKEN:
             status = around.origin[1].status
     return status
 

@@ -14,7 +14,7 @@ import weakref
 
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
-from pparse.findings import UNSURE_NUMBER, Finding, Status
+from pparse.findings import ENDS_EARLY, UNSURE_NUMBER, Finding, Status
 from pparse.limits import evictor
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -231,12 +231,12 @@ class Node:
         if finding is not None and finding.code == UNSURE_NUMBER:
             return  # the value is whole, only its position is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
-        if status is Status.TRUNCATED or status is Status.MISSING:
+        if status in ENDS_EARLY:
             numbers: Any = {} if finding is None else {"wanted": finding.wanted, "got": finding.got}
             raise EndOfDataError(reason, offset=self.start, path=self.path, source=self.extraction.name, **numbers)
-        if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
-            raise UnsupportedError(reason, path=self.path, offset=self.start)
         if status is Status.UNSUPPORTED:
+            if finding is not None and finding.code != "limit":
+                raise UnsupportedError(reason, path=self.path, offset=self.start)
             known = finding.option if finding is not None else ""
             option = known or self.result.parser.lifting_option(self)
             raise LimitError(reason, option=option, path=self.path, offset=self.start, told=bool(known))
