@@ -346,7 +346,7 @@ class RiegeliParser(Parser, Listing):
         self._resolve_suspect(node)
         records = self.records(node)
         # Also by its known bytes: stored data after a gap can be read, compressed data cannot.
-        cut = not _is_whole(node) or (node.status is not Status.COMPLETE and not records.stored)
+        cut = not _is_whole(node) or (not node.is_complete and not records.stored)
         return [self._record_entry(node, records, ordinal, cut) for ordinal in range(first, first + count)]
 
     def _record_entry(self, node: Node, records: ChunkRecords, ordinal: int, cut: bool) -> Entry:
@@ -675,7 +675,7 @@ class RiegeliParser(Parser, Listing):
         records = decoded = 0
         for kid in self.result.root.children():
             kinds[kid.kind] += 1
-            if kid.kind in RECORDS and kid.status is Status.COMPLETE:
+            if kid.kind in RECORDS and kid.is_complete:
                 header = self.chunk(kid).header
                 records += header.num_records
                 decoded += header.decoded_data_size

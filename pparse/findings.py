@@ -67,6 +67,22 @@ class Severity(enum.StrEnum):
     ERROR = "error"  # something is missing, damaged or not supported
 
 
+class HasStatus:
+    """What has a ``status``, and can be asked for it in words."""
+
+    __slots__ = ()
+
+    @property
+    def is_complete(self: Any) -> bool:
+        """Whether all of it is there, and nothing is known to be wrong with it."""
+        return self.status is Status.COMPLETE
+
+    @property
+    def is_truncated(self: Any) -> bool:
+        """Whether it begins within the data, and ends beyond them."""
+        return self.status is Status.TRUNCATED
+
+
 # Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 

@@ -6,6 +6,7 @@ import pytest
 
 from pparse.errors import EndOfDataError, Fault, MalformedError
 from pparse.findings import Finding, FindingList, Severity, Status, worst_status
+from pparse.tree.visit import Member
 from tests.rows import rows
 
 
@@ -30,6 +31,12 @@ def test_words_for_people_are_lower_case():
 )
 def test_what_is_not_whole_has_a_code_and_an_error(status, code, error):
     assert (status.code, status.error) == (code, error)
+
+
+@rows("status, whole, cut", [(status, status == "complete", status == "truncated") for status in Status])
+def test_what_has_a_status_can_be_asked_for_it(status, whole, cut):
+    row = Member("name", "file", 0, 1, status)
+    assert (row.is_complete, row.is_truncated) == (whole, cut)
 
 
 def test_one_damaged_part_outweighs_all_others():

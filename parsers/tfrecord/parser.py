@@ -580,7 +580,7 @@ def _may_be(raw: bytes, type: MessageType, whole: bool) -> bool:
 def features_of_first(root: Node) -> Iterator[tuple[str, str]]:
     """Yield the names and kinds of the features in the first record that is whole."""
     for record, _ in zip(root.children(), range(16), strict=False):
-        if record.kind == "gap" or record.status is not Status.COMPLETE:
+        if record.kind == "gap" or not record.is_complete:
             continue
         if not record.kind.startswith("tensorflow."):
             yield "fields", ", ".join(str(key) for key, _ in zip(record.keys(), range(40), strict=False)) or "none"

@@ -316,7 +316,7 @@ def _find_node(document: Extraction, path: str) -> Node:
         if is_below or not isinstance(document.result.parser, ArchiveParser):
             raise
         suggestions = document.result.suggest(document.root, path) or error.suggestions
-        if document.root.status is Status.TRUNCATED:
+        if document.root.is_truncated:
             raise EndOfDataError(CUT_BEFORE, path=path, source=document.outermost.name) from error
         raise PathError("no member and no node has this name", path=path, suggestions=suggestions) from error
 
@@ -466,7 +466,7 @@ def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
     if _is_member(node):
         part = whole.range(start, stop)
         checked = part.data.range_status(part.start, part.start + stop - start)
-        if checked.status is not Status.COMPLETE and options.partial != "prefix":
+        if not checked.is_complete and options.partial != "prefix":
             raise _cut_short(node, checked.reason, stop - start, checked.there, options)
         stop = start + min(stop - start, checked.there)
     elif status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):

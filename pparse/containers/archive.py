@@ -183,7 +183,7 @@ class ArchiveParser(Parser, Listing, Container):
     @property
     def is_cut(self) -> bool:
         """Whether members that are not there may be in the part that it lacks."""
-        return self.result.root.status is Status.TRUNCATED
+        return self.result.is_truncated
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that is listed as ``name``, of a member or whatever else a format lists; None if none is."""
@@ -335,7 +335,7 @@ class ArchiveParser(Parser, Listing, Container):
         except LimitError as error:
             verdict = _refused(error)
         verdict.source = data, start
-        if verdict.status is Status.TRUNCATED and self._misfit(member, data, start, end) is _SHORT:
+        if verdict.is_truncated and self._misfit(member, data, start, end) is _SHORT:
             verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
             verdict.suspect = ((0, verdict.size),)
         if data is not self.extraction.data and opened is None:

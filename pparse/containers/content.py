@@ -10,7 +10,7 @@ from zlib import crc32
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
-from pparse.findings import Finding, Status, worst_status
+from pparse.findings import Finding, HasStatus, Status, worst_status
 from pparse.limits import MIB, count_words
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ _MOST_GAPS: Final = 65_536
 _LONGEST: Final = 1 << 62
 
 
-class Verdict:
+class Verdict(HasStatus):
     """The result of reading content."""
 
     def __init__(self) -> None:
@@ -66,11 +66,6 @@ class Verdict:
         """How many parts it has, as its own format says, and for how many of them a checksum agrees."""
         self.passed: list[tuple[int, int]] = []  # gaps of unknown length: offset, and the bytes skipped so far
         self.source: tuple[Data, int] | None = None  # the data that were read, and the offset of the content in them
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is missing of the content, or known to be wrong with it."""
-        return self.status is Status.COMPLETE
 
     def worsen(self, status: Status, code: str, reason: str) -> None:
         """Add a problem: reasons are joined, the worst status is kept."""

@@ -14,7 +14,7 @@ import weakref
 
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
-from pparse.findings import ENDS_EARLY, UNSURE_NUMBER, Finding, Status
+from pparse.findings import ENDS_EARLY, UNSURE_NUMBER, Finding, HasStatus, Status
 from pparse.limits import evictor
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Node:
+class Node(HasStatus):
     """One piece of a document. Parsers describe nodes, the tree makes them; see the module for the rules."""
 
     # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
