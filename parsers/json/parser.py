@@ -652,9 +652,8 @@ class JsonParser(Parser):
 
     def is_sound_inside(self, node: Node) -> bool | None:
         """Read the text of a container that is whole in damaged text, by brackets and commas, without nodes."""
-        finding, room = node.finding, self._levels_for_text(node)
-        # A node is whole, too, if only its number is uncertain.
-        whole = node.known_status is Status.COMPLETE or (finding is not None and finding.code == UNSURE_NUMBER)
+        room = self._levels_for_text(node)
+        whole = node.known_status is Status.COMPLETE or node.unsure_number
         if not self.damage.is_mended or node.end is None or not whole:
             return super().is_sound_inside(node)
         from pparse.parsers.json.walk import is_sound

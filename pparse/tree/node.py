@@ -14,7 +14,7 @@ import weakref
 
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
-from pparse.findings import ENDS_EARLY, UNSURE_NUMBER, Finding, HasStatus, Status
+from pparse.findings import ENDS_EARLY, Finding, HasStatus, Status
 from pparse.limits import evictor
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -225,11 +225,9 @@ class Node(HasStatus):
 
     def _refuse_if_not_whole(self) -> None:
         status = self.known_status
-        if status is None or status is Status.COMPLETE:
+        if status is None or status is Status.COMPLETE or self.unsure_number:
             return
         finding = self.finding
-        if finding is not None and finding.code == UNSURE_NUMBER:
-            return  # the value is whole, only its position is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
         if status in ENDS_EARLY:
             numbers: Any = {} if finding is None else {"wanted": finding.wanted, "got": finding.got}
