@@ -229,7 +229,7 @@ class JsonParser(Parser):
             else:
                 cut = kind.encode().startswith(text)
             status = cut_status(damaged=not cut)
-            finding = self.note("truncated" if cut else "malformed", error.reason, error.offset or pos)
+            finding = self.note(status.code, error.reason, error.offset or pos)
         return Entry(None, kind, pos, end, value, status, finding)
 
     def _damaged_object(self, pos: int, text: bytes) -> Entry:

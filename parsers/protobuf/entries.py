@@ -106,9 +106,9 @@ class ValueEntries:
             return None, None
         cut = part.end >= there or found.end > there
         at, _ = self.place(part.data, found.start, found.start)
-        code, words = ("truncated", "ends early") if cut else ("malformed", "extends beyond its message")
+        status, words = cut_status(damaged=not cut), "ends early" if cut else "extends beyond its message"
         wanted, got = found.end - found.start, max(0, min(part.end, there) - found.start)
-        return cut_status(damaged=not cut), self.finding(code, f"the {kind} {words}", at, wanted=wanted, got=got)
+        return status, self.finding(status.code, f"the {kind} {words}", at, wanted=wanted, got=got)
 
     def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
         """Return the trail of a field, no longer than needed to know that none of `types` means it."""

@@ -358,12 +358,9 @@ def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
 def _judge_short(verdict: Verdict, short: int, wanted: int, error: PparseError | None) -> None:
     """Note that the last ``short`` of ``wanted`` bytes are missing; ``error`` is what the data ended with."""
     verdict.gaps.add(verdict.size, short)
-    damaged = error is not None and not isinstance(error, EndOfDataError)
-    verdict.worsen(
-        cut_status(damaged=damaged),
-        "malformed" if damaged else "truncated",
-        f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
-    )
+    status = cut_status(damaged=error is not None and not isinstance(error, EndOfDataError))
+    why = f" ({error.reason})" if error is not None else ""
+    verdict.worsen(status, status.code, f"it ends after {verdict.size:,} of {wanted:,} bytes{why}")
 
 
 def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
