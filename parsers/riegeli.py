@@ -194,8 +194,7 @@ class RiegeliParser(Parser, Listing):
             problem = self._cut_finding(chunk, size, format_path([KeyStep(key)]))
             status = Status.TRUNCATED if chunk.data_end > size else Status.COMPLETE
             if ctx.collected is None:
-                worse = ctx.node.known_status is Status.DAMAGED
-                self.result.close_node(ctx.node, cut_status(damaged=worse), problem)
+                self.result.close_node(ctx.node, Status.TRUNCATED, problem)
         ctx.emit(Entry(key, chunk.header.type_name, self._start + chunk.begin, end, status=status, finding=problem))
         return (end, self.expect_chunk, 0) if chunk.end <= size else (self._start + size, DONE, 0)
 
@@ -283,8 +282,7 @@ class RiegeliParser(Parser, Listing):
         begin, size = ctx.pos - self._start, self._source.size()
         reason, end = f"the file ends inside the header of the chunk at {begin}", self._start + size
         finding = self.finding_at("truncated", reason, ctx.node.path, end, wanted=ctx.need, got=size - begin)
-        worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
+        self.result.close_node(ctx.node, Status.TRUNCATED, finding, end=end)
 
     # -- one chunk ---------------------------------------------------------------------------------------------------
 
@@ -348,7 +346,7 @@ class RiegeliParser(Parser, Listing):
         self._resolve_suspect(node)
         records = self.records(node)
         # Also by its known bytes: stored data after a gap can be read, compressed data cannot.
-        cut = not _is_whole(node) or (node.status is not Status.COMPLETE and not records.stored)
+        cut = not _is_whole(node) or (not node.is_complete and not records.stored)
         return [self._record_entry(node, records, ordinal, cut) for ordinal in range(first, first + count)]
 
     def _record_entry(self, node: Node, records: ChunkRecords, ordinal: int, cut: bool) -> Entry:
@@ -677,7 +675,7 @@ class RiegeliParser(Parser, Listing):
         records = decoded = 0
         for kid in self.result.root.children():
             kinds[kid.kind] += 1
-            if kid.kind in RECORDS and kid.status is Status.COMPLETE:
+            if kid.kind in RECORDS and kid.is_complete:
                 header = self.chunk(kid).header
                 records += header.num_records
                 decoded += header.decoded_data_size

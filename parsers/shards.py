@@ -285,7 +285,7 @@ class ShardIndexParser(ShardSet):
             shard = found.get(name)
             return shard if isinstance(shard, str) else None
         kid = found.find(name) if found is not None else None
-        if kid is None or kid.kind != "string" or kid.status is not Status.COMPLETE:
+        if kid is None or kid.kind != "string" or not kid.is_complete:
             return None
         try:
             return str(kid.load())

@@ -18,6 +18,7 @@ one. States of the root of a text::
 from __future__ import annotations
 
 from pparse.data.base import BytesData
+from pparse.data.range_status import cut_status
 from pparse.document.appearance import is_text as looks_like_text
 from pparse.document.extraction import extraction_of
 from pparse.document.registry import excerpt_of
@@ -314,12 +315,12 @@ class TensorflowTextParser(Parser, Container):
             inner.implicit = True
             self._inner = inner
             if error is not None:
-                status = Status.TRUNCATED if _is_at_end(raw, error) else Status.DAMAGED
-                code = "truncated" if status is Status.TRUNCATED else "malformed"
+                cut = _is_at_end(raw, error)
+                status = cut_status(damaged=not cut)
                 reason = f"{error.reason}; what is before it is shown, but for the block that it is in"
-                if status is Status.TRUNCATED:
+                if cut:
                     data.error = EndOfDataError(error.reason, offset=len(content))  # the text, not what was made of it
-                finding = Finding(code, reason, source=extraction.name, offset=error.offset)
+                finding = Finding(status.code, reason, source=extraction.name, offset=error.offset)
                 for result in (self.result, inner.parse()):
                     result.close_node(result.root, status, finding)
         return self._inner

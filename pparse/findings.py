@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import enum
 
-from pparse.errors import counts
+from pparse.errors import EndOfDataError, MalformedError, UnsupportedError, counts
 from pparse.lazy import ByValue
 from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any, Final, TypeVar
 
-    from pparse.errors import Fault
+    from pparse.errors import Fault, PparseError
 
     E = TypeVar("E", bound=enum.Enum)
 
@@ -38,6 +38,25 @@ class Status(enum.StrEnum):
     DAMAGED = "damaged"  # exists, but fails a check
     UNSUPPORTED = "unsupported"  # encrypted, of unknown codec or dtype, or above one of our limits
 
+    @classmethod
+    def after(cls, error: PparseError | None) -> Status:
+        """Return the status of what ended with ``error``; COMPLETE if there was none."""
+        if error is None:
+            return cls.COMPLETE
+        if isinstance(error, EndOfDataError):
+            return cls.TRUNCATED
+        return cls.UNSUPPORTED if isinstance(error, UnsupportedError) else cls.DAMAGED
+
+    @property
+    def code(self) -> str:
+        """Code of a finding that says no more than this."""
+        return "malformed" if self is Status.DAMAGED else self.value
+
+    @property
+    def error(self) -> type[EndOfDataError | MalformedError]:
+        """What to raise if it is wanted whole."""
+        return EndOfDataError if self in ENDS_EARLY else MalformedError
+
 
 @plain_members
 class Severity(enum.StrEnum):
@@ -48,8 +67,41 @@ class Severity(enum.StrEnum):
     ERROR = "error"  # something is missing, damaged or not supported
 
 
+class HasStatus:
+    """What has a ``status``, and can be asked for it in words."""
+
+    __slots__ = ()
+
+    @property
+    def is_complete(self: Any) -> bool:
+        """Whether all of it is there, and nothing is known to be wrong with it."""
+        return self.status is Status.COMPLETE
+
+    @property
+    def is_truncated(self: Any) -> bool:
+        """Whether it begins within the data, and ends beyond them."""
+        return self.status is Status.TRUNCATED
+
+    @property
+    def unsure_number(self: Any) -> Finding | None:
+        """Its ``finding``, if that only says that its number in its list is uncertain: it can be read."""
+        found: Finding | None = self.finding
+        return found if found is not None and found.code == UNSURE_NUMBER else None
+
+
 # Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
+
+# Statuses of what lacks its end, or all of it.
+ENDS_EARLY: Final = (Status.TRUNCATED, Status.MISSING)
+
+_BY_WEIGHT: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.TRUNCATED, Status.MISSING, Status.DAMAGED)
+
+
+def worst_status(statuses: Iterable[Status]) -> Status:
+    """Return the status of what has parts of these: DAMAGED if one is, then MISSING, TRUNCATED, UNSUPPORTED."""
+    return max(statuses, key=_BY_WEIGHT.index, default=Status.COMPLETE)
+
 
 # The code of a finding on a value that can be read, but whose element number in its list is unknown.
 UNSURE_NUMBER: Final = "unsure-number"

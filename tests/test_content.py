@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pparse
-from pparse.containers.content import GapLog, Verdict, read_through, status_of
+from pparse.containers.content import GapLog, Verdict, read_through
 from pparse.data.base import BytesData, Data, Gap, SuspectRange
 from pparse.data.spliced import MissingData, SplicedData, ZeroData
 from pparse.errors import (
@@ -207,7 +207,7 @@ def test_the_data_says_why_it_does_not_go_on(session, error, status):
     assert verdict.status is status
     assert verdict.reason == error.reason
     assert sink.content == TEXT[:100]
-    assert status_of(error) is status
+    assert Status.after(error) is status
 
 
 def test_bytes_that_follow_a_whole_stream_cost_it_nothing(session):
@@ -422,8 +422,8 @@ def test_the_worst_status_counts_and_the_first_code():
     verdict.worsen(Status.TRUNCATED, "other", "a gap")
     assert (verdict.status, verdict.code) == (Status.DAMAGED, "truncated")
     assert verdict.reason == "it ends early; a gap"
-    assert status_of(None) is Status.COMPLETE
-    assert status_of(GapError(5, None)) is Status.DAMAGED
+    assert Status.after(None) is Status.COMPLETE
+    assert Status.after(GapError(5, None)) is Status.DAMAGED
 
 
 def test_a_range_that_no_file_has_is_of_unknown_length():

@@ -387,6 +387,12 @@ def test_after_damage_the_parser_goes_on_where_it_can(parser, block_size):
     assert root.status is Status.DAMAGED
 
 
+def test_what_is_damaged_stays_so_when_it_also_ends_early():
+    extraction = read(document([b"one"]) + b"garbage" + record(b"two")[:-1])
+    assert extraction.status is Status.DAMAGED
+    assert [finding.code for finding in extraction.findings] == ["malformed", "truncated"]
+
+
 def test_without_a_way_to_go_on_what_came_before_stays():
     extraction = read(b"a=1\nb=2\nrubbish\nc=3\n", Pairs)
     assert list(extraction.root.keys()) == ["a", "b"]

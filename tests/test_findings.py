@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from pparse.errors import Fault
-from pparse.findings import Finding, FindingList, Severity, Status
+from pparse.errors import EndOfDataError, Fault, MalformedError
+from pparse.findings import Finding, FindingList, Severity, Status, worst_status
+from pparse.tree.visit import Member
+from tests.rows import rows
 
 
 def make(number: int = 0, severity: Severity = Severity.ERROR) -> Finding:
@@ -16,6 +18,32 @@ def test_words_for_people_are_lower_case():
     assert [str(status) for status in Status] == ["complete", "truncated", "missing", "damaged", "unsupported"]
     assert [str(severity) for severity in Severity] == ["note", "warning", "error"]
     assert f"{Status.TRUNCATED}" == "truncated"
+
+
+@rows(
+    "status, code, error",
+    [
+        (Status.TRUNCATED, "truncated", EndOfDataError),
+        (Status.MISSING, "missing", EndOfDataError),
+        (Status.DAMAGED, "malformed", MalformedError),
+        (Status.UNSUPPORTED, "unsupported", MalformedError),
+    ],
+)
+def test_what_is_not_whole_has_a_code_and_an_error(status, code, error):
+    assert (status.code, status.error) == (code, error)
+
+
+@rows("status, whole, cut", [(status, status == "complete", status == "truncated") for status in Status])
+def test_what_has_a_status_can_be_asked_for_it(status, whole, cut):
+    row = Member("name", "file", 0, 1, status)
+    assert (row.is_complete, row.is_truncated) == (whole, cut)
+
+
+def test_one_damaged_part_outweighs_all_others():
+    assert worst_status(()) is Status.COMPLETE
+    assert worst_status(list(Status)) is Status.DAMAGED
+    assert worst_status((Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED)) is Status.MISSING
+    assert worst_status((Status.COMPLETE, Status.UNSUPPORTED, Status.TRUNCATED)) is Status.TRUNCATED
 
 
 def test_a_finding_is_an_error_without_a_place_unless_more_is_known():

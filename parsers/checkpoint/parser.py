@@ -20,7 +20,6 @@ from bisect import bisect_right
 from functools import cached_property
 from itertools import islice
 
-from pparse.data.range_status import cut_status
 from pparse.document.extraction import extraction_of
 from pparse.errors import (
     EndOfDataError,
@@ -196,18 +195,15 @@ class CheckpointParser(ProtobufParser):
             behind = offset + size + TRAILER
             if not _is_of_places(table, offset, size):
                 table.add(offset, size)
-        cut = isinstance(error, EndOfDataError)
+        status = Status.after(error)
         found = f"{count_words(len(table.offsets), 'block')} with {count_words(table.count, 'entry')} found"
         found += f" by {'its checksum' if len(table.offsets) == 1 else 'their checksums'}"
-        if cut:
+        if isinstance(error, EndOfDataError):
             found += self._add_cut(table, behind)
-        finding = Finding(
-            "truncated" if cut else "malformed",
-            f"{error.reason}; {found}",
-            source=extraction.name,
-            offset=error.offset if error.offset is not None else table.end,
+        reason, at = f"{error.reason}; {found}", table.end if error.offset is None else error.offset
+        self.result.close_node(
+            self.result.root, status, Finding(status.code, reason, source=extraction.name, offset=at)
         )
-        self.result.close_node(self.result.root, cut_status(damaged=not cut), finding)
 
     def _add_cut(self, table: SortedTable, offset: int) -> str:
         """Add the entries of the block in which the table is cut, and return a clause on them."""
@@ -449,8 +445,7 @@ class StandInParser(Parser, Container):
             reason += "; without the index of a checkpoint, names, types and shapes of its tensors are not known"
             reason += self._instead()
             source = self.result.extraction.name
-            code = "missing" if status is Status.MISSING else "malformed"
-            self.result.close_node(self.result.root, status, Finding(code, reason, source=source))
+            self.result.close_node(self.result.root, status, Finding(status.code, reason, source=source))
         return self._found
 
     def _tell(self, index: Extraction) -> None:

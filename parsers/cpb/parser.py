@@ -313,8 +313,8 @@ class CpbParser(ProtobufParser):
         if positions:
             places = "place of 1 chunk is" if len(positions) == 1 else f"places of {len(positions):,} chunks are"
             reason = f"{reason}; the {places} unknown"
-        code, offset = ("truncated", self.source().end) if cut else ("malformed", problem.offset)
-        self.result.close_node(node, cut_status(damaged=not cut), self.make.finding(code, reason, offset))
+        status, offset = cut_status(damaged=not cut), self.source().end if cut else problem.offset
+        self.result.close_node(node, status, self.make.finding(status.code, reason, offset))
         return True
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:

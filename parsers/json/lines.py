@@ -29,7 +29,7 @@ from itertools import chain, islice, pairwise
 from pparse.data.index_files import find_index
 from pparse.document.extraction import extraction_of
 from pparse.errors import DataError, GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import UNSURE_NUMBER, Finding, Severity, Status
+from pparse.findings import Finding, Severity, Status
 from pparse.kernels import json_fold
 from pparse.kernels.json_fold import Carry
 from pparse.lazy import lazy_pattern
@@ -794,7 +794,7 @@ class JsonLinesParser(JsonParser, Listing):
                     yield from map(self.damage.doubted, row_visits(walk, ordinal, start))
                 continue
             kid = node.child(ordinal)
-            if kid.known_status is Status.COMPLETE or (kid.finding and kid.finding.code == UNSURE_NUMBER):
+            if kid.known_status is Status.COMPLETE or kid.unsure_number:
                 for visit in super().walk(kid, detail=detail):
                     visit.depth += 1
                     yield visit

@@ -229,7 +229,7 @@ class JsonParser(Parser):
             else:
                 cut = kind.encode().startswith(text)
             status = cut_status(damaged=not cut)
-            finding = self.note("truncated" if cut else "malformed", error.reason, error.offset or pos)
+            finding = self.note(status.code, error.reason, error.offset or pos)
         return Entry(None, kind, pos, end, value, status, finding)
 
     def _damaged_object(self, pos: int, text: bytes) -> Entry:
@@ -652,9 +652,8 @@ class JsonParser(Parser):
 
     def is_sound_inside(self, node: Node) -> bool | None:
         """Read the text of a container that is whole in damaged text, by brackets and commas, without nodes."""
-        finding, room = node.finding, self._levels_for_text(node)
-        # A node is whole, too, if only its number is uncertain.
-        whole = node.known_status is Status.COMPLETE or (finding is not None and finding.code == UNSURE_NUMBER)
+        room = self._levels_for_text(node)
+        whole = node.known_status is Status.COMPLETE or node.unsure_number
         if not self.damage.is_mended or node.end is None or not whole:
             return super().is_sound_inside(node)
         from pparse.parsers.json.walk import is_sound

@@ -31,7 +31,7 @@ from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.display.text import shorten
 from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
 from pparse.parsers.pickle.joblib import WATCHED
@@ -166,7 +166,6 @@ _ZEROS: Final = 64 << 10
 _MOST_GLOBALS: Final = 20_000
 _LONGEST_NAME: Final = 200
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
-_BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED)
 _CALLED: Final = frozenset(b"R\x81\x92oiQ")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
 
@@ -395,7 +394,7 @@ class PickleParser(Parser, Listing):
             at, reason = found.wrong
             finding = self.finding_at("malformed", reason, node.path, at)
             self.result.close_node(node, Status.DAMAGED, finding)
-        elif node.known_status in _BROKEN or (program.trouble and node.known_status is Status.UNSUPPORTED):
+        elif node.known_status in BROKEN or (program.trouble and node.known_status is Status.UNSUPPORTED):
             add = index.add_last if in_order and index.entries is None else index.add_entry
             for entry in self._unfinished(program, node, found.state.slots):
                 add(entry)

@@ -88,10 +88,8 @@ class ValueEntries:
         """Return the entry of a value that cannot be read because of ``error``; ``at`` is an offset of ``data``."""
         if data is not None:
             at, _ = self.place(data, at, at)
-        cut, beyond = isinstance(error, EndOfDataError), isinstance(error, UnsupportedError)
-        status = Status.TRUNCATED if cut else Status.UNSUPPORTED if beyond else Status.DAMAGED
-        code = "malformed" if status is Status.DAMAGED else str(status)
-        finding = self.finding(code, error.reason, at, wanted=error.wanted, got=error.got)
+        status = Status.after(error)
+        finding = self.finding(status.code, error.reason, at, wanted=error.wanted, got=error.got)
         return Entry(key, "bytes", at, at, status=status, finding=finding, parts=(), note=Origin(None))
 
     def payload(self, part: Range, found: WireField) -> Range:
@@ -108,9 +106,9 @@ class ValueEntries:
             return None, None
         cut = part.end >= there or found.end > there
         at, _ = self.place(part.data, found.start, found.start)
-        code, words = ("truncated", "ends early") if cut else ("malformed", "extends beyond its message")
+        status, words = cut_status(damaged=not cut), "ends early" if cut else "extends beyond its message"
         wanted, got = found.end - found.start, max(0, min(part.end, there) - found.start)
-        return cut_status(damaged=not cut), self.finding(code, f"the {kind} {words}", at, wanted=wanted, got=got)
+        return status, self.finding(status.code, f"the {kind} {words}", at, wanted=wanted, got=got)
 
     def below(self, trail: tuple[int, ...], number: int) -> tuple[int, ...]:
         """Return the trail of a field, no longer than needed to know that none of `types` means it."""

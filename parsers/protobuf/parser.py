@@ -327,11 +327,10 @@ class ProtobufParser(Parser, Listing):
         reason = "the message ends inside a field" if truncated else "a field extends beyond its message"
         node = ctx.node
         first, _ = self.make.place(part.part.data, min(end, there), min(end, there))
-        code = "truncated" if truncated else "malformed"
+        status = cut_status(damaged=not truncated)
         wanted, got = after - part.part.start if after > end else None, min(end, there) - part.part.start
-        finding = self.make.finding(code, reason, first, path=node.path, wanted=wanted, got=got)
-        worse = node.known_status is Status.DAMAGED
-        self.result.close_node(node, cut_status(damaged=worse or not truncated), finding)
+        finding = self.make.finding(status.code, reason, first, path=node.path, wanted=wanted, got=got)
+        self.result.close_node(node, status, finding)
 
     def finish(self, ctx: NodeContext) -> None:
         """After all parts were scanned: the message is COMPLETE unless an error was found."""
@@ -401,9 +400,8 @@ class ProtobufParser(Parser, Listing):
 
     def damage(self, node: Node, reason: str, offset: int | None = None, *, cut: bool = False, **more: Any) -> None:
         """Mark ``node`` DAMAGED, or truncated (``cut``), for ``reason``; ``more`` as in `pparse.findings.Finding`."""
-        at = node.start if offset is None else offset
-        finding = self.make.finding("truncated" if cut else "malformed", reason, at, path=node.path, **more)
-        self.result.close_node(node, cut_status(damaged=not cut), finding)
+        at, status = node.start if offset is None else offset, cut_status(damaged=not cut)
+        self.result.close_node(node, status, self.make.finding(status.code, reason, at, path=node.path, **more))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of fields, elements or keys."""

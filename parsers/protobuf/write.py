@@ -11,7 +11,7 @@ import heapq
 from array import array
 
 from pparse.data.base import copy_into
-from pparse.errors import EndOfDataError, MalformedError, PparseError
+from pparse.errors import MalformedError, PparseError
 from pparse.findings import Status
 from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import END_GROUP, LEN, START_GROUP
@@ -239,10 +239,9 @@ def _pair(field: FieldType, pair: Node) -> Iterator[Any]:
 def _require_whole(node: Node) -> None:
     """Raise `MalformedError` or `EndOfDataError` for a node that is not whole."""
     status = node.known_status
-    if status in (None, Status.COMPLETE):
+    if status is None or status is Status.COMPLETE:
         return
     finding = node.finding
     reason = finding.reason if finding is not None else f"it is {status}"
-    kind = EndOfDataError if status in (Status.TRUNCATED, Status.MISSING) else MalformedError
-    offset = finding.offset if finding is not None else None
-    raise kind(f"cannot be merged: {reason}", path=node.path or None, offset=offset, source=node.extraction.name)
+    reason, offset = f"cannot be merged: {reason}", finding.offset if finding is not None else None
+    raise status.error(reason, path=node.path or None, offset=offset, source=node.extraction.name)

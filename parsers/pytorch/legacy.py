@@ -161,7 +161,7 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
             short = cut or self.blank is not None or last + 8 > end
             status = Status.TRUNCATED if short else Status.DAMAGED
             reason = "the storages end early" if short else "a storage is not as the pickle says"
-            finding = self.finding_at(code_of(status), reason, "", min(end, last))
+            finding = self.finding_at(status.code, reason, "", min(end, last))
         begin = last_pickle.end
         index.add_entry(Entry("storages", "storages", begin, max(begin, min(last, end)), status=status))
         if node.known_status is None:

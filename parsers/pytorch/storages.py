@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pparse.data.range_status import cut_status
 from pparse.errors import PathError
-from pparse.findings import Status
+from pparse.findings import HasStatus, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Place = tuple[Data, int, int]
 
 
-class Stored:
+class Stored(HasStatus):
     """A storage as the file has it."""
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class Stored:
 
     def verify(self) -> bool:
         """Compare its checksum, if it has one, once; return whether nothing is wrong with it as far as known then."""
-        return self.status is Status.COMPLETE
+        return self.is_complete
 
     def written(self) -> int | None:
         """Return how many of the bytes there precede zeros that last to the end of the file; None: nobody knows."""

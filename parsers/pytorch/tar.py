@@ -200,14 +200,14 @@ class PyTorchTarParser(TarParser, StorageReader):
             item = DTYPES[storage.dtype].itemsize
             data, begin, _ = whole[1].place
             part = StoredAt(data, begin + view[2] * item, view[3] * item, reader.end)
-            if whole[1].finding is not None and part.status is Status.COMPLETE:
+            if whole[1].finding is not None and part.is_complete:
                 part.status, part.finding = whole[1].status, whole[1].finding
             found[storage.key] = storage, part
 
     def _doubt_last(self, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         """Put the last storage in doubt: nothing but its own length tells where it ends, and no pickle is there."""
         stored = found[next(reversed(found))][1] if found else None
-        if stored is not None and stored.status is Status.COMPLETE:
+        if stored is not None and stored.is_complete:
             stored.status = Status.DAMAGED
             stored.finding = self.finding_at("shifted", LAST_BEFORE_BREAK, "", stored.place[1], length=stored.size)
 

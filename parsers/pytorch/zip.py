@@ -99,7 +99,7 @@ class StorageRecord(Stored):
         """Compare its checksum, once; return whether nothing is wrong with it, as far as is known then."""
         member = self.member
         if member is None or member.checksum is None or not member.is_complete or self._judged:
-            return self.status is Status.COMPLETE
+            return self.is_complete
         verdict = self._parser.verify(member)
         self._judged = True  # not earlier: another thread must not go on before
         return verdict.reason is None
@@ -253,7 +253,7 @@ def _there(parser: ZipParser, member: ArchiveMember) -> int:
     A cut member that is compressed is the last one, so that only its content is decoded here.
     """
     said = (member.compressed_size if member.size is None else member.size) or 0
-    if member.status is not Status.TRUNCATED:
+    if not member.is_truncated:
         return said
     if member.extra is not None and member.extra.method != STORED:
         return min(said, parser.verify(member).size)

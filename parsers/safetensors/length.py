@@ -6,7 +6,7 @@ from array import array
 from math import prod
 
 from pparse.document.extraction import extraction_of
-from pparse.findings import Finding, Status
+from pparse.findings import Finding
 from pparse.lazy import lazy_pattern
 from pparse.parsers.safetensors.header import METADATA, REFERENCE_HEADER_LIMIT, STORED_DTYPES, checked
 
@@ -166,7 +166,7 @@ class LengthFinder:
                 return None
             begins.append(info.begin)
             ends.append(info.end)
-        if not begins or json.result.status is not Status.COMPLETE:
+        if not begins or not json.result.is_complete:
             return None
         data_start = end - max(ends)
         if sorted([0, *ends]) != sorted([*begins, max(ends)]) or data_start - stop > _SCAN_BLOCK:

@@ -27,7 +27,7 @@ from itertools import chain, islice
 
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import ENDS_EARLY, Finding, Severity, Status, worst_status
 from pparse.lazy import lazy_pattern
 from pparse.limits import format_size
 from pparse.parsers.safetensors.header import (
@@ -585,7 +585,7 @@ class SafetensorsParser(Parser, Listing, Container):
         info, _ = self.info(self.header_ordinal(node.ordinal))
         start, end = self.data_start + info.begin, self.data_start + info.end
         status, finding = self.status_of(info), None
-        if status in (Status.TRUNCATED, Status.MISSING):
+        if status in ENDS_EARLY:
             told = {"wanted": end - start, "got": max(0, self.result.extraction.find_end() - start)}
             reason = "the tensor extends beyond the end of the file"
             finding = self.finding_at("truncated", reason, node.path, start, **told)
@@ -621,17 +621,13 @@ class SafetensorsParser(Parser, Listing, Container):
         status = node.known_status
         if status is None and node.kind in ("safetensors", "tensors") and self._header_size is not None:
             self.resolve_header()
-            status = self.text_status
-            if self.wrong_length is not None:
-                status = Status.DAMAGED
+            status = Status.DAMAGED if self.wrong_length is not None else self.text_status
             if status is Status.COMPLETE:
-                seen = {self.status_of(info) for _, _, info, _ in self.infos()}
-                for worst in (Status.DAMAGED, Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED):
-                    if worst in seen:
-                        status = Status.TRUNCATED if worst is Status.MISSING else worst
-                        break
+                status = worst_status({self.status_of(info) for _, _, info, _ in self.infos()})
                 if self.is_at_odds:
                     status = Status.DAMAGED
+                elif status in ENDS_EARLY:
+                    status = Status.TRUNCATED
         self.result.close_node(node, status or Status.COMPLETE, None, end=node.end)
 
     def cut(self, ctx: NodeContext) -> None:

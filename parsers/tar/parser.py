@@ -428,10 +428,9 @@ class TarParser(ArchiveParser):
         self._close(root, status, None if self._checking and member is not None and status is not None else finding)
 
     def _close(self, root: Node, status: Status | None, finding: Finding | None) -> None:
-        """Give the archive a status, unless it is damaged already; None: only add the finding."""
+        """Give the archive a status; None: only add the finding."""
         if status is not None:
-            known = root.known_status
-            self.result.close_node(root, known if known is Status.DAMAGED else status, finding)
+            self.result.close_node(root, status, finding)
         elif finding is not None:
             self.result.findings.add(finding)
 

@@ -29,7 +29,7 @@ from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
 from pparse.data.window import Window
 from pparse.errors import GapError, spoken
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import ENDS_EARLY, Finding, Severity, Status
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags
@@ -247,8 +247,7 @@ class TfrecordParser(ProtobufParser):
         self._emit(ctx, entry)
         if ctx.collected is None:
             self._missing = lacks
-            worse = ctx.node.known_status is Status.DAMAGED
-            self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=entry.start + got)
+            self.result.close_node(ctx.node, Status.TRUNCATED, finding, end=entry.start + got)
         return entry.start + got, DONE, 0
 
     def _emit(self, ctx: NodeContext, entry: Entry) -> None:
@@ -340,8 +339,7 @@ class TfrecordParser(ProtobufParser):
         reason, got = "the file ends inside the head of a record", max(0, end - ctx.pos)
         finding = self.finding_at("truncated", reason, ctx.node.path, end, wanted=HEAD_SIZE, got=got)
         self._missing = HEAD_SIZE - (end - ctx.pos)
-        worse = ctx.node.known_status is Status.DAMAGED
-        self.result.close_node(ctx.node, cut_status(damaged=worse), finding, end=end)
+        self.result.close_node(ctx.node, Status.TRUNCATED, finding, end=end)
         return None
 
     def finish(self, ctx: NodeContext) -> None:
@@ -441,7 +439,7 @@ class TfrecordParser(ProtobufParser):
                 agrees = None
                 if entry.kind != "gap":
                     compared[0] += 1
-                    if entry.end is not None and entry.status not in (Status.TRUNCATED, Status.MISSING):
+                    if entry.end is not None and entry.status not in ENDS_EARLY:
                         agrees = self._compare(entry.start, entry.end)
                     compared[1] += agrees is True
                 if agrees is False or entry.finding is not None:
@@ -582,7 +580,7 @@ def _may_be(raw: bytes, type: MessageType, whole: bool) -> bool:
 def features_of_first(root: Node) -> Iterator[tuple[str, str]]:
     """Yield the names and kinds of the features in the first record that is whole."""
     for record, _ in zip(root.children(), range(16), strict=False):
-        if record.kind == "gap" or record.status is not Status.COMPLETE:
+        if record.kind == "gap" or not record.is_complete:
             continue
         if not record.kind.startswith("tensorflow."):
             yield "fields", ", ".join(str(key) for key, _ in zip(record.keys(), range(40), strict=False)) or "none"

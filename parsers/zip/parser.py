@@ -378,7 +378,7 @@ class ZipParser(ArchiveParser):
             end = max(start, min(end, self.extraction.find_end()))
         source = data.range(start, end)
         suspect = beyond or member.pieces is not None or self.is_suspect(member)
-        bounded = not beyond and member.status is not Status.TRUNCATED
+        bounded = not beyond and not member.is_truncated
         return self._inflated(member, note, source, suspect=suspect, bounded=bounded), 0, None
 
     def _find_bytes(self, member: ArchiveMember) -> tuple[int, int]:

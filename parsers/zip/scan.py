@@ -678,9 +678,8 @@ def _close(parser: ZipParser, ctx: NodeContext, *, whole: bool) -> None:
         return
     code, reason = why_scanned(parser.extraction.data, start, end, whole=whole)
     reason = f"{reason}; its members were found by their local headers"
-    worse = whole or ctx.node.known_status is Status.DAMAGED
     finding = Finding(code, reason, source=source, offset=end)
-    parser.result.close_node(ctx.node, cut_status(damaged=worse), finding)
+    parser.result.close_node(ctx.node, cut_status(damaged=whole), finding)
 
 
 # -- members ---------------------------------------------------------------------------------------------------------

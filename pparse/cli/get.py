@@ -26,7 +26,7 @@ from pparse.document.appearance import text_start
 from pparse.document.extraction import extraction_of
 from pparse.document.registry import viewer_for
 from pparse.errors import DataError, EndOfDataError, OptionError, PathError, PparseError
-from pparse.findings import UNSURE_NUMBER, Status
+from pparse.findings import Status
 from pparse.limits import LITTLE, MIB
 from pparse.paths import split_slice
 from pparse.tensors.block_tensor import BlockTensor
@@ -130,7 +130,7 @@ def _refuse_behind_cut(document: Extraction, error: PathError) -> None:
         return
     above = document.node(error.path) if error.path not in (None, "the root") else document.root
     last, there = max(0, len(above) - 1), above.extraction
-    cut = Status.TRUNCATED in (above.status, *(kid.status for kid in above.children(last)))
+    cut = any(node.is_truncated for node in (above, *above.children(last)))
     if cut or (above.parent is None and there.data.is_cut_at(there.find_end())):  # between two rows
         reason = f"{error.reason}: it is truncated there; 'pparse check' says at which byte"
         raise EndOfDataError(reason, source=document.outermost.name) from error
@@ -316,7 +316,7 @@ def _find_node(document: Extraction, path: str) -> Node:
         if is_below or not isinstance(document.result.parser, ArchiveParser):
             raise
         suggestions = document.result.suggest(document.root, path) or error.suggestions
-        if document.root.status is Status.TRUNCATED:
+        if document.root.is_truncated:
             raise EndOfDataError(CUT_BEFORE, path=path, source=document.outermost.name) from error
         raise PathError("no member and no node has this name", path=path, suggestions=suggestions) from error
 
@@ -382,8 +382,8 @@ def give_node(node: Node, options: Any, out: Output) -> int:
     if count := parser.repeated_keys - repeated:
         met = "1 key occurs" if count == 1 else f"{count:,} keys occur"
         out.error(f"note: {met} more than once in one object: the second of a name is written as {'name#2'!r}")
-    if node.finding is not None and node.finding.code == UNSURE_NUMBER:  # nothing else reports it
-        out.error(f"{node.path or 'the root'}: {node.finding.reason}")
+    if (unsure := node.unsure_number) is not None:  # nothing else reports it
+        out.error(f"{node.path or 'the root'}: {unsure.reason}")
     return _code_of(node)
 
 
@@ -466,7 +466,7 @@ def _part(node: Node, cut: slice, options: Any) -> tuple[int, Range]:
     if _is_member(node):
         part = whole.range(start, stop)
         checked = part.data.range_status(part.start, part.start + stop - start)
-        if checked.status is not Status.COMPLETE and options.partial != "prefix":
+        if not checked.is_complete and options.partial != "prefix":
             raise _cut_short(node, checked.reason, stop - start, checked.there, options)
         stop = start + min(stop - start, checked.there)
     elif status is Status.TRUNCATED and finding is not None and isinstance(finding.got, int):

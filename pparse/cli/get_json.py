@@ -17,7 +17,6 @@ from pparse.cli.get_tensor import form_of, refuse_dtype
 from pparse.cli.output import write_text
 from pparse.display.text import few, safe
 from pparse.errors import DataError, LimitError, OptionError, PathError, UnsupportedError
-from pparse.findings import UNSURE_NUMBER
 from pparse.limits import count_words
 from pparse.paths import KeyStep, parse_path, quote_bytes, split_rows
 from pparse.tensors.selection import boxes
@@ -350,8 +349,8 @@ class _Elements:
             out.error(reason)
         if self.count:
             last = self.node.child(self.first + self.step * (self.count - 1))
-            if last.finding is not None and last.finding.code == UNSURE_NUMBER:
-                out.error(f"{last.path}: {last.finding.reason}")
+            if (unsure := last.unsure_number) is not None:
+                out.error(f"{last.path}: {unsure.reason}")
                 return DAMAGED
         return DAMAGED if self.why else OK
 

@@ -328,7 +328,7 @@ def _is_lost(graph: Graph, names: Collection[str]) -> bool:
     """Return whether there are no inputs or outputs, perhaps since the file is cut before them."""
     if any(True for _ in names):
         return False
-    is_cut = graph.kind == "graph" and graph.extraction.root.status is Status.TRUNCATED
+    is_cut = graph.kind == "graph" and graph.extraction.root.is_truncated
     return is_cut or not graph.source.is_whole
 
 

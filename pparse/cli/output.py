@@ -443,13 +443,13 @@ def _to_resume(document: Extraction, status: Status) -> list[Resume]:
     """Return the files to resume for a document without tensors: the outermost one, if that was truncated."""
     if status is Status.COMPLETE:
         return []
-    outer, hole = outermost_file(document), first_hole(document)
+    outer, hole, cut = outermost_file(document), first_hole(document), status is Status.TRUNCATED
     if hole is not None:
         files = [Resume(outer.name, hole, hole=True)]
     elif is_inside(document):
-        files = outside(document) if status is Status.TRUNCATED or outer.file_parts else []
+        files = outside(document) if cut or outer.file_parts else []
     else:
-        files = downloads(document, document.size or 0, cut=status is Status.TRUNCATED)
+        files = downloads(document, document.size or 0, cut=cut)
     advise(outer, files, None)
     return files
 

@@ -162,7 +162,7 @@ class _Shower:
                 self.problem(depth, str(error))
                 return
         visit = Visit.of(node, depth, trail)
-        if visit.status is Status.COMPLETE:
+        if visit.is_complete:
             visit.status = node.status  # looks for what contradicts it
         self.visit(visit, self._tensor_words(node))
 

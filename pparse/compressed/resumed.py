@@ -20,7 +20,6 @@ from pparse.data.base import GapTable
 from pparse.data.range_status import SuspectRange
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import EndOfDataError, Fault, GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -385,7 +384,7 @@ class ResumedData(DecodedData):
             if self._learned or not self.flawed:
                 return
             source = self._source
-            if self._suspect or source.data.range_status(source.start, source.end).status is not Status.COMPLETE:
+            if self._suspect or not source.data.range_status(source.start, source.end).is_complete:
                 self.verify()
 
     def add_suspect_range(self, start: int, end: int, reason: str) -> None:

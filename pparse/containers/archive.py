@@ -19,7 +19,7 @@ from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
 from pparse.errors import DataError, EndOfDataError, FormatError, LimitError, PathError, UnsupportedError, spoken
-from pparse.findings import Finding, Status
+from pparse.findings import BROKEN, Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
 from pparse.tree.entry import MAP, Entry
@@ -183,7 +183,7 @@ class ArchiveParser(Parser, Listing, Container):
     @property
     def is_cut(self) -> bool:
         """Whether members that are not there may be in the part that it lacks."""
-        return self.result.root.status is Status.TRUNCATED
+        return self.result.is_truncated
 
     def find_member(self, name: str) -> Node | None:
         """Return the node that is listed as ``name``, of a member or whatever else a format lists; None if none is."""
@@ -335,7 +335,7 @@ class ArchiveParser(Parser, Listing, Container):
         except LimitError as error:
             verdict = _refused(error)
         verdict.source = data, start
-        if verdict.status is Status.TRUNCATED and self._misfit(member, data, start, end) is _SHORT:
+        if verdict.is_truncated and self._misfit(member, data, start, end) is _SHORT:
             verdict.worsen(Status.DAMAGED, "doubt", _SHORT)
             verdict.suspect = ((0, verdict.size),)
         if data is not self.extraction.data and opened is None:
@@ -364,7 +364,7 @@ class ArchiveParser(Parser, Listing, Container):
     def is_suspect(self, member: ArchiveMember) -> bool:
         """Say whether the content of ``member`` is known to be incomplete or damaged."""
         spoilt = (member.at, member.start) in self.spoilt
-        return spoilt or member.status in (Status.TRUNCATED, Status.DAMAGED)
+        return spoilt or member.status in BROKEN
 
     def confirms_itself(self) -> bool:
         """Say whether every member has a checksum, and it agrees."""

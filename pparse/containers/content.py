@@ -10,7 +10,7 @@ from zlib import crc32
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, HasStatus, Status, worst_status
 from pparse.limits import MIB, count_words
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ _MOST_GAPS: Final = 65_536
 _LONGEST: Final = 1 << 62
 
 
-class Verdict:
+class Verdict(HasStatus):
     """The result of reading content."""
 
     def __init__(self) -> None:
@@ -67,19 +67,13 @@ class Verdict:
         self.passed: list[tuple[int, int]] = []  # gaps of unknown length: offset, and the bytes skipped so far
         self.source: tuple[Data, int] | None = None  # the data that were read, and the offset of the content in them
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is missing of the content, or known to be wrong with it."""
-        return self.status is Status.COMPLETE
-
     def worsen(self, status: Status, code: str, reason: str) -> None:
         """Add a problem: reasons are joined, the worst status is kept."""
         if self.reason is None:
             self.code, self.reason = code, reason
         elif reason not in self.reason:
             self.reason += f"; {reason}"
-        if _WORSE[status] > _WORSE[self.status]:
-            self.status = status
+        self.status = worst_status((self.status, status))
 
     def place(self, size: int) -> None:
         """Mark all of the content, ``size`` bytes, as suspect if it is damaged at an unknown place."""
@@ -94,11 +88,7 @@ class Verdict:
 
     def error(self, path: str, source: str) -> PparseError:
         """Return the error that says why the content, which is not whole, is not returned."""
-        kind = EndOfDataError if self.status is Status.TRUNCATED else MalformedError
-        return kind(f"{self.reason}; 'pparse extract' writes what can be read", path=path, source=source)
-
-
-_WORSE: Final = {Status.COMPLETE: 0, Status.UNSUPPORTED: 1, Status.TRUNCATED: 2, Status.MISSING: 3, Status.DAMAGED: 4}
+        return self.status.error(f"{self.reason}; 'pparse extract' writes what can be read", path=path, source=source)
 
 
 class GapLog:
@@ -368,12 +358,9 @@ def _lost_at_end(unknown: list[tuple[int, int]], end: int) -> int:
 def _judge_short(verdict: Verdict, short: int, wanted: int, error: PparseError | None) -> None:
     """Note that the last ``short`` of ``wanted`` bytes are missing; ``error`` is what the data ended with."""
     verdict.gaps.add(verdict.size, short)
-    damaged = error is not None and not isinstance(error, EndOfDataError)
-    verdict.worsen(
-        cut_status(damaged=damaged),
-        "malformed" if damaged else "truncated",
-        f"it ends after {verdict.size:,} of {wanted:,} bytes" + (f" ({error.reason})" if error is not None else ""),
-    )
+    status = cut_status(damaged=error is not None and not isinstance(error, EndOfDataError))
+    why = f" ({error.reason})" if error is not None else ""
+    verdict.worsen(status, status.code, f"it ends after {verdict.size:,} of {wanted:,} bytes{why}")
 
 
 def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
@@ -381,7 +368,7 @@ def _judge_end(verdict: Verdict, data: Data, error: PparseError) -> None:
     is_unread = isinstance(error, UnsupportedError)
     if data.size is None and not is_unread:
         verdict.gaps.add(verdict.size, None)
-    verdict.worsen(status_of(error), "unsupported" if is_unread else "truncated", error.reason)
+    verdict.worsen(Status.after(error), "unsupported" if is_unread else "truncated", error.reason)
 
 
 def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> Iterator[tuple[int, int]]:
@@ -389,15 +376,6 @@ def _placed(verdict: Verdict, stretches: list[tuple[int, int]], start: int) -> I
     for low, high in stretches[:_MOST_GAPS]:
         shift = max((passed for at, passed in verdict.passed if at <= low), default=0)
         yield low - start - shift, high - low
-
-
-def status_of(error: PparseError | None) -> Status:
-    """Return the status of a stream that ended with ``error``."""
-    if error is None:
-        return Status.COMPLETE
-    if isinstance(error, EndOfDataError):
-        return Status.TRUNCATED
-    return Status.UNSUPPORTED if isinstance(error, UnsupportedError) else Status.DAMAGED
 
 
 def refuse_without_content(member: ArchiveMember, name: str, archive: str) -> None:

@@ -8,7 +8,7 @@ from array import array
 from pparse.data.spliced import SplicedData, derived
 from pparse.document.folder import FILE, Folder, FolderItem, confine
 from pparse.errors import EndOfDataError, SourceError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, HasStatus, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
 
 
-class ArchiveMember:
+class ArchiveMember(HasStatus):
     """What an archive says about a member. Offsets are those of the extraction's data."""
 
     __slots__ = (
@@ -102,11 +102,6 @@ class ArchiveMember:
         """Data of the parser."""
         self.shifted = False
         """Whether bytes of it are missing or came in at an unknown place: any of them may stand at a wrong one."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing is known to be missing of it, or wrong with it."""
-        return self.status is Status.COMPLETE
 
     def __repr__(self) -> str:
         return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"

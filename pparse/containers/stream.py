@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from pparse.codecs.table import CODECS
-from pparse.containers.content import Collector, read_through, status_of
+from pparse.containers.content import Collector, read_through
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.extraction import extraction_of
 from pparse.errors import EndOfDataError, Fault, LimitError, PathError, UnsupportedError
@@ -198,10 +198,9 @@ class StreamParser(Parser, Listing, Container):
         content = self.content
         if not content.is_suspect:
             return Status.COMPLETE
-        status = status_of(content.error)
         if content.suspect_ranges or len(content.problems) > 1 or (content.problems and content.error is None):
             return Status.DAMAGED
-        return status
+        return Status.after(content.error)
 
     # -- the tree ----------------------------------------------------------------------------------------------------
 

@@ -656,9 +656,9 @@ def flaw_of(tensor: Tensor) -> tuple[Status, str] | None:
     if tensor.unwritten_nbytes:
         reason = f"{tensor.unwritten_nbytes:,} of its bytes were never written (a file hole)"
         return Status.TRUNCATED, reason if finding is None else finding.reason
-    if status is Status.COMPLETE and (finding is None or finding.severity is not Severity.ERROR):
-        return None
     if status is Status.COMPLETE:
+        if finding is None or finding.severity is not Severity.ERROR:
+            return None
         status = Status.DAMAGED
     there = f"{tensor.available_nbytes:,} of its {tensor.stored_nbytes:,} bytes are there"
     return status, there if finding is None else finding.reason

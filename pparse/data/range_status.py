@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from pparse.errors import LimitError
-from pparse.findings import Status
+from pparse.findings import HasStatus, Status
 from pparse.locking import Lock
 
 TYPE_CHECKING = False
@@ -118,7 +118,7 @@ class SuspectRange:
         return f"SuspectRange({self.start}, {self.end}, {self.reason!r})"
 
 
-class RangeStatus:
+class RangeStatus(HasStatus):
     """What is known about a stretch of bytes."""
 
     __slots__ = ("reason", "status", "there", "verified")
@@ -188,7 +188,7 @@ def worst_of(parts: Iterable[Range]) -> RangeStatus | None:
         found = part.data.range_status(part.start, part.end)
         if found.status is Status.DAMAGED:
             return found
-        if found.status is not Status.COMPLETE:
+        if not found.is_complete:
             worst = found
     return worst
 

@@ -23,7 +23,7 @@ from pparse.errors import (
     UnsupportedError,
     spoken,
 )
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, HasStatus, Status
 from pparse.lazy import Declared, lazy_pattern
 from pparse.limits import Limits, MemoryBudget
 from pparse.locking import RLock, guard
@@ -250,7 +250,7 @@ class Session(Declared):
             self.kept_block.drop()
 
 
-class Extraction:
+class Extraction(HasStatus):
     """A named piece of data: an opened file, or what is found inside of one."""
 
     is_folder = False

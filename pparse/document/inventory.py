@@ -23,7 +23,6 @@ from pparse.errors import (
     DataError,
     EndOfDataError,
     FormatError,
-    MalformedError,
     MissingTensorError,
     PathError,
     PparseError,
@@ -275,11 +274,11 @@ class Inventory:
             viewer = viewer_for(found)
             if viewer is not None:
                 return InventoryItem(path, found.format, viewer=viewer, size=found.size)
-            broken = found.root.known_status in (Status.TRUNCATED, Status.DAMAGED)
-            if broken and self._promises(bare_name(name), here):  # so little of it is there that it shows no tensors
+            status = found.root.known_status
+            # So little of it is there that it shows no tensors.
+            if status in (Status.TRUNCATED, Status.DAMAGED) and self._promises(bare_name(name), here):
                 said = found.root.finding.reason if found.root.finding is not None else "it is not whole"
-                kind = EndOfDataError if found.root.known_status is Status.TRUNCATED else MalformedError
-                return InventoryItem(path, found.format, size=found.size, error=kind(said, source=path))
+                return InventoryItem(path, found.format, size=found.size, error=status.error(said, source=path))
             own = found.own_result.parser.name
             known = builtin(own)
             packed = bare_name(name).endswith(ARCHIVE_EXTENSIONS)

@@ -16,7 +16,7 @@ from pparse.document.extraction import Extraction, FolderExtraction, Session, ex
 from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, names_in
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
-from pparse.findings import Finding, Status
+from pparse.findings import Finding
 from pparse.lazy import ByValue, Declared, lazy_pattern
 from pparse.limits import count_words
 from pparse.paths import split_extraction
@@ -527,7 +527,7 @@ def is_cut_outside(document: Extraction) -> bool:
         around = level.parent
         decoded = level.data is not around.data
         short = decoded and isinstance(level.data.error, EndOfDataError)
-        if not short and (level.origin is None or level.origin[1].status is not Status.TRUNCATED):
+        if not short and (level.origin is None or not level.origin[1].is_truncated):
             return False
         if not short and level.origin is not None and level.origin[1].end < around.find_end():
             return False

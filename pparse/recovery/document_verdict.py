@@ -11,7 +11,7 @@ from itertools import islice
 
 from pparse.data.range_status import cut_status, joined
 from pparse.errors import DataError, EndOfDataError, FaultError, LimitError, NothingThereError, UnsupportedError
-from pparse.findings import BROKEN, UNSURE_NUMBER, Finding, FindingList, Severity, Status
+from pparse.findings import BROKEN, UNSURE_NUMBER, Finding, FindingList, HasStatus, Severity, Status
 from pparse.limits import count_words
 from pparse.tensors.viewer import findings_of
 from pparse.tree.entry import SCALAR
@@ -38,7 +38,7 @@ _OF_MODELS: Final = (".safetensors", ".onnx", ".gguf", ".npy", ".npz", ".riegeli
 _MOST_APART: Final = 1_000
 
 
-class DocumentVerdict:
+class DocumentVerdict(HasStatus):
     """The result of checking a document."""
 
     __slots__ = ("findings", "parts", "status", "suspect", "verified")
@@ -116,7 +116,7 @@ def verify_document(extraction: Extraction) -> DocumentVerdict:
         if not things and extent is not None and extent.verified and not any(viewer.files_beside()):
             found.parts = (extent.count, extent.verified)
         covered = result.container is None  # of an archive, the checksums of its members do not cover its headers
-        found.verified = True if covered and found.status is Status.COMPLETE and things and agreed == things else None
+        found.verified = True if covered and found.is_complete and things and agreed == things else None
     except LimitError as error:
         found.findings.add(Finding("limit", f"not checked: {error.reason}", severity=Severity.WARNING))
     except DataError as error:
@@ -212,7 +212,7 @@ def _status_now(document: Extraction) -> Status:
     for around in document.outward():  # the members of archives that it is, or lies in
         if status is not Status.COMPLETE or around.data.is_proved(around.start, around.find_end()):
             break  # a checksum of its own says that it is whole, whatever lies around it
-        if around.origin is not None and around.origin[1].status in (Status.TRUNCATED, Status.DAMAGED):
+        if around.origin is not None and around.origin[1].status in BROKEN:
             status = around.origin[1].status
     return status
 

@@ -146,7 +146,7 @@ class ModelFiles:
     def _save_model(self, name: str, file: Extraction, result: Result) -> None:
         """Write a model in one file, or what can be saved of it."""
         self.walk.write_document(result, name, name)
-        viewer = viewer_for(file) if result.status is Status.TRUNCATED else None
+        viewer = viewer_for(file) if result.is_truncated else None
         if viewer is not None:
             self._to_resume(file, viewer.extent())
 
@@ -219,8 +219,7 @@ class ModelFiles:
             self.walk.salvage(model, name, judgement, keep=False)
         is_whole = judgement.is_whole or (
             # The fault is in the others: nothing is wrong with this one.
-            model.status is Status.COMPLETE
-            and (bool(missing) or not all(verdict.is_whole for verdict in verdicts.values()))
+            model.is_complete and (bool(missing) or not all(verdict.is_whole for verdict in verdicts.values()))
         )
         self._write_judged(name, model, judgement if judgement.is_whole or not is_whole else None)
         for other, file in files.items():
@@ -607,7 +606,7 @@ class BesideJudge:
     @staticmethod
     def is_whole_alone(model: Extraction) -> bool:
         """Say whether nothing is wrong with a checked file by itself, whatever is beside it."""
-        return viewer_for(model) is None or model.status is Status.COMPLETE
+        return viewer_for(model) is None or model.is_complete
 
     @staticmethod
     def lacks_all(model: Extraction) -> bool:

@@ -15,7 +15,7 @@ import json
 import math
 import re
 
-from pparse.findings import Status
+from pparse.findings import HasStatus, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.recovery.names import printable
@@ -44,7 +44,7 @@ def doubtful_name(name: str) -> str:
     return f"{folder}{slash}{stem}.doubtful.{suffix}" if dot and stem else f"{name}.doubtful"
 
 
-class RecoveredFile:
+class RecoveredFile(HasStatus):
     """One file of the report; the attributes are those of its JSON object.
 
     ``doubtful`` and ``gaps`` may be iterators: `RecoveryReport.add` reads them once.
@@ -97,11 +97,6 @@ class RecoveredFile:
         if file is None:
             return cls(None, verdict.status, reason=verdict.reason, **known)
         return cls.written(file, verdict.status, reason=verdict.reason, gaps=verdict.gaps, **known)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing of it is lost or in doubt."""
-        return self.status is Status.COMPLETE
 
     def to_dict(self) -> dict[str, object]:
         """Return all but the gaps as plain data, in the order of the schema."""

@@ -123,7 +123,7 @@ def _attempt(result: Result, form: str, name: str, job_of: JobOf) -> str:
     # Its own format may not tell that it ends where the archive does: there are some that may end in many places.
     member = inner.origin[1] if inner.origin is not None else None
     unlike = result.parser.is_generic and is_model_name(name)
-    if outcome is UNHARMED and not unlike and member is not None and member.status is Status.TRUNCATED:
+    if outcome is UNHARMED and not unlike and member is not None and member.is_truncated:
         job.save_cut(member.size or 0)
         return SAVED
     return outcome
@@ -143,7 +143,7 @@ def _form_of(result: Result) -> str | None:
 def _is_lost(extraction: Extraction) -> bool:
     """Say whether an error is known in a model of which nothing could be saved."""
     viewer = viewer_for(extraction)
-    whole = extraction.status is Status.COMPLETE and (viewer is None or viewer.alone.status is Status.COMPLETE)
+    whole = extraction.is_complete and (viewer is None or viewer.alone.status is Status.COMPLETE)
     return not whole or bool(extraction.findings.errors)
 
 

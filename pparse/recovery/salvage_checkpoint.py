@@ -61,14 +61,14 @@ class CheckpointLeftovers(Leftovers):
                 file.discard()
                 return
         self.written += 1
-        whole = stored.status is Status.COMPLETE and self._names_are_known  # only now: damage is found while it is read
+        whole = stored.is_complete and self._names_are_known  # only now: damage is found while it is read
         reason = "" if whole else f"a storage: {self._why_nameless}"
         self.job.report(file, Status.COMPLETE if whole else Status.DAMAGED, reason, offset=start, gaps=gaps)
 
     @property
     def _names_are_known(self) -> bool:
         node = self.viewer.pickled()
-        return node is not None and node.status is Status.COMPLETE
+        return node is not None and node.is_complete
 
     @property
     def _why_nameless(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pparse.data.base import copy_into
 from pparse.data.range_status import cut_status
 from pparse.errors import DataError, FaultError, LimitError
-from pparse.findings import Status
+from pparse.findings import ENDS_EARLY, Status
 from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.tfrecord.parser import MISMATCH
 from pparse.recovery.salvage import UNHARMED, Rest, text_of
@@ -284,7 +284,7 @@ def _lose_record(job: Job, rest: Rest, number: int, entry: Entry, end: int) -> b
     """List a record that is not saved in ``rest``, with why; return whether it is just cut."""
     start = entry.start
     there = max(start, min(end, job.end))
-    is_short = entry.status in (Status.TRUNCATED, Status.MISSING)
+    is_short = entry.status in ENDS_EARLY
     is_cut = is_short or (there == end and end + 4 > job.end)
     if entry.kind == "gap":
         reason = "no record could be recognised"

@@ -25,7 +25,7 @@ from pparse.data.range_status import cut_status
 from pparse.data.spliced import HiddenData
 from pparse.document.registry import viewer_for
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError
-from pparse.findings import BROKEN, Finding, Severity, Status
+from pparse.findings import BROKEN, ENDS_EARLY, Finding, Severity, Status, worst_status
 from pparse.limits import count_words
 from pparse.parsers.safetensors.header import REFERENCE_HEADER_LIMIT, word_of
 from pparse.recovery.report import RecoveredFile, doubtful_name
@@ -198,8 +198,8 @@ class SalvagePlan:
             status, _, suspect = judge.judge(number, tensor)
             is_whole = status is Status.COMPLETE
             self.suspects += suspect
-            if not is_whole and self.worst is not Status.DAMAGED:
-                self.worst = cut_status(damaged=status not in (Status.TRUNCATED, Status.MISSING))
+            if not is_whole:
+                self.worst = worst_status((self.worst, cut_status(damaged=status not in ENDS_EARLY)))
             is_meant = suspect if is_suspect else is_whole
             is_taken = is_meant and judge.why_unfit(number, tensor, suspect=suspect) is None
             self._taken.append(is_taken)
@@ -553,7 +553,7 @@ class Leftovers:
                         gaps.add(file.bytes, length - file.bytes)
                     entry.gaps = gaps
                     self._take(file, entry)
-        if not there and length and entry.status in (Status.TRUNCATED, Status.DAMAGED):
+        if not there and length and entry.status in BROKEN:
             entry.status = Status.MISSING
         told = f"{there:,} of {length:,} bytes are there"
         self._report(tensor, entry, told if why == there_words(there, length) else f"{told}: {why}")

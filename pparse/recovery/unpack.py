@@ -402,7 +402,7 @@ class Unpacker:
         if extraction.entered:
             return self._save_with_others(level, member, extraction, result)
         streams = list(_streams_around(extraction, result))
-        damaged = any(stream.root.status is not Status.COMPLETE for stream in streams)
+        damaged = any(not stream.root.is_complete for stream in streams)
         for stream in streams:
             self._gather(stream)
         judgement = self.verdict_on(extraction_of(result))

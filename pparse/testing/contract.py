@@ -42,7 +42,7 @@ from pparse.data.base import BytesData
 from pparse.document.opening import open as open_document
 from pparse.document.registry import Registry, excerpt_of, viewer_for
 from pparse.errors import ClosedError, EngineError, FormatError, LimitError, PparseError, SourceError, UnsupportedError
-from pparse.findings import Severity, Status
+from pparse.findings import HasStatus, Severity, Status
 from pparse.lazy import ByValue
 from pparse.limits import KIB, MIB
 from pparse.testing.fakes import FailingData, GappyData, UnknownSizeData
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Parser
 
 
-class TreeLeaf(ByValue, by=("path", "kind", "status", "text", "start")):
+class TreeLeaf(HasStatus, ByValue, by=("path", "kind", "status", "text", "start")):
     """One node of a tree, as the contract compares it."""
 
     __slots__ = ("end", "kind", "path", "shape", "start", "status", "text", "value")
@@ -249,10 +249,10 @@ class ParserContract:
         """A good file is COMPLETE and has no errors."""
         for name, sample in self.samples.items():
             with self.open(sample) as extraction:
-                assert extraction.status is Status.COMPLETE, name
+                assert extraction.is_complete, name
                 errors = [f for f in extraction.check() if f.severity is Severity.ERROR]
                 assert not errors, (name, errors)
-                assert all(leaf.status is Status.COMPLETE for leaf in tree_of(extraction)), name
+                assert all(leaf.is_complete for leaf in tree_of(extraction)), name
 
     def test_every_prefix(self) -> None:
         """What ends before the cut has its value; nothing else claims to be whole, and no missing bytes to be all."""
@@ -271,7 +271,7 @@ class ParserContract:
                     told.append(extent_of(cut))
                 for extent in (found for found in told if found is not None and not found.at_least):
                     assert not extent.missing_bytes or size + extent.missing_bytes >= needed, (name, size, extent)
-                complete = [leaf for leaf in leaves if leaf.status is Status.COMPLETE and leaf.path in scalars]
+                complete = [leaf for leaf in leaves if leaf.is_complete and leaf.path in scalars]
                 for leaf in complete:
                     wanted = scalars[leaf.path]
                     assert leaf.text == wanted.text, (name, size, leaf, wanted)
@@ -296,10 +296,10 @@ class ParserContract:
             for size in self.cuts(len(sample)):
                 with self.open(sample[:size]) as cut:
                     told = {f"{who} at once": status for who, status in statuses(cut).items()}
-                    lost = wanted - {leaf.path for leaf in tree_of(cut) if leaf.status is Status.COMPLETE}
+                    lost = wanted - {leaf.path for leaf in tree_of(cut) if leaf.is_complete}
                     told |= {f"{who} when all is loaded": status for who, status in statuses(cut).items()}
                     rows = list(cut.parse().listing.members())
-                    bare = [row.name for row in rows if row.status is not Status.COMPLETE and not row.reason]
+                    bare = [row.name for row in rows if not row.is_complete and not row.reason]
                     assert not bare, (name, size, "no reason", bare[:3])
                     finds = any(finding.severity is Severity.ERROR for finding in cut.check())
                     told |= {f"{who} when all is checked": status for who, status in statuses(cut).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from pparse.findings import Status
+from pparse.findings import HasStatus, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ LIST: Final = "list"
 MAP: Final = "map"
 
 
-class Entry:
+class Entry(HasStatus):
     """How a parser describes one child before it has a node."""
 
     __slots__ = ("at", "end", "finding", "key", "kind", "note", "parts", "start", "status", "value")

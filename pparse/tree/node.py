@@ -14,7 +14,7 @@ import weakref
 
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
-from pparse.findings import UNSURE_NUMBER, Finding, Status
+from pparse.findings import ENDS_EARLY, Finding, HasStatus, Status
 from pparse.limits import evictor
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Node:
+class Node(HasStatus):
     """One piece of a document. Parsers describe nodes, the tree makes them; see the module for the rules."""
 
     # ~200 bytes with its offsets. `_content` is a scalar's value or a container's index; `_extra` holds what few
@@ -225,18 +225,16 @@ class Node:
 
     def _refuse_if_not_whole(self) -> None:
         status = self.known_status
-        if status is None or status is Status.COMPLETE:
+        if status is None or status is Status.COMPLETE or self.unsure_number:
             return
         finding = self.finding
-        if finding is not None and finding.code == UNSURE_NUMBER:
-            return  # the value is whole, only its position is in doubt
         reason = finding.reason if finding is not None else f"the node is {status}"
-        if status is Status.TRUNCATED or status is Status.MISSING:
+        if status in ENDS_EARLY:
             numbers: Any = {} if finding is None else {"wanted": finding.wanted, "got": finding.got}
             raise EndOfDataError(reason, offset=self.start, path=self.path, source=self.extraction.name, **numbers)
-        if status is Status.UNSUPPORTED and finding is not None and finding.code != "limit":
-            raise UnsupportedError(reason, path=self.path, offset=self.start)
         if status is Status.UNSUPPORTED:
+            if finding is not None and finding.code != "limit":
+                raise UnsupportedError(reason, path=self.path, offset=self.start)
             known = finding.option if finding is not None else ""
             option = known or self.result.parser.lifting_option(self)
             raise LimitError(reason, option=option, path=self.path, offset=self.start, told=bool(known))

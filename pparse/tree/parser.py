@@ -578,10 +578,11 @@ class Parser(Doored):
             end = around.end
         what = "file" if ctx.node.parent is None and ctx.node.kind == self.name else ctx.node.kind
         more = ctx.need if ctx.need > 1 else None  # one byte more: that it ended says as much
-        code, reason = ("malformed", "ends inside a record") if whole else ("truncated", "ends early")
+        status, reason = cut_status(damaged=whole), "ends inside a record" if whole else "ends early"
         got = None if more is None else max(0, end - ctx.pos)
-        finding = self.finding_at(code, f"the {what} {reason}", self.path_of(ctx.node), end, wanted=more, got=got)
-        self.result.close_node(ctx.node, cut_status(damaged=whole), finding, end=end)
+        told = f"the {what} {reason}"
+        finding = self.finding_at(status.code, told, self.path_of(ctx.node), end, wanted=more, got=got)
+        self.result.close_node(ctx.node, status, finding, end=end)
         return None
 
     def finish(self, ctx: NodeContext) -> None:

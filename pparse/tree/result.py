@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import chain, islice
 
 from pparse.errors import ClosedError, EngineError, LimitError, PparseError
-from pparse.findings import Finding, FindingList, Severity, Status, clipped
+from pparse.findings import Finding, FindingList, HasStatus, Severity, Status, clipped
 from pparse.locking import guard
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import GROUP, run
@@ -54,7 +54,7 @@ class _Shapes(dict[str, str]):
         return found
 
 
-class Result:
+class Result(HasStatus):
     """The tree that one parser makes of one extraction. An extraction may have results of several parsers."""
 
     def __init__(self, extraction: Host, parser_class: type[Parser], findings: FindingList | None = None) -> None:
@@ -238,8 +238,12 @@ class Result:
     def close_node(
         self, node: Node, status: Status, finding: Finding | None, end: int | None = None, *, told: bool = False
     ) -> None:
-        """Set status, finding and end of ``node``; for parsers. ``told``: the finding is already reported elsewhere."""
-        node.known_status = status
+        """Set status, finding and end of ``node``; for parsers. ``told``: the finding is already reported elsewhere.
+
+        A node that is damaged stays so if it turns out to end early, too.
+        """
+        if status is not Status.TRUNCATED or node.known_status is not Status.DAMAGED:
+            node.known_status = status
         if end is not None and node.end is None:
             node.end = end
         if finding is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.findings import Status
+from pparse.findings import HasStatus, Status
 from pparse.paths import join_step
 from pparse.tree.entry import SCALAR, UNLOADED_VALUE
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
 
 
-class Member:
+class Member(HasStatus):
     """One row of a listing."""
 
     __slots__ = ("_reason", "kind", "name", "note", "size", "start", "status")
@@ -43,7 +43,7 @@ class Member:
     @property
     def reason(self) -> str:
         """Why the status is not complete, in words; empty if it is."""
-        if self.status is Status.COMPLETE:
+        if self.status is Status.COMPLETE:  # asked for every row of a list
             return ""
         if self._reason is None and self.note is not None and self.note.finding is not None:
             return str(self.note.finding.reason)
@@ -110,7 +110,7 @@ def _step_to(node: Node) -> Step | None:
     return None if node.parent is None else node.result.parser.step_to(node.parent, node.ordinal, node.key)
 
 
-class Visit:
+class Visit(HasStatus):
     """What a walk tells about one node."""
 
     __slots__ = ("_path", "depth", "end", "finding", "key", "kind", "ordinal", "shape", "start", "status", "value")
