@@ -27,6 +27,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Status
 from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.status import Extent
 from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
@@ -1320,3 +1321,15 @@ def test_numbers_are_converted_to_a_type_of_any_name():
     for refused in ({"dtype": "f2", "copy": False}, {"dtype": "f4", "raw": True}, {"dtype": "S4"}, {"dtype": "x"}):
         with pytest.raises(ValueError, match=r"not an element type|only a copy of numbers"):
             tensor.numpy(**refused)
+
+
+def test_the_worst_status_of_a_document_counts_and_a_cut_one_lacks_a_byte():
+    document = Extent(10)
+    for found, kept in (("unsupported", "unsupported"), ("truncated", "truncated"), ("missing", "truncated")):
+        document.worsen(Status(found))
+        assert (document.document_status, document.is_sound) == (kept, False)
+    document.end_early(-3)
+    assert (document.expected, document.resume_at, document.at_least) == (11, 10, True)
+    document.worsen(Status.DAMAGED)
+    assert document.status == "damaged"
+    assert Extent().is_sound

@@ -498,19 +498,17 @@ class CheckpointViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: the data files count, too."""
-        extent.actual = extent.actual or 0
-        extent.expected = extent.actual
-        if self.root.status is not Status.COMPLETE:
-            extent.document_status = self.root.status
-            extent.at_least = True  # entries that are lost may name more data
-            if self.root.status is Status.TRUNCATED:
-                name = self.extraction.name.rpartition("/")[2]
-                extent.resume.append(Resume(self.extraction.path_beside(name), extent.actual))
-                extent.expected += 1
-                extent.cut_files += 1
+        extent.actual = extent.expected = extent.actual or 0
+        status = extent.document_status = self.root.status
+        if status is Status.TRUNCATED:
+            extent.end_early(1)
+            name = self.extraction.name.rpartition("/")[2]
+            extent.resume.append(Resume(self.extraction.path_beside(name), extent.actual))
+            extent.cut_files += 1
+        extent.at_least = status is not Status.COMPLETE  # entries that are lost may name more data
         self._files.add_to(extent)
-        if (extent.resume or extent.missing_files) and extent.document_status is Status.COMPLETE:
-            extent.document_status = Status.TRUNCATED
+        if extent.resume or extent.missing_files:
+            extent.worsen(Status.TRUNCATED)
         return self.keep_extent(extent)
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pparse.parsers.msgpack.parser import MsgpackParser
     from pparse.tensors.dtype import DType
-    from pparse.tensors.status import Extent
     from pparse.tree.node import Node
 
 # The head of an array, before its bytes: a shape of 64 numbers, and a name.
@@ -264,11 +263,10 @@ class ArrayTreeViewer(Viewer):
             self._broken = self.root.known_status is not Status.COMPLETE or self._has_more
         return self._broken
 
-    def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent: nobody knows how much follows the end of a cut file."""
-        extent = super().close_extent(extent)
-        extent.at_least = extent.at_least or self.root.status is Status.TRUNCATED
-        return extent
+    @property
+    def may_have_had_more(self) -> bool:  # type: ignore[override]
+        """Whether the file is cut: nobody knows how much follows."""
+        return self.root.status is Status.TRUNCATED
 
     def _span(self, start: int, length: int) -> Span:
         extraction = self.extraction

@@ -184,9 +184,7 @@ class OnnxViewer(ProtoViewer):
         if self.needs_graph and self.root.find("graph") is None and self.is_whole():
             reason = "the model has no graph: it may be cut behind its first fields"
             self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.find_end()))
-            extent.document_status, extent.at_least = Status.TRUNCATED, True
-            extent.expected = (extent.actual or 0) + 1
-            extent.resume_at = extent.actual
+            extent.end_early(1)
             return self.keep_extent(extent)
         for name, file in self._maker.external if extent.unwritten else ():
             content = file.content

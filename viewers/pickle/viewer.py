@@ -477,8 +477,7 @@ class PickleViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added."""
-        actual = extent.actual or 0
-        extent.expected = actual
+        extent.expected = extent.actual or 0
         root = self.pickled()
         status = self.root.status
         if status is Status.COMPLETE and root is not None:
@@ -498,9 +497,7 @@ class PickleViewer(Viewer):
         if written is not None:
             self._note_blank(written, extent, lacking)
         elif status is Status.TRUNCATED:
-            extent.document_status = Status.TRUNCATED
-            extent.expected, extent.at_least = actual + max(1, lacking), True
-            extent.resume_at = actual
+            extent.end_early(lacking)
         elif root is not None and status is Status.COMPLETE and self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, extent.actual
         elif root is None or self.findings.errors or self._is_damaged(self.root) or self._is_damaged(root):
