@@ -27,7 +27,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Status
 from pparse.tensors.dtype import DTYPES, DType
-from pparse.tensors.status import Extent
+from pparse.tensors.status import Extent, finding_by_status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
@@ -1333,3 +1333,20 @@ def test_the_worst_status_of_a_document_counts_and_a_cut_one_lacks_a_byte():
     document.worsen(Status.DAMAGED)
     assert document.status == "damaged"
     assert Extent().is_sound
+
+
+def test_a_doubt_counts_for_what_is_claimed_to_be_whole():
+    def told(status: Status) -> tuple[Status, str | None]:
+        tensor = Tensor("t", DTYPES["uint8"], (0,), (), status=status)
+        tensor.doubt(Finding("doubt", "why"))
+        return tensor.status, tensor.finding and tensor.finding.code
+
+    assert told(Status.COMPLETE) == ("damaged", "doubt")
+    assert [told(status)[0] for status in (Status.MISSING, Status.UNSUPPORTED)] == ["missing", "unsupported"]
+
+
+@rows("status, code, severity", [("damaged", "bad-entry", "error"), ("unsupported", "unsupported", "warning")])
+def test_the_status_of_a_tensor_tells_code_and_severity(status, code, severity):
+    finding = finding_by_status(Status(status), "why")
+    assert (finding.code, finding.severity) == (code, severity)
+    assert finding_by_status(Status(status), "why", "hash").code == "hash"

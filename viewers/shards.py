@@ -325,8 +325,7 @@ class ShardSetViewer(Viewer):
             extent.at_least = True
             extent.worsen(Status.TRUNCATED)
         index = self.parser.index
-        status = index.text_status() if index is not None else Status.COMPLETE
-        if index is not None and status is not Status.COMPLETE:
+        if index is not None and (status := index.text_status()) is not Status.COMPLETE:
             extent.document_status = status
             for finding in index.json.findings:
                 self.findings.add(finding)

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Span, Tensor
 
 
+# Statuses of tensors whose bytes, or some of them, are not there.
+CUT: Final = (Status.TRUNCATED, Status.MISSING)
+# What nothing that is learned later changes: its bytes may be there, and are not to be used.
+SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
 # From the best to the worst: what could not be read is not known to be wrong.
 _FROM_BEST: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.MISSING, Status.TRUNCATED, Status.DAMAGED)
 
@@ -47,7 +51,7 @@ def status_by_place(begin: int, end: int, there: int) -> Status:
 
 def tensor_status(claimed: Status, known: Callable[[], RangeStatus | None]) -> Status:
     """Return the status of a tensor; ``known`` tells what is known against its bytes, and may have to decode them."""
-    if claimed is Status.DAMAGED or claimed is Status.UNSUPPORTED:
+    if claimed in SETTLED:
         return claimed
     found = known()
     if found is None or (claimed is not Status.COMPLETE and found.status is not Status.DAMAGED):
@@ -103,6 +107,16 @@ def status_words(status: Status, verified: bool | None) -> str:
     if status is not Status.COMPLETE:
         return str(status)
     return COMPLETE_WORDS[verified]
+
+
+def finding_by_status(status: Status, reason: str, code: str = "", **told: Any) -> Finding:
+    """Return the finding on a tensor of this status, a warning if it just cannot be read; ``told`` as in `Finding`.
+
+    Unless a ``code`` says more, it is the status, or bad-entry if what is there is wrong.
+    """
+    code = code or ("bad-entry" if status is Status.DAMAGED else str(status))
+    severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
+    return Finding(code, reason, severity=severity, **told)
 
 
 def there_words(there: int, wanted: int) -> str:
@@ -425,19 +439,15 @@ class Extent:
         parameters[dtype] = parameters.get(dtype, 0) + size
 
     def _add_hit(self, tensor: Tensor, status: Status) -> None:
-        if status is Status.TRUNCATED or status is Status.MISSING:
-            self.truncated += status is Status.TRUNCATED
-            self.missing += status is Status.MISSING
+        setattr(self, status.value, getattr(self, status.value) + 1)  # truncated, missing, damaged or unsupported
+        if status in CUT:
             spans = tensor.spans
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
             # The order of names may differ from the order of bytes.
             if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
                 self.first_hit = tensor.name
                 self._hit = at
-        elif status is Status.DAMAGED:
-            self.damaged += 1
-        else:
-            self.unsupported += 1
+        elif status is Status.UNSUPPORTED:
             finding = tensor.why_listed()
             self.unread_faults += finding is None or finding.severity is Severity.ERROR
         self._add_reason(tensor, status)

@@ -11,7 +11,7 @@ from pparse.document.opening import Resume, advise, downloads, is_inside, outerm
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import BROKEN, Finding, FindingList, Severity, Status
 from pparse.locking import Guarded, steps
-from pparse.tensors.status import Extent, flawed_only_in, unwritten_in, whole_words, worse_of
+from pparse.tensors.status import CUT, Extent, flawed_only_in, unwritten_in, whole_words, worse_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def resolve(self, tensor: Tensor) -> None:
         """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
         self.extraction.resolve()
-        if tensor.claimed_status is Status.COMPLETE and not self.is_resolved:
+        if tensor.is_claimed_whole and not self.is_resolved:
             for span in tensor.spans:
                 span.resolve()
 
@@ -780,7 +780,7 @@ class Signature:
 
 
 # Codes of findings on tensors whose bytes, or some of them, are not there.
-_JUST_CUT: Final = (str(Status.TRUNCATED), str(Status.MISSING), "missing-storage")
+_JUST_CUT: Final = (*map(str, CUT), "missing-storage")
 
 
 def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
