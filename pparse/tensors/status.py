@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Statuses of tensors whose bytes, or some of them, are not there.
 CUT: Final = (Status.TRUNCATED, Status.MISSING)
+# Statuses of tensors whose bytes are right, as far as they are there.
+READABLE: Final = (Status.COMPLETE, Status.TRUNCATED)
 # What nothing that is learned later changes: its bytes may be there, and are not to be used.
 SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
 # From the best to the worst: what could not be read is not known to be wrong.

@@ -23,6 +23,7 @@ from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType, bytes_of, filler, new_array
 from pparse.tensors.status import (
     CUT,
+    READABLE,
     SETTLED,
     is_beyond_arrays,
     status_behind_gaps,
@@ -732,7 +733,7 @@ class Tensor:
         """Raise if the bytes ``[start, end)`` of the array are not whole; other bytes do not matter."""
         self.resolve()
         status = self.status
-        if status is Status.COMPLETE or status is Status.TRUNCATED:
+        if status in READABLE:
             if start < end and end > self.available_nbytes:
                 raise self._truncated(end)
             return
