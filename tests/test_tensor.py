@@ -27,6 +27,7 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Status
 from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.status import Extent, finding_by_status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
@@ -1320,3 +1321,32 @@ def test_numbers_are_converted_to_a_type_of_any_name():
     for refused in ({"dtype": "f2", "copy": False}, {"dtype": "f4", "raw": True}, {"dtype": "S4"}, {"dtype": "x"}):
         with pytest.raises(ValueError, match=r"not an element type|only a copy of numbers"):
             tensor.numpy(**refused)
+
+
+def test_the_worst_status_of_a_document_counts_and_a_cut_one_lacks_a_byte():
+    document = Extent(10)
+    for found, kept in (("unsupported", "unsupported"), ("truncated", "truncated"), ("missing", "truncated")):
+        document.worsen(Status(found))
+        assert (document.document_status, document.is_sound) == (kept, False)
+    document.end_early(-3)
+    assert (document.expected, document.resume_at, document.at_least) == (11, 10, True)
+    document.worsen(Status.DAMAGED)
+    assert document.status == "damaged"
+    assert Extent().is_sound
+
+
+def test_a_doubt_counts_for_what_is_claimed_to_be_whole():
+    def told(status: Status) -> tuple[Status, str | None]:
+        tensor = Tensor("t", DTYPES["uint8"], (0,), (), status=status)
+        tensor.doubt(Finding("doubt", "why"))
+        return tensor.status, tensor.finding and tensor.finding.code
+
+    assert told(Status.COMPLETE) == ("damaged", "doubt")
+    assert [told(status)[0] for status in (Status.MISSING, Status.UNSUPPORTED)] == ["missing", "unsupported"]
+
+
+@rows("status, code, severity", [("damaged", "bad-entry", "error"), ("unsupported", "unsupported", "warning")])
+def test_the_status_of_a_tensor_tells_code_and_severity(status, code, severity):
+    finding = finding_by_status(Status(status), "why")
+    assert (finding.code, finding.severity) == (code, severity)
+    assert finding_by_status(Status(status), "why", "hash").code == "hash"

@@ -323,11 +323,9 @@ class ShardSetViewer(Viewer):
         """Complete an extent to which all tensors were added: compare the index's total size."""
         if extent.missing_files:
             extent.at_least = True
-            if extent.document_status is Status.COMPLETE:
-                extent.document_status = Status.TRUNCATED
+            extent.worsen(Status.TRUNCATED)
         index = self.parser.index
-        status = index.text_status() if index is not None else Status.COMPLETE
-        if index is not None and status is not Status.COMPLETE:
+        if index is not None and (status := index.text_status()) is not Status.COMPLETE:
             extent.document_status = status
             for finding in index.json.findings:
                 self.findings.add(finding)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from pparse.errors import UnsupportedError
-from pparse.findings import Status
 from pparse.limits import parse_size
 from pparse.tensors.dtype import DTYPES, new_floats
 from pparse.tensors.tensor import Tensor
@@ -226,5 +225,3 @@ class BlockTensor(Tensor):
         start, end = low * self._row_bytes + first * self.block_bytes, high * self._row_bytes
         end += (last + 1) * self.block_bytes
         self._refuse_stretch(start, end)
-        if end > self.available_nbytes and self.status is not Status.DAMAGED:
-            raise self._truncated(end)

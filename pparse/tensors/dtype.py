@@ -5,6 +5,7 @@ numpy and ml_dtypes are imported only when an array is needed.
 
 from __future__ import annotations
 
+from pparse.data.base import byte_view
 from pparse.display.text import shorten
 from pparse.errors import LimitError, OptionError, UnsupportedError
 from pparse.limits import format_size
@@ -313,6 +314,19 @@ def filler(dtype: DType, form: Any, value: Any) -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"cannot fill {dtype} with {value!r}: {error}") from error
     return found
+
+
+def bytes_of(buffer: Any) -> memoryview:
+    """Return a flat view of a buffer's bytes, also for arrays with types that the buffer protocol does not know.
+
+    Raises ValueError if they are not in a row.
+    """
+    if not hasattr(buffer, "__array_interface__"):
+        return byte_view(buffer)
+    if not buffer.flags.c_contiguous:
+        raise ValueError("the array is not contiguous")
+    view: memoryview = buffer.reshape(-1).view("u1").data
+    return view
 
 
 def new_array(count: int, form: np.dtype[Any], name: str) -> NDArray[Any]:

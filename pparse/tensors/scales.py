@@ -22,7 +22,6 @@ from math import prod
 
 from pparse.display.text import shape_words
 from pparse.errors import MalformedError, PparseError, SourceError
-from pparse.findings import Status
 from pparse.limits import parse_size
 from pparse.tensors.dtype import DTYPES, new_floats
 from pparse.tensors.tensor import Tensor
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pparse.findings import Finding
+    from pparse.findings import Finding, Status
     from pparse.tensors.dtype import DType
     from pparse.tensors.viewer import Viewer
 
@@ -152,8 +151,7 @@ class ComputedTensor(Tensor):
         if not step:
             raise ValueError(f"a block of {limit} bytes cannot hold {group} element(s) of {self.dtype}")
         self.resolve()
-        if self.status is not Status.TRUNCATED or codes.is_complete:
-            self._refuse_if_not_whole()
+        (self._refuse_if_not_whole if codes.is_complete else self._refuse_unless_cut)()
         for part in self._decoded(start, step):
             yield part.view("u4") if raw else part
 

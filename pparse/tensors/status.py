@@ -17,7 +17,7 @@ from math import prod
 
 from pparse.data.range_status import RangeStatus, Stretches, cut_status
 from pparse.errors import EndOfDataError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.limits import are, count_words
 
 TYPE_CHECKING = False
@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from pparse.document.opening import Resume
     from pparse.limits import MemoryBudget
     from pparse.tensors.tensor import Span, Tensor
+
+
+# Statuses of tensors whose bytes, or some of them, are not there.
+CUT: Final = (Status.TRUNCATED, Status.MISSING)
+# Statuses of tensors whose bytes are right, as far as they are there.
+READABLE: Final = (Status.COMPLETE, Status.TRUNCATED)
+# What nothing that is learned later changes: its bytes may be there, and are not to be used.
+SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
+# From the best to the worst: what could not be read is not known to be wrong.
+_FROM_BEST: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.MISSING, Status.TRUNCATED, Status.DAMAGED)
 
 
 def status_by_place(begin: int, end: int, there: int) -> Status:
@@ -43,12 +53,17 @@ def status_by_place(begin: int, end: int, there: int) -> Status:
 
 def tensor_status(claimed: Status, known: Callable[[], RangeStatus | None]) -> Status:
     """Return the status of a tensor; ``known`` tells what is known against its bytes, and may have to decode them."""
-    if claimed is Status.DAMAGED or claimed is Status.UNSUPPORTED:
+    if claimed in SETTLED:
         return claimed
     found = known()
     if found is None or (claimed is not Status.COMPLETE and found.status is not Status.DAMAGED):
         return claimed
     return found.status
+
+
+def worse_of(one: Status, other: Status) -> Status:
+    """Return the worse of the statuses of two things, as that of a document which consists of both."""
+    return max(one, other, key=_FROM_BEST.index)
 
 
 def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
@@ -57,8 +72,10 @@ def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
     for span in spans:
         if span.is_open and span.data is not None and span.data.flawed:
             found = span.data.range_status(span.offset, span.offset + span.length)
-            if found.status is not Status.COMPLETE and (worst is None or worst.status is not Status.DAMAGED):
-                worst = found if worst is None or found.status is Status.DAMAGED else worst
+            if found.status is Status.DAMAGED:
+                return found
+            if found.status is not Status.COMPLETE:
+                worst = worst or found
     return worst
 
 
@@ -92,6 +109,16 @@ def status_words(status: Status, verified: bool | None) -> str:
     if status is not Status.COMPLETE:
         return str(status)
     return COMPLETE_WORDS[verified]
+
+
+def finding_by_status(status: Status, reason: str, code: str = "", **told: Any) -> Finding:
+    """Return the finding on a tensor of this status, a warning if it just cannot be read; ``told`` as in `Finding`.
+
+    Unless a ``code`` says more, it is the status, or bad-entry if what is there is wrong.
+    """
+    code = code or ("bad-entry" if status is Status.DAMAGED else str(status))
+    severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
+    return Finding(code, reason, severity=severity, **told)
 
 
 def there_words(there: int, wanted: int) -> str:
@@ -346,21 +373,27 @@ class Extent:
     @property
     def status(self) -> Status:
         """The worst status among document and tensors."""
-        if self.damaged or self.document_status is Status.DAMAGED:
-            return Status.DAMAGED
-        unread = self.document_status is Status.UNSUPPORTED
         # Of an unfinished download the size may be right, but bytes were never written.
         lacks = self.truncated or self.missing or self.missing_bytes or self.unwritten
-        if lacks or not (unread or self.document_status is Status.COMPLETE):
-            return Status.TRUNCATED
-        return Status.UNSUPPORTED if self.unsupported or unread else Status.COMPLETE
+        counted = ((Status.DAMAGED, self.damaged), (Status.TRUNCATED, lacks), (Status.UNSUPPORTED, self.unsupported))
+        worst = worse_of(self.document_status, next((status for status, count in counted if count), Status.COMPLETE))
+        return Status.TRUNCATED if worst is Status.MISSING else worst
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing is wrong: all is whole, or cannot be read for reasons that are no fault of the file."""
-        status = self.status
-        unread = status is Status.UNSUPPORTED and self.document_status is Status.COMPLETE
-        return status is Status.COMPLETE or (unread and not self.unread_faults)
+        return self.document_status is Status.COMPLETE and self.status not in BROKEN and not self.unread_faults
+
+    def worsen(self, status: Status) -> None:
+        """Note that the document, apart from its tensors, has this status, if nothing worse is known of it."""
+        self.document_status = worse_of(self.document_status, status)
+
+    def end_early(self, lacking: int, *, at_least: bool = True) -> None:
+        """Note that the document is cut at the end of the bytes that exist: ``lacking`` bytes should follow, if that is
+        known, and one does in any case; ``at_least``: perhaps more."""
+        there = self.actual or 0
+        self.document_status, self.at_least = Status.TRUNCATED, at_least
+        self.expected, self.resume_at = there + max(1, lacking), there
 
     def add(self, tensor: Tensor) -> tuple[Status, bool | None]:
         """Count one tensor; return its status and what was verified of it (`Tensor.as_listed`)."""
@@ -408,19 +441,15 @@ class Extent:
         parameters[dtype] = parameters.get(dtype, 0) + size
 
     def _add_hit(self, tensor: Tensor, status: Status) -> None:
-        if status is Status.TRUNCATED or status is Status.MISSING:
-            self.truncated += status is Status.TRUNCATED
-            self.missing += status is Status.MISSING
+        setattr(self, status.value, getattr(self, status.value) + 1)  # truncated, missing, damaged or unsupported
+        if status in CUT:
             spans = tensor.spans
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
             # The order of names may differ from the order of bytes.
             if self.first_hit is None or (spans and self._hit[0] == at[0] and at < self._hit):
                 self.first_hit = tensor.name
                 self._hit = at
-        elif status is Status.DAMAGED:
-            self.damaged += 1
-        else:
-            self.unsupported += 1
+        elif status is Status.UNSUPPORTED:
             finding = tensor.why_listed()
             self.unread_faults += finding is None or finding.severity is Severity.ERROR
         self._add_reason(tensor, status)
@@ -439,8 +468,7 @@ class Extent:
         known = self.expected is not None and part.expected is not None
         self.expected = (self.expected or 0) + (part.expected or 0) if known else None
         self.at_least |= part.at_least
-        if part.document_status is not Status.COMPLETE and self.document_status is not Status.DAMAGED:
-            self.document_status = part.document_status
+        self.worsen(part.document_status)
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(part, name))
         for status, reasons in part._reasons.items():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from pparse.data.base import Access, byte_view
-from pparse.data.range_status import cut_status
+from pparse.data.base import Access
 from pparse.display.text import shape_words, shorten
 from pparse.errors import (
     DamagedTensorError,
@@ -21,8 +20,17 @@ from pparse.errors import (
 from pparse.findings import Finding, Status
 from pparse.lazy import ByValue
 from pparse.limits import are, count_words, format_size, parse_size
-from pparse.tensors.dtype import DTYPES, DType, filler, new_array
-from pparse.tensors.status import is_beyond_arrays, status_behind_gaps, status_of_spans, tensor_status, there_words
+from pparse.tensors.dtype import DTYPES, DType, bytes_of, filler, new_array
+from pparse.tensors.status import (
+    CUT,
+    READABLE,
+    SETTLED,
+    is_beyond_arrays,
+    status_behind_gaps,
+    status_of_spans,
+    tensor_status,
+    there_words,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,10 +120,6 @@ _PIECE: Final = 64 << 20
 _READABLE: Final = frozenset(("raw", "typed", "splat", "repeat", "zeros"))
 # Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
 _LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
-# Parts, or all, of its bytes are not there.
-_CUT: Final = (Status.TRUNCATED, Status.MISSING)
-# What nothing that is learned later changes.
-_SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
 
 
@@ -126,16 +130,6 @@ class UnknownShape(tuple[int, ...]):
 
 
 UNKNOWN_SHAPE: Final = UnknownShape()
-
-
-def _bytes_of(buffer: Any) -> memoryview:
-    """Return a flat view of a buffer's bytes, also for arrays with types that the buffer protocol does not know."""
-    if not hasattr(buffer, "__array_interface__"):
-        return byte_view(buffer)
-    if not buffer.flags.c_contiguous:
-        raise ValueError("the array is not contiguous")
-    view: memoryview = buffer.reshape(-1).view("u1").data
-    return view
 
 
 class Tensor:
@@ -255,15 +249,14 @@ class Tensor:
 
     def _known(self) -> RangeStatus | None:
         """What is now known against the bytes it is read from; None: nothing."""
-        found = status_of_spans(self._sources)
-        found = self._displaced() if found is None else found
+        found = status_of_spans(self._sources) or self._displaced()
         if found is not None and found.status is Status.MISSING and self.available_nbytes:
-            found.status = cut_status(self.available_nbytes)  # the first of several spans exist
+            found.status = Status.TRUNCATED  # the first of several spans exist
         return found
 
     def _learn(self) -> None:
         """Let the viewer say what a tensor that is made now would be told from the beginning, if it has news."""
-        if self._owner is not None and self._owner._has_news and self._status not in _SETTLED:
+        if self._owner is not None and self._owner._has_news and self._status not in SETTLED:
             self._owner.renew(self)
 
     def _claims(self) -> Any:
@@ -287,6 +280,16 @@ class Tensor:
         """Status according to the format, whatever is known about the bytes."""
         self._learn()
         return self._status
+
+    @property
+    def is_claimed_whole(self) -> bool:
+        """Whether it is complete according to the format, whatever is known about the bytes."""
+        return self.claimed_status is Status.COMPLETE
+
+    def doubt(self, finding: Finding | None, status: Status = Status.DAMAGED) -> None:
+        """Note that a tensor that is claimed to be whole is not, and why; of any other, the claim says more."""
+        if self.is_claimed_whole:
+            self._status, self._finding = status, finding
 
     @property
     def status(self) -> Status:
@@ -347,9 +350,9 @@ class Tensor:
         if self._finding is None and (self._status is not Status.COMPLETE or self._is_flawed()):
             found = self._known()
             if found is not None and found.reason is not None:
-                status, length = str(found.status), self.spans[0].length
-                return Finding(status, found.reason, path=self.name, length=length, **self._place())
-        if self._finding is None and self._status in _CUT:
+                length = self.spans[0].length
+                return Finding(found.status.value, found.reason, path=self.name, length=length, **self._place())
+        if self._finding is None and self._status in CUT:
             there, wanted = self.available_nbytes, self.stored_nbytes
             told = {"wanted": wanted, "got": there, **(self._place() or {"offset": 0, "source": ""})}
             return Finding(str(self._status), there_words(there, wanted), path=self.name, **told)
@@ -539,8 +542,6 @@ class Tensor:
             selection = select(items, self.shape, self.strides)
             end = selection.offset + selection.extent(dtype.itemsize)
             self._refuse_stretch(selection.offset, end)
-            if end > self.available_nbytes and 0 not in selection.shape and self.status is not Status.DAMAGED:
-                raise self._truncated(end)
             self._check_unchanged()
             array = self._finish(
                 read(selection, dtype.raw_numpy, self._read_into), dtype, raw=False, shape=selection.shape
@@ -585,7 +586,7 @@ class Tensor:
         Raises ValueError if the buffer is too small, and the errors of `numpy`.
         """
         self._refuse_if_not_whole()
-        view = _bytes_of(buffer)
+        view = bytes_of(buffer)
         size = self._source_nbytes
         if len(view) < size:
             raise ValueError(f"the buffer has {len(view)} bytes, but the tensor has {size}")
@@ -597,7 +598,7 @@ class Tensor:
         Fewer than the buffer holds only at the end of the tensor, 0 behind it. Raises the errors of `readinto`.
         """
         self._refuse_if_not_whole()
-        view = _bytes_of(buffer)
+        view = bytes_of(buffer)
         size = max(0, min(len(view), self._source_nbytes - offset))
         self._check_unchanged()
         if size:
@@ -732,12 +733,12 @@ class Tensor:
         """Raise if the bytes ``[start, end)`` of the array are not whole; other bytes do not matter."""
         self.resolve()
         status = self.status
-        if status is Status.COMPLETE or status is Status.TRUNCATED:
+        if status in READABLE:
+            if start < end and end > self.available_nbytes:
+                raise self._truncated(end)
             return
-        lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only in part
-        gap_only = self.claimed_status is Status.COMPLETE and lost and self.verified is not False
-        gap_only = gap_only and self._displaced() is None
-        if gap_only and start < end and self._data().range_status(start, end).status is Status.COMPLETE:
+        in_part = start < end and status in SETTLED and self.is_claimed_whole and self.verified is not False
+        if in_part and self._displaced() is None and self._data().range_status(start, end).status is Status.COMPLETE:
             return
         self._refuse_if_not_whole()
 

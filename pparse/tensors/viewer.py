@@ -11,7 +11,7 @@ from pparse.document.opening import Resume, advise, downloads, is_inside, outerm
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import BROKEN, Finding, FindingList, Severity, Status
 from pparse.locking import Guarded, steps
-from pparse.tensors.status import Extent, flawed_only_in, unwritten_in, whole_words
+from pparse.tensors.status import CUT, Extent, flawed_only_in, unwritten_in, whole_words, worse_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     needs_name = False  #: whether `get` is to be told what to get: all that the document holds would be its tensors
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
-    may_have_had_more = False  #: whether a cut document may have had more tensors than those that are known of
+    may_have_had_more: bool = False  #: whether a cut document may have had more tensors than those that are known of
     places_by_offset = False
     """Whether a header tells at which offsets tensors stand: behind lost bytes, a tensor may stand elsewhere."""
 
@@ -161,13 +161,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         last = max(0, extent.last_byte - self.extraction.parsed.start)
         extent.expected = max(last, actual)
         if self.root.status is Status.TRUNCATED:
-            extent.document_status = Status.TRUNCATED
-            extent.expected, extent.at_least = max(last, actual + 1), last <= actual
+            extent.end_early(last - actual, at_least=last <= actual)
         elif self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, actual
         elif self.findings.errors:
             extent.document_status = Status.DAMAGED
-        extent.at_least |= self.may_have_had_more and extent.document_status is Status.TRUNCATED
+        extent.at_least |= extent.document_status is Status.TRUNCATED and self.may_have_had_more
         if extent.expected > actual:
             extent.resume_at = actual
         return self.keep_extent(extent)
@@ -258,7 +257,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def resolve(self, tensor: Tensor) -> None:
         """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
         self.extraction.resolve()
-        if tensor.claimed_status is Status.COMPLETE and not self.is_resolved:
+        if tensor.is_claimed_whole and not self.is_resolved:
             for span in tensor.spans:
                 span.resolve()
 
@@ -352,8 +351,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         if data.flawed:
             end = (inner.end if inner.end is not None else data.size if data.size is not None else data.reach) or 0
             found = data.range_status(inner.start, end).status
-            worse = found is Status.DAMAGED or extent.document_status is Status.COMPLETE
-            if found is not Status.COMPLETE and worse and not self._is_flawed_only_in_tensors(inner.start, end):
+            known = extent.document_status
+            if worse_of(known, found) is not known and not self._is_flawed_only_in_tensors(inner.start, end):
                 extent.document_status = cut_status(damaged=found is Status.DAMAGED)
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
@@ -781,7 +780,7 @@ class Signature:
 
 
 # Codes of findings on tensors whose bytes, or some of them, are not there.
-_JUST_CUT: Final = (str(Status.TRUNCATED), str(Status.MISSING), "missing-storage")
+_JUST_CUT: Final = (*map(str, CUT), "missing-storage")
 
 
 def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:

@@ -21,7 +21,7 @@ from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
 from pparse.parsers.checkpoint.parser import key_of
 from pparse.parsers.checkpoint.table import crc_of
-from pparse.tensors.status import status_by_place
+from pparse.tensors.status import finding_by_status, status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
@@ -182,7 +182,7 @@ class CheckpointViewer(Viewer):
         made = self._tensor(bundle.GRAPH, bundle.GRAPH, entry)
         if not isinstance(made, StringTensor) or made.shape:
             raise MalformedError("the object graph is no string")
-        if made.claimed_status is not Status.COMPLETE:
+        if not made.is_claimed_whole:
             raise EndOfDataError(made.finding.reason if made.finding is not None else "the object graph is not there")
         size = made.stored_nbytes
         self.extraction.session.limits.check("scalar_bytes", size, "the object graph")
@@ -208,7 +208,7 @@ class CheckpointViewer(Viewer):
         """Return the tensor of an entry."""
         made = self._made(name, key, entry)
         made.key = key if key != name else None
-        if made._is_flawed() and made.claimed_status is Status.COMPLETE and made.stored_nbytes <= _CONFIRMED:
+        if made._is_flawed() and made.is_claimed_whole and made.stored_nbytes <= _CONFIRMED:
             self._compare(made)  # what is around it is in doubt: its own checksum decides
         return made
 
@@ -281,7 +281,6 @@ class CheckpointViewer(Viewer):
             return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
         parts: list[bundle.Part] = []
         spans: list[Span] = []
-        worst = Status.COMPLETE
         wrong: Finding | None = None
         try:
             boxes = [bundle.box_of(shape, extents) for extents in entry.slices()]
@@ -294,10 +293,9 @@ class CheckpointViewer(Viewer):
                     or found.size != dtype.stored_nbytes(prod(lengths))
                 ):
                     raise MalformedError("a part of it has another type or size")
-                span, status, bad = self._span(name, found)
+                span, _, bad = self._span(name, found)
                 spans.append(span)
-                if status is not Status.COMPLETE:
-                    worst, wrong = Status.TRUNCATED, wrong or bad
+                wrong = wrong or bad
                 if span.data is not None and span.length:
                     content = span.data.range(span.offset, span.offset + span.length)
                     parts.append(bundle.Part(starts, lengths, content, span.there))
@@ -305,8 +303,9 @@ class CheckpointViewer(Viewer):
             status = Status.MISSING if isinstance(error, EndOfDataError) else Status.DAMAGED
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, error.reason, status), **told)
         order = "big" if self.header[1] else "little"
-        content_span = None
-        there = None if worst is Status.COMPLETE else bundle.rows_before_cut(shape, parts)
+        content_span, worst, there = None, Status.COMPLETE, None
+        if wrong is not None:
+            worst, there = Status.TRUNCATED, bundle.rows_before_cut(shape, parts)
         if there is None or there:
             data = bundle.PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, parts, there)
             content_span = Span(data, 0, prod(shape) * dtype.itemsize, data.name)
@@ -344,10 +343,7 @@ class CheckpointViewer(Viewer):
         return Finding("data-not-read", reason, severity=Severity.NOTE, source=self.extraction.name)
 
     def _bad(self, name: str, reason: str, status: Status = Status.DAMAGED) -> Finding:
-        codes = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
-        severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
-        code = codes.get(status, "bad-entry")
-        return Finding(code, reason, severity=severity, path=name, source=self.extraction.name)
+        return finding_by_status(status, reason, path=name, source=self.extraction.name)
 
     # -- data files ----------------------------------------------------------------------------------------------------
 
@@ -414,7 +410,7 @@ class CheckpointViewer(Viewer):
     def resolve(self, tensor: Tensor) -> None:
         """Compare the checksum of a tensor of up to 64 MiB before its bytes are returned."""
         super().resolve(tensor)
-        if tensor.stored_nbytes <= _CONFIRMED and tensor.claimed_status is Status.COMPLETE:
+        if tensor.stored_nbytes <= _CONFIRMED and tensor.is_claimed_whole:
             self._compare(tensor)
 
     def checker(self, tensor: Tensor) -> Callable[[int, memoryview], None] | None:
@@ -422,7 +418,7 @@ class CheckpointViewer(Viewer):
         if tensor.stored_nbytes <= _CONFIRMED or len(tensor.spans) != 1 or isinstance(tensor, StringTensor):
             return None
         span = tensor.spans[0]
-        if span.data is None or tensor.claimed_status is not Status.COMPLETE:
+        if span.data is None or not tensor.is_claimed_whole:
             return None
         follower = self._followed
         if follower is None or not follower.follows(span):
@@ -499,19 +495,17 @@ class CheckpointViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: the data files count, too."""
-        extent.actual = extent.actual or 0
-        extent.expected = extent.actual
-        if self.root.status is not Status.COMPLETE:
-            extent.document_status = self.root.status
-            extent.at_least = True  # entries that are lost may name more data
-            if self.root.status is Status.TRUNCATED:
-                name = self.extraction.name.rpartition("/")[2]
-                extent.resume.append(Resume(self.extraction.path_beside(name), extent.actual))
-                extent.expected += 1
-                extent.cut_files += 1
+        extent.actual = extent.expected = extent.actual or 0
+        status = extent.document_status = self.root.status
+        if status is Status.TRUNCATED:
+            extent.end_early(1)
+            name = self.extraction.name.rpartition("/")[2]
+            extent.resume.append(Resume(self.extraction.path_beside(name), extent.actual))
+            extent.cut_files += 1
+        extent.at_least = status is not Status.COMPLETE  # entries that are lost may name more data
         self._files.add_to(extent)
-        if (extent.resume or extent.missing_files) and extent.document_status is Status.COMPLETE:
-            extent.document_status = Status.TRUNCATED
+        if extent.resume or extent.missing_files:
+            extent.worsen(Status.TRUNCATED)
         return self.keep_extent(extent)
 
 

@@ -12,7 +12,7 @@ from pparse.parsers.msgpack.flax import CHUNKED
 from pparse.parsers.msgpack.parser import decode, head, is_text
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import join, node_called
-from pparse.tensors.status import Remark, status_by_place
+from pparse.tensors.status import CUT, Remark, status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, MAP, SCALAR
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from pparse.parsers.msgpack.parser import MsgpackParser
     from pparse.tensors.dtype import DType
-    from pparse.tensors.status import Extent
     from pparse.tree.node import Node
 
 # The head of an array, before its bytes: a shape of 64 numbers, and a name.
@@ -188,8 +187,9 @@ class ArrayTreeViewer(Viewer):
             array.doubt(Status.UNSUPPORTED, f"elements of type {array.word} are not read")
         elif dtype is not None and (needed := prod(array.shape) * dtype.itemsize) != size:
             array.doubt(Status.DAMAGED, f"its shape and type need {needed} bytes, not {size}")
-        if array.status is Status.COMPLETE and size:
-            array.status = status_by_place(spans[0].offset, max(span.offset + span.length for span in spans), there)
+        if size:
+            end = max(span.offset + span.length for span in spans)
+            array.doubt(status_by_place(spans[0].offset, end, there), "")
         if array.status is Status.COMPLETE and size:
             if self._is_last_before_break(node):
                 array.doubt(Status.DAMAGED, LAST_BEFORE_BREAK)
@@ -264,11 +264,10 @@ class ArrayTreeViewer(Viewer):
             self._broken = self.root.known_status is not Status.COMPLETE or self._has_more
         return self._broken
 
-    def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent: nobody knows how much follows the end of a cut file."""
-        extent = super().close_extent(extent)
-        extent.at_least = extent.at_least or self.root.status is Status.TRUNCATED
-        return extent
+    @property
+    def may_have_had_more(self) -> bool:  # type: ignore[override]
+        """Whether the file is cut: nobody knows how much follows."""
+        return self.root.status is Status.TRUNCATED
 
     def _span(self, start: int, length: int) -> Span:
         extraction = self.extraction
@@ -335,7 +334,7 @@ class FlaxViewer(ArrayTreeViewer):
             if not 0xC4 <= raw[at] <= 0xC6:
                 raise MalformedError("its third part is not its bytes")
         except EndOfDataError as error:
-            cut = node.known_status in (Status.TRUNCATED, Status.MISSING)
+            cut = node.known_status in CUT
             array.doubt(Status.TRUNCATED if cut else Status.DAMAGED, f"its head ends early: {error.reason}")
         except (MalformedError, GapError) as error:
             array.doubt(Status.DAMAGED, error.reason)

@@ -167,7 +167,6 @@ class GgufViewer(NodeViewer):
         extent = super().close_extent(extent)
         if lacks and self.findings.errors == 1:  # nothing but that
             extent.document_status = Status.TRUNCATED
-        extent.at_least |= parser.data_start is None and extent.document_status is Status.TRUNCATED
         return extent
 
     def _note_part(self, extent: Extent, promised: int | None, parts: int) -> None:

@@ -13,6 +13,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.npy import ArrayHeader, nameless, read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
+from pparse.tensors.status import SETTLED
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.numpy.viewer import tensor_of, with_spans
@@ -255,7 +256,7 @@ class NpzViewer(Viewer):
             for name, member in self._named():
                 tensor = self._made(name, member)
                 found = tensor.finding
-                odd = member.is_complete and tensor.claimed_status is not Status.COMPLETE
+                odd = member.is_complete and not tensor.is_claimed_whole
                 if odd and found is not None and found.code not in ("magic", "objects"):  # those are told in lists
                     self.findings.add(found)
         yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
@@ -323,15 +324,15 @@ class NpzViewer(Viewer):
             status = Status.DAMAGED if member.is_complete else member.status
             finding = member.finding or Finding("malformed", error.reason, path=name, source=self.extraction.name)
             return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
-        if member.status in (Status.DAMAGED, Status.UNSUPPORTED) and tensor.claimed_status is Status.COMPLETE:
-            tensor.status, tensor.finding = member.status, member.finding
+        if member.status in SETTLED:
+            tensor.doubt(member.finding, member.status)
         return tensor
 
     def _span(self, member: ArchiveMember, opened: Extraction, tensor: Tensor, span: Span) -> MemberSpan:
         """Return a span of the content of a member, that holds as little as it can."""
         inside = ContentSpan(self, member.at, span.offset, span.length, span.end)
         sound = member.is_complete and member.finding is None and not opened.data.flawed
-        if not sound or tensor.claimed_status is not Status.COMPLETE:
+        if not sound or not tensor.is_claimed_whole:
             return inside.holding(None, opened)
         known = None if isinstance(member.extra, ZipNote) and member.extra.listed else member
         if opened.data is self.parser.extraction.data:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.numpy.npy import ArrayHeader
-    from pparse.tensors.status import Extent
 
 EXTENSION: Final = ".npy"
 
@@ -73,11 +72,10 @@ class NpyViewer(Viewer):
         tensor.unwritten_nbytes = self.unwritten(tensor)[1]
         return tensor
 
-    def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which the array was added; a header that is cut does not say how long it is."""
-        closed = super().close_extent(extent)
-        closed.at_least |= self.header.nbytes is None and closed.document_status is Status.TRUNCATED
-        return closed
+    @property
+    def may_have_had_more(self) -> bool:  # type: ignore[override]
+        """Whether the header does not say how long the array is."""
+        return self.header.nbytes is None
 
 
 def tensor_of(header: ArrayHeader, name: str, inner: Extraction, owner: Any) -> Tensor:

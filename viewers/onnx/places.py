@@ -618,10 +618,9 @@ class OnnxPlaces(TensorPlaces):
             part: Any = place.value[0]  # the one stretch in which the head was read
             made = self.maker.of_head(place.name if name is None else name, place.head, part)
         made = made or super().tensor(place, name)
-        if self._is_damaged and made.claimed_status is Status.COMPLETE and self._ends_at_break(place):
+        if self._is_damaged and made.is_claimed_whole and self._ends_at_break(place):
             where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
-            made.status = Status.DAMAGED
-            made.finding = Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where)
+            made.doubt(Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where))
         return made
 
     @cached_property

@@ -10,7 +10,7 @@ from pparse.data.zero_runs import first_unwritten
 from pparse.display.text import few
 from pparse.document.opening import Resume
 from pparse.errors import FaultError, LimitError, MalformedError, PathError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding
 from pparse.limits import count_words
 from pparse.parsers.onnx.parser import MAP, SEQUENCE, TENSOR
 from pparse.parsers.protobuf.message import Message, Problem
@@ -184,9 +184,7 @@ class OnnxViewer(ProtoViewer):
         if self.needs_graph and self.root.find("graph") is None and self.is_whole():
             reason = "the model has no graph: it may be cut behind its first fields"
             self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.find_end()))
-            extent.document_status, extent.at_least = Status.TRUNCATED, True
-            extent.expected = (extent.actual or 0) + 1
-            extent.resume_at = extent.actual
+            extent.end_early(1)
             return self.keep_extent(extent)
         for name, file in self._maker.external if extent.unwritten else ():
             content = file.content
@@ -332,13 +330,12 @@ class OnnxDataPlaces(OnnxPlaces):
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
         """Return the tensor at a place, under that name, which may be that of another one."""
         made = super().tensor(place, name)
-        if self._unsure is None or isinstance(place.value, Problem) or made.claimed_status is not Status.COMPLETE:
+        if self._unsure is None or isinstance(place.value, Problem):
             return made
         (first, why), part = self._unsure, place.value[0]
         if isinstance(part, Range) and part.start > first:
-            made.status = Status.DAMAGED
             reason = f"{why}: it may have the name of another one"
-            made.finding = Finding("bad-entry", reason, path=made.name, source=self.make.extraction.name)
+            made.doubt(Finding("bad-entry", reason, path=made.name, source=self.make.extraction.name))
         return made
 
     def _keys(self, message: Message) -> Iterator[Any]:

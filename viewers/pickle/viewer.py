@@ -284,10 +284,8 @@ class PickleViewer(Viewer):
     def _mark(self, tensor: Tensor) -> Tensor:
         """Note what is doubtful about a tensor besides its own storage: its name, and bytes never written."""
         why = self._doubt_of_names(self.is_constant(tensor.name))
-        if why is not None and tensor.claimed_status is Status.COMPLETE:
-            tensor.status = Status.DAMAGED
-            reason = f"the pickle that describes it may be wrong: {why}"
-            tensor.finding = self._finding(tensor.name, "doubt", reason)
+        if why is not None and tensor.is_claimed_whole:
+            tensor.doubt(self._finding(tensor.name, "doubt", f"the pickle that describes it may be wrong: {why}"))
         elif self.holes and tensor.spans and tensor.spans[0].data is self.extraction.parsed.data:
             span = tensor.spans[0]
             count = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
@@ -426,9 +424,7 @@ class PickleViewer(Viewer):
         try:
             data, start, stop = held.place
         except DataError as error:
-            if tensor.claimed_status is Status.COMPLETE:
-                tensor.status = Status.DAMAGED
-                tensor.finding = self._finding(tensor.name, "bad-storage", error.reason)
+            tensor.doubt(self._finding(tensor.name, "bad-storage", error.reason))
             return (Span(None, 0, end - begin, self.extraction.path),)
         stop = stop if written is None else start + written
         return (HeldSpan(held, data, start + begin, end - begin, self.extraction.path, stop),)
@@ -477,8 +473,7 @@ class PickleViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added."""
-        actual = extent.actual or 0
-        extent.expected = actual
+        extent.expected = extent.actual or 0
         root = self.pickled()
         status = self.root.status
         if status is Status.COMPLETE and root is not None:
@@ -488,7 +483,7 @@ class PickleViewer(Viewer):
                 name = root.extraction.name
                 reason = f"the pickle {name} ends before its STOP, though the archive around it is whole"
                 self._note("malformed", reason, name)
-        lacking = sum(self.lacking.values())
+        is_whole, lacking = status is Status.COMPLETE, sum(self.lacking.values())
         origin = self.extraction.parsed.origin
         if lacking and origin is not None and isinstance(origin[0], StorageReader):
             file = self.extraction.parent.path if self.extraction.parent is not None else ""
@@ -498,14 +493,12 @@ class PickleViewer(Viewer):
         if written is not None:
             self._note_blank(written, extent, lacking)
         elif status is Status.TRUNCATED:
-            extent.document_status = Status.TRUNCATED
-            extent.expected, extent.at_least = actual + max(1, lacking), True
-            extent.resume_at = actual
-        elif root is not None and status is Status.COMPLETE and self.stream_is_cut():
+            extent.end_early(lacking)
+        elif root is not None and is_whole and self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, extent.actual
         elif root is None or self.findings.errors or self._is_damaged(self.root) or self._is_damaged(root):
             extent.document_status = Status.DAMAGED
-            if root is None and not self.findings.errors and self.root.status is Status.COMPLETE:
+            if root is None and is_whole and not self.findings.errors:
                 how = told("'-f zip'", 'format="zip"')
                 reason = f"no member is its data.pkl: it is no checkpoint, or that is lost; {how} lists what there is"
                 self._note("no-pickle", reason)

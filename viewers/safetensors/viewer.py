@@ -181,12 +181,11 @@ class SafetensorsViewer(Viewer):
 
     def _lost(self, shown: str, entry: Entry) -> Tensor:
         """Return a tensor at whose entry the header itself is cut or damaged: the rest of that cannot be read."""
-        cut = entry.status is Status.TRUNCATED
         reason = entry.finding.reason if entry.finding is not None else "the header entry cannot be read"
         finding = Finding(
             "bad-entry", f"its header entry: {reason}", path=shown, source=self.extraction.name, offset=entry.start
         )
-        status = Status.MISSING if cut else entry.status or Status.DAMAGED
+        status = Status.MISSING if entry.status is Status.TRUNCATED else entry.status or Status.DAMAGED
         return Tensor(shown, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
 
     def _bad_entry(self, tensor: Tensor, problem: str, info: HeaderEntry | None = None) -> Finding:
@@ -313,8 +312,9 @@ class SafetensorsViewer(Viewer):
         extent.document_status = header if parser.wrong_length is None else Status.DAMAGED
         if parser.wrong_length is not None:
             self.findings.add(parser.wrong_length)
+        extent.at_least = header is Status.TRUNCATED
         kind = "object" if parser.is_plain else parser.header.root.kind
-        if kind != "object" and not (kind == "unknown" and header is Status.TRUNCATED):  # nothing of it is there
+        if kind != "object" and not (kind == "unknown" and extent.at_least):  # nothing of it is there
             reason = f"the header is a JSON {kind}, not an object"
             self.findings.add(Finding("malformed", reason, source=extraction.name, offset=parser.header.root.start))
             extent.document_status = Status.DAMAGED
@@ -326,7 +326,6 @@ class SafetensorsViewer(Viewer):
             for finding in (*layout_findings(parser), *metadata_findings(self)):
                 self.findings.add(finding)
             extent.document_status = Status.DAMAGED
-        extent.at_least = header is Status.TRUNCATED
         extent.expected = max(data_start, extent.last_byte - extraction.start)
         if extent.actual is not None and extent.actual < extent.expected:
             extent.cut_files, extent.resume_at, extent.resume_file = 1, extent.actual, extraction.name

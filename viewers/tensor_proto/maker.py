@@ -24,6 +24,7 @@ from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
 from pparse.parsers.protobuf.lists import CONTINUED
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
 from pparse.parsers.protobuf.values import fixed_size
+from pparse.tensors.status import CUT, finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 
 TYPE_CHECKING = False
@@ -421,6 +422,8 @@ def texts(message: Message, number: int, count: int) -> Generator[bytes]:
 
 # -- A tensor of a message: its bytes as `Tensor` has them, its texts, and what becomes known of both later ------------
 
+# Statuses that doubts about the bytes do not change.
+_SURE: Final = (Status.DAMAGED, Status.MISSING)
 # Names of the types whose elements are strings.
 _TEXTS: Final = frozenset(("DT_STRING", "DT_STRING_REF", "STRING"))
 
@@ -449,8 +452,7 @@ class ProtoTensor(Tensor):
     def status(self) -> Status:
         """Status as far as is known."""
         status = super().status
-        is_sure = status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect
-        return status if is_sure else Status.DAMAGED
+        return status if status in _SURE or not self._why_suspect else Status.DAMAGED
 
     @status.setter
     def status(self, status: Status) -> None:
@@ -477,7 +479,7 @@ class ProtoTensor(Tensor):
     def finding(self) -> Finding | None:
         """What is wrong with it, if anything."""
         reason = self._why_suspect
-        if reason is None or self._maker is None or self._status is Status.DAMAGED or self._status is Status.MISSING:
+        if reason is None or self._maker is None or self._status in _SURE:
             return super().finding
         return self._maker.finding_on(self.name, "hash", reason)
 
@@ -511,8 +513,7 @@ class ProtoTensor(Tensor):
         """
         if self._listing is None:
             raise UnsupportedError(f"{self.name!r} is of type {self.stored_dtype}, not of strings", path=self.name)
-        if self.status is not Status.TRUNCATED:
-            self._refuse_if_not_whole()
+        self._refuse_unless_cut()
         self._check_unchanged()
         yield from self._listing[0]()
 
@@ -542,8 +543,6 @@ class ProtoTensor(Tensor):
 
 
 _MAX_ELEMENTS: Final = (1 << 63) - 1 >> 5
-_CODES: Final = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
-_CUT: Final = (Status.TRUNCATED, Status.MISSING)
 
 
 class TensorMaker:
@@ -584,7 +583,7 @@ class TensorMaker:
     def tensor(self, name: str, pieces: Sequence[Piece], near: WireWindow | None = None) -> Tensor:
         """Return the tensor of a message made of ``pieces``; its status tells what is wrong."""
         found = self._made(name, pieces, near)
-        if self.owner.holes and found.status is Status.COMPLETE:
+        if self.owner.holes and found.is_complete:
             found.unwritten_nbytes = self.owner.unwritten(found)[1]
         return found
 
@@ -634,10 +633,9 @@ class TensorMaker:
 
     def missing(self, name: str, problem: Problem, stored_dtype: str = "") -> ProtoTensor:
         """Return a tensor without any readable bytes."""
-        made = self.new(name, None, UNKNOWN_SHAPE, (), stored_dtype, problem)
-        if problem.status is Status.TRUNCATED:
-            self.judge(made, problem, Status.MISSING)
-        return made
+        if is_cut(problem):
+            problem = problem._replace(status=Status.MISSING)
+        return self.new(name, None, UNKNOWN_SHAPE, (), stored_dtype, problem)
 
     def judge(self, made: ProtoTensor, problem: Problem, status: Status | None = None, *numbers: int | None) -> None:
         """Give a tensor the status of a problem, or ``status``, and the finding on it: bytes wanted, bytes there."""
@@ -730,10 +728,8 @@ class TensorMaker:
 
     def finding(self, name: str, problem: Problem, status: Status, wanted: Any = None, got: Any = None) -> Finding:
         """Return the finding on a tensor that has a problem."""
-        code = "hash" if problem.contradicted else _CODES.get(status, "bad-entry")
-        severity = Severity.WARNING if status is Status.UNSUPPORTED else Severity.ERROR
-        numbers = {"offset": problem.offset, "wanted": wanted, "got": got}
-        return self.finding_on(name, code, problem.reason, severity=severity, **numbers)
+        told = {"path": name, "source": self.extraction.name, "offset": problem.offset, "wanted": wanted, "got": got}
+        return finding_by_status(status, problem.reason, "hash" if problem.contradicted else "", **told)
 
     def warning(self, code: str, reason: str, name: str, wanted: int, got: int) -> Finding:
         """Return a warning on a tensor."""
@@ -742,7 +738,7 @@ class TensorMaker:
 
 def is_cut(problem: Problem | None) -> TypeGuard[Problem]:
     """Return whether a problem is that bytes are not there."""
-    return problem is not None and problem.status in _CUT
+    return problem is not None and problem.status in CUT
 
 
 def has_too_many(shape: Sequence[int]) -> bool:

@@ -12,7 +12,7 @@ from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import Problem
-from pparse.tensors.status import last_written
+from pparse.tensors.status import last_written, worse_of
 from pparse.tensors.viewer import MOST_HOLES, Viewer
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.index import EACH, KeyTable, key_hash, meant_by_name, name_of_repeated
@@ -323,15 +323,12 @@ class ProtoViewer(Viewer):
                 status = Status.DAMAGED
             elif "limit" in codes:
                 status = Status.UNSUPPORTED
-        extent.document_status = status
-        there = extent.actual or 0
-        extent.expected = there
-        if status is Status.TRUNCATED or (status is not Status.DAMAGED and (extent.truncated or extent.missing)):
-            extent.document_status = Status.TRUNCATED
-            extent.expected = there + max(1, self.parser.missing() or 0)
-            extent.at_least = True
-            extent.cut_files = 1
-            extent.resume_at, extent.resume_file = there, source.name
+        if extent.truncated or extent.missing:
+            status = worse_of(status, Status.TRUNCATED)
+        extent.document_status, extent.expected = status, extent.actual or 0
+        if status is Status.TRUNCATED:
+            extent.end_early(self.parser.missing() or 0)
+            extent.cut_files, extent.resume_file = 1, source.name
         if extent.unwritten and self.holes:  # resuming at the end of the file would never fill the hole
             written = last_written(source.data, source.start, self.holes[0][0])
             extent.resume_at, extent.resume_file = written - source.start, source.name

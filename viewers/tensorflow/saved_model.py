@@ -10,6 +10,7 @@ from collections import deque
 from functools import cached_property
 from itertools import islice
 
+from pparse.data.range_status import cut_status
 from pparse.document.opening import Resume
 from pparse.document.opening import open as open_document
 from pparse.errors import (
@@ -214,8 +215,7 @@ class SavedModelViewer(TensorflowViewer):
         if lost is not None and self._variables is None:
             extent.missing_files += 1
             extent.at_least = True
-            if extent.document_status is not Status.DAMAGED:
-                extent.document_status = Status.TRUNCATED if lost.code == "missing" else Status.DAMAGED
+            extent.worsen(cut_status(damaged=lost.code != "missing"))
         return self.keep_extent(extent)
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:

@@ -256,11 +256,8 @@ class TensorflowMaker(TensorMaker):
             return
         there = values.count
         made.encoding = "typed"
-        status = cut_status(there)
-        if problem is not None and not there and problem.status is not Status.TRUNCATED:
-            status = problem.status
-        problem = problem or Problem(status, "the file ends inside its values")
-        self.judge(made, problem, status, made.size, there)
+        problem = problem or Problem(cut_status(there), "the file ends inside its values")
+        self.judge(made, problem, cut_status(there), made.size, there)
 
     def _text(
         self, name: str, message: Message, shape: tuple[int, ...], stored: str, content: Range | None
