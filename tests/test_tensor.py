@@ -4,6 +4,7 @@ import itertools
 import operator
 import os
 import random
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -31,6 +32,7 @@ from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
 from tests.rows import rows
+from tests.work_counter import instructions
 
 # That of numpy 1 has no type of one bit.
 ONE_BIT = "uint1" if hasattr(ml_dtypes, "uint1") else "uint2"
@@ -761,6 +763,68 @@ def test_file_that_shrinks_between_reads(path):
         for act in (tensor.numpy, lambda: tensor.numpy(copy=False), lambda: tensor[9], lambda: tensor[0]):
             with pytest.raises(DataChangedError):
                 act()
+
+
+# -- a sound tensor of a file, in few steps ---------------------------------------------------------------------------
+
+
+def test_tensor_of_a_file_as_it_is_in_memory(tmp_path):
+    for name, shape in itertools.product(WHOLE, SHAPES):
+        stored = sample(name, shape)
+        (tmp_path / "w").write_bytes(bytes(BEFORE) + stored)
+        with FileData(str(tmp_path / "w")) as data:
+            tensor = Tensor("w", DTYPES[name], shape, (Span(data, BEFORE, len(stored), data.name),))
+            array, raw = tensor.numpy(), tensor.numpy(raw=True)
+            assert same(array, reference(name, shape, stored))
+            assert array.flags.writeable
+            assert raw.dtype == tensor.dtype.raw_numpy
+            assert raw.tobytes() == stored
+            assert data.stats.bytes == 2 * len(stored)
+            # As soon as anything differs, the other way is taken, and gives the same.
+            swapped = Tensor("w", DTYPES[name], shape, tensor.spans, byteorder="big")
+            assert same(swapped.numpy(), make(name, shape, stored, byteorder="big").numpy())
+
+
+def test_work_for_a_tensor_of_a_file(path, monkeypatch):
+    import pparse.data.base
+    import pparse.data.files
+    import pparse.tensors.dtype
+    import pparse.tensors.tensor
+
+    calls = []
+    with FileData(path) as data:
+        tensor = in_file(data)
+        expected = tensor.numpy()
+        for name in ("pread", "preadv", "fstat"):
+            real = getattr(os, name)
+            monkeypatch.setattr(os, name, lambda *args, real=real, name=name: calls.append(name) or real(*args))
+        modules = (pparse.data.base, pparse.data.files, pparse.tensors.dtype, pparse.tensors.tensor)
+        assert instructions(lambda: calls.append(tensor.numpy()), *modules) < 620  # once 1,100
+        assert calls[:2] == ["preadv", "fstat"]
+        assert same(calls[2], expected)
+        assert len(calls) == 3
+
+
+def test_what_speaks_against_few_steps(path, monkeypatch):
+    with FileData(path) as data:
+        end = BEFORE + 3999
+        for span in (Span(data, BEFORE, 4000, "w", end), Span(data, BEFORE + 1, 4000, "w"), Span(None, 0, 4000, "w")):
+            with pytest.raises(TruncatedTensorError):
+                Tensor("w", DTYPES["float32"], (1000,), (span,)).numpy()
+        asked = []
+        owner = SimpleNamespace(
+            compares=True, resolve=asked.append, checker=asked.append, _has_news=False, places_by_offset=False
+        )
+        tensor = in_file(data, owner=owner)
+        assert tensor.numpy()[9, 99] == 999
+        assert asked == [tensor, tensor]
+
+        def refuse(*args):
+            raise OSError(5, "broken")
+
+        monkeypatch.setattr(os, "preadv", refuse)
+        with pytest.raises(SourceError, match="broken"):
+            in_file(data).numpy()
 
 
 # -- what numpy asks -------------------------------------------------------------------------------------------------

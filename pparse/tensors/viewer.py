@@ -66,6 +66,12 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     rules: str = ""
     """The reader whose rules ``check(strict=True)`` applies, too; empty: warnings count, and nothing more is known."""
 
+    compares = False  #: whether `resolve` or `checker` is overridden: they do more than those of this class
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.compares |= not {"resolve", "checker"}.isdisjoint(vars(cls))
+
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
         """The document."""
