@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from pparse.tree.parser import GlobalUse
     from pparse.tree.result import Result
 
+_COMPLETE: Final = Status.COMPLETE
+# Statuses of a header that may have told type and shape.
+_TOLD: Final = (Status.COMPLETE, Status.TRUNCATED)
 # What is read at once: the header of most arrays.
 _FIRST: Final = 256
 # Longer texts numpy refuses unless it is told `max_header_size`.
@@ -109,7 +112,7 @@ class ArrayHeader:
     @property
     def is_whole(self) -> bool:
         """Whether all that it should say is known."""
-        return self.status is Status.COMPLETE
+        return self.status is _COMPLETE
 
     @property
     def is_of_objects(self) -> bool:
@@ -119,7 +122,7 @@ class ArrayHeader:
     @property
     def nbytes(self) -> int | None:
         """Bytes of the elements; None if the header does not tell."""
-        if self.dtype is None or "shape" not in self.places or self.status not in (Status.COMPLETE, Status.TRUNCATED):
+        if self.dtype is None or "shape" not in self.places or self.status not in _TOLD:
             return None
         nbytes = prod(self.shape) * self.dtype.itemsize
         return nbytes if nbytes <= _MOST else None

@@ -37,7 +37,7 @@ def status_by_place(begin: int, end: int, there: int) -> Status:
     COMPLETE if all of them exist, TRUNCATED if only the first ones do, MISSING if none does.
     """
     if end <= there or begin == end:
-        return Status.COMPLETE
+        return _COMPLETE
     return cut_status(begin < there)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
 
+_COMPLETE: Final = Status.COMPLETE
 NUMBER: Final = "split.no"
 """Key of the number of a file among those that a model lies in, from 0 on."""
 _MAGIC: Final = b"GGUF"
@@ -73,8 +74,8 @@ class GgufViewer(NodeViewer):
         start = self.parser.data_start
         begin = (there if start is None else start) + place.offset  # if the table is cut, at the earliest
         span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
-        status, finding = node.known_status or Status.COMPLETE, node.finding
-        if status is Status.COMPLETE:
+        status, finding = node.known_status or _COMPLETE, node.finding
+        if status is _COMPLETE:
             told: Any = partial(Finding, path=name, source=extraction.name)
             status = status_by_place(begin, begin + span.length, there)
             if start is None and self.root.status is Status.DAMAGED and span.length:

@@ -458,7 +458,7 @@ class ProtoTensor(Tensor):
     def status(self) -> Status:
         """Status as far as is known."""
         status = super().status
-        is_sure = status is Status.DAMAGED or status is Status.MISSING or not self._why_suspect
+        is_sure = not self._why_suspect or status is Status.DAMAGED or status is Status.MISSING
         return status if is_sure else Status.DAMAGED
 
     @status.setter
@@ -550,6 +550,7 @@ class ProtoTensor(Tensor):
         return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
 
 
+_COMPLETE: Final = Status.COMPLETE
 _MAX_ELEMENTS: Final = (1 << 63) - 1 >> 5
 _CODES: Final = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
 _CUT: Final = (Status.TRUNCATED, Status.MISSING)
@@ -593,7 +594,7 @@ class TensorMaker:
     def tensor(self, name: str, pieces: Sequence[Piece], near: Window | None = None) -> Tensor:
         """Return the tensor of a message made of ``pieces``; its status tells what is wrong."""
         found = self._made(name, pieces, near)
-        if self.owner.holes and found.status is Status.COMPLETE:
+        if self.owner.holes and found.status is _COMPLETE:
             found.unwritten_nbytes = self.owner.unwritten(found)[1]
         return found
 
@@ -633,7 +634,7 @@ class TensorMaker:
             shape,
             spans,
             stored_dtype=stored,
-            status=Status.COMPLETE if problem is None else problem.status,
+            status=_COMPLETE if problem is None else problem.status,
             finding=None if problem is None else self.finding(name, problem, problem.status),
             content=content,
             owner=self.owner,
