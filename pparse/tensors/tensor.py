@@ -851,7 +851,7 @@ class Tensor:
         """Return a sound tensor that stands in a file as in memory; None of others: step by step it is told what is
         wrong."""
         spans, owner = self._sources, self._owner
-        is_plain = len(spans) == 1 and type(spans[0]) is Span and (owner is None or not owner.compares)
+        is_plain = len(spans) == 1 and type(spans[0]) is Span and (owner is None or not owner._compares)
         if not is_plain or dtype.packed or not self.is_stored_as_array or len(self.shape) > _DIMENSIONS:
             return None
         if owner is not None:

@@ -66,11 +66,13 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     rules: str = ""
     """The reader whose rules ``check(strict=True)`` applies, too; empty: warnings count, and nothing more is known."""
 
-    compares = False  #: whether `resolve` or `checker` is overridden: they do more than those of this class
+    _compares: bool = False
+    """Whether `resolve` or `checker` do more than those of this class; a class that overrides one may say when."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.compares |= not {"resolve", "checker"}.isdisjoint(vars(cls))
+        if "_compares" not in (own := vars(cls)) and ("resolve" in own or "checker" in own):
+            cls._compares = True
 
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
