@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def plain_members(kind: type[E]) -> type[E]:
     """Make members of an enumeration plain attributes, as Python 3.12 does: 3.11 finds one in 100 ns, not 140.
 
-    What is asked for every row of a list, or node of a tree, is kept under a name of the module: that takes 5 ns.
+    What is asked for every row of a list, or node of a tree, is kept under a name of a module: that takes 5 ns.
     """
     for member in kind:
         type.__setattr__(kind, member.name, member)
@@ -37,6 +37,10 @@ class Status(enum.StrEnum):
     MISSING = "missing"  # wholly beyond the file, or its file is missing
     DAMAGED = "damaged"  # exists, but fails a check
     UNSUPPORTED = "unsupported"  # encrypted, of unknown codec or dtype, or above one of our limits
+
+
+COMPLETE: Final = Status.COMPLETE
+"""The status that is asked for most, found in 5 ns."""
 
 
 @plain_members

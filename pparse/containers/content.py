@@ -10,7 +10,7 @@ from zlib import crc32
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import MIB, count_words
 
 TYPE_CHECKING = False
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 # Bytes read at a time.
 _STEP: Final = 1 * MIB
-_COMPLETE: Final = Status.COMPLETE
 # The most ranges of one content that are kept separate; beyond that, close ones are joined.
 _MOST_GAPS: Final = 65_536
 # The longest range that a size in a damaged header may say.
@@ -48,7 +47,7 @@ class Verdict:
     """The result of reading content."""
 
     def __init__(self) -> None:
-        self.status = _COMPLETE
+        self.status = COMPLETE
         """Status of the content."""
         self.verified: bool | None = None
         """True if a checksum agrees; None if there is none."""
@@ -71,7 +70,7 @@ class Verdict:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is missing of the content, or known to be wrong with it."""
-        return self.status is _COMPLETE
+        return self.status is COMPLETE
 
     def worsen(self, status: Status, code: str, reason: str) -> None:
         """Add a problem: reasons are joined, the worst status is kept."""

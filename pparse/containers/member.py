@@ -8,7 +8,7 @@ from array import array
 from pparse.data.spliced import SplicedData, derived
 from pparse.document.folder import FILE, Folder, FolderItem, confine
 from pparse.errors import EndOfDataError, SourceError
-from pparse.findings import Finding, Status
+from pparse.findings import COMPLETE, Finding, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # Sizes of a table of names, powers of two: the first, and the one from which it grows by 2 instead of 4.
 _LEAST_NAMES: Final = 1024
 _MANY_NAMES: Final = 1 << 18
-_COMPLETE: Final = Status.COMPLETE
 
 
 class ArchiveMember:
@@ -107,7 +106,7 @@ class ArchiveMember:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is known to be missing of it, or wrong with it."""
-        return self.status is _COMPLETE
+        return self.status is COMPLETE
 
     def __repr__(self) -> str:
         return f"<ArchiveMember {self.name!r}, {self.kind}, {self.size} bytes at {self.at}: {self.status}>"

@@ -17,7 +17,7 @@ from math import prod
 
 from pparse.data.range_status import RangeStatus, Stretches, cut_status
 from pparse.errors import EndOfDataError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import COMPLETE, Finding, Severity, Status
 from pparse.limits import are, count_words
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ def status_by_place(begin: int, end: int, there: int) -> Status:
     COMPLETE if all of them exist, TRUNCATED if only the first ones do, MISSING if none does.
     """
     if end <= there or begin == end:
-        return _COMPLETE
+        return COMPLETE
     return cut_status(begin < there)
 
 
@@ -258,7 +258,6 @@ def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
         flags[ordinal] = what
 
 
-_COMPLETE: Final = Status.COMPLETE
 _DAMAGED: Final = Status.DAMAGED
 # How many reasons are kept for each status, and of tensors in holes: rows of a listing, and `Tensor.finding`, have all.
 _REASONS: Final = 10
@@ -369,7 +368,7 @@ class Extent:
             self.unwritten += 1
             if self.unwritten <= _HOLES:
                 self._add_reason(tensor, None)
-        if status is _COMPLETE:
+        if status is COMPLETE:
             self.whole += 1
             if verified:
                 self.verified += 1

@@ -20,7 +20,7 @@ from pparse.errors import (
     UnsupportedError,
     told,
 )
-from pparse.findings import Finding, Status
+from pparse.findings import COMPLETE, Finding, Status
 from pparse.lazy import ByValue
 from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType, filler, new_array
@@ -114,7 +114,6 @@ _PIECE: Final = 64 << 20
 _READABLE: Final = frozenset(("raw", "typed", "splat", "repeat", "zeros"))
 # Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
 _LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
-_COMPLETE: Final = Status.COMPLETE
 # Parts, or all, of its bytes are not there.
 _CUT: Final = (Status.TRUNCATED, Status.MISSING)
 # What nothing that is learned later changes.
@@ -217,7 +216,7 @@ class Tensor:
 
     def _check_empty(self) -> None:
         """Refuse a shape without elements that no array can have."""
-        if self._status is _COMPLETE and is_beyond_arrays(self.shape):
+        if self._status is COMPLETE and is_beyond_arrays(self.shape):
             self._status = Status.UNSUPPORTED
             source = "" if self._owner is None else self._owner.extraction.name
             self._finding = self._finding or Finding("shape", _TOO_LARGE, path=self.name, source=source)
@@ -320,7 +319,7 @@ class Tensor:
         found = self._known() if self._is_flawed() else None
         if found is not None:
             return found.verified
-        if self._verified is None and self._status is _COMPLETE:
+        if self._verified is None and self._status is COMPLETE:
             spans = self._sources
             for span in spans:
                 if not span.is_proved:
@@ -346,7 +345,7 @@ class Tensor:
         """What is known to be wrong with it."""
         if self._finding is None and self.unwritten_nbytes:
             self._finding = self._owner.finding_of(self)
-        if self._finding is None and (self._status is not _COMPLETE or self._is_flawed()):
+        if self._finding is None and (self._status is not COMPLETE or self._is_flawed()):
             found = self._known()
             if found is not None and found.reason is not None:
                 status, length = str(found.status), self.spans[0].length
@@ -434,7 +433,7 @@ class Tensor:
     @property
     def is_complete(self) -> bool:
         """Whether the status is complete."""
-        return self.status is _COMPLETE
+        return self.status is COMPLETE
 
     @property
     def content_span(self) -> Span | None:
@@ -734,7 +733,7 @@ class Tensor:
         """Raise if the bytes ``[start, end)`` of the array are not whole; other bytes do not matter."""
         self.resolve()
         status = self.status
-        if status is _COMPLETE or status is Status.TRUNCATED:
+        if status is COMPLETE or status is Status.TRUNCATED:
             return
         lost = status is Status.DAMAGED or status is Status.UNSUPPORTED  # perhaps only in part
         gap_only = self.claimed_status is Status.COMPLETE and lost and self.verified is not False
@@ -759,7 +758,7 @@ class Tensor:
     def _refuse_if_not_whole(self) -> None:
         self.resolve()
         status = self.status
-        if status is _COMPLETE:
+        if status is COMPLETE:
             return
         reason = self.finding.reason if self.finding is not None else f"the tensor is {status}"
         place = self._place()
@@ -858,7 +857,7 @@ class Tensor:
             owner.extraction.resolve()
         span = spans[0]
         data, end = span.data, span.offset + span.length
-        if data is None or end > min(data.size or 0, span.end or end) or self.status is not _COMPLETE:
+        if data is None or end > min(data.size or 0, span.end or end) or self.status is not COMPLETE:
             return None
         array = new_array(self.shape, dtype.raw_numpy if raw else dtype.numpy, self.name)
         return array if data.read_unchanged(span.offset, array) else None

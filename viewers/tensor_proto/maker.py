@@ -17,7 +17,7 @@ from pparse.data.base import Range
 from pparse.data.range_status import cut_status
 from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import COMPLETE, Finding, Severity, Status
 from pparse.kernels.packed import count_varints, packed_array
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
@@ -550,7 +550,6 @@ class ProtoTensor(Tensor):
         return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
 
 
-_COMPLETE: Final = Status.COMPLETE
 _MAX_ELEMENTS: Final = (1 << 63) - 1 >> 5
 _CODES: Final = {Status.TRUNCATED: "truncated", Status.MISSING: "missing", Status.UNSUPPORTED: "unsupported"}
 _CUT: Final = (Status.TRUNCATED, Status.MISSING)
@@ -594,7 +593,7 @@ class TensorMaker:
     def tensor(self, name: str, pieces: Sequence[Piece], near: Window | None = None) -> Tensor:
         """Return the tensor of a message made of ``pieces``; its status tells what is wrong."""
         found = self._made(name, pieces, near)
-        if self.owner.holes and found.status is _COMPLETE:
+        if self.owner.holes and found.status is COMPLETE:
             found.unwritten_nbytes = self.owner.unwritten(found)[1]
         return found
 
@@ -634,7 +633,7 @@ class TensorMaker:
             shape,
             spans,
             stored_dtype=stored,
-            status=_COMPLETE if problem is None else problem.status,
+            status=COMPLETE if problem is None else problem.status,
             finding=None if problem is None else self.finding(name, problem, problem.status),
             content=content,
             owner=self.owner,
