@@ -101,11 +101,8 @@ def rows_around(index: Sequence[int | slice], shape: Sequence[int]) -> tuple[int
         row //= length
         start += low * row
         block.append(high - low)
-        if isinstance(item, int):
-            inner.append(0)
-        else:
-            stop = touched[-1] - low + (1 if touched.step > 0 else -1)
-            inner.append(slice(touched[0] - low, None if stop < 0 else stop, touched.step))
+        places = range(touched[0] - low, touched[-1] - low + (1 if touched.step > 0 else -1), touched.step)
+        inner.append(_picked(places, slice(None) if isinstance(item, slice) else 0))
         if high - low > 1:
             break
     return start, block, inner

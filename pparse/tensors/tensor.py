@@ -923,9 +923,9 @@ class Tensor:
         """Select from elements below 8 bits: read and unpack everything between the first and the last row touched."""
         import numpy as np
 
-        from pparse.tensors.selection import rows_around, select
+        from pparse.tensors.selection import rows_around, shape_of
 
-        form = select(items, self.shape, (0,) * self.ndim).shape
+        form = shape_of(items, self.shape)
         if 0 in form:
             return np.empty(form, dtype.numpy)
         start, block, inner = rows_around(items, self.shape)
