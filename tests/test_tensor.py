@@ -828,6 +828,16 @@ def test_formats_whose_tensors_take_few_steps(tmp_path, monkeypatch):
 
 
 def test_what_speaks_against_few_steps(path, monkeypatch):
+    class Counting(FileData):
+        asked = 0
+
+        def _preadinto(self, offset, view):
+            self.asked += 1
+            return super()._preadinto(offset, view)
+
+    with Counting(path) as data:
+        assert in_file(data).numpy()[9, 99] == 999
+        assert data.asked == 1
     with FileData(path) as data:
         end = BEFORE + 3999
         for span in (Span(data, BEFORE, 4000, "w", end), Span(data, BEFORE + 1, 4000, "w"), Span(None, 0, 4000, "w")):

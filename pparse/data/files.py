@@ -473,7 +473,7 @@ class FileData(Data):
     def read_unchanged(self, offset: int, buffer: Any) -> bool:
         """Fill ``buffer`` by one system call, and ask by another if the file is unchanged."""
         length = buffer.nbytes
-        if self.closed or not 0 < length <= min(_AT_ONCE, (self.size or 0) - offset):
+        if self.closed or not self.is_plain or not 0 < length <= min(_AT_ONCE, (self.size or 0) - offset):
             return False
         with self._file as descriptor:
             try:
