@@ -10,7 +10,7 @@ from pparse.locking import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Final, TypeVar
 
     from pparse.errors import Fault, PparseError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def plain_members(kind: type[E]) -> type[E]:
     """Make members of an enumeration plain attributes, as Python 3.12 does: 3.11 finds one in 100 ns, not 140.
 
-    What is asked for every row of a list, or node of a tree, is kept under a name of the module: that takes 5 ns.
+    What is asked for every row of a list, or node of a tree, is kept under a name of a module: that takes 5 ns.
     """
     for member in kind:
         type.__setattr__(kind, member.name, member)
@@ -58,6 +58,10 @@ class Status(enum.StrEnum):
         return EndOfDataError if self in ENDS_EARLY else MalformedError
 
 
+COMPLETE: Final = Status.COMPLETE
+"""The status that is asked for most, found in 5 ns."""
+
+
 @plain_members
 class Severity(enum.StrEnum):
     """How much a finding matters: only errors change the exit code. Equal to its word."""
@@ -75,7 +79,7 @@ class HasStatus:
     @property
     def is_complete(self: Any) -> bool:
         """Whether all of it is there, and nothing is known to be wrong with it."""
-        return self.status is Status.COMPLETE
+        return self.status is COMPLETE
 
     @property
     def is_truncated(self: Any) -> bool:
@@ -95,12 +99,13 @@ BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 # Statuses of what lacks its end, or all of it.
 ENDS_EARLY: Final = (Status.TRUNCATED, Status.MISSING)
 
-_BY_WEIGHT: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.TRUNCATED, Status.MISSING, Status.DAMAGED)
+# What could not be read is not known to be wrong.
+_FROM_BEST: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.MISSING, Status.TRUNCATED, Status.DAMAGED)
 
 
-def worst_status(statuses: Iterable[Status]) -> Status:
-    """Return the status of what has parts of these: DAMAGED if one is, then MISSING, TRUNCATED, UNSUPPORTED."""
-    return max(statuses, key=_BY_WEIGHT.index, default=Status.COMPLETE)
+def worst_status(*statuses: Status) -> Status:
+    """Return the status of what has parts of these: DAMAGED if one is, then TRUNCATED, MISSING, UNSUPPORTED."""
+    return max(statuses, key=_FROM_BEST.index, default=COMPLETE)
 
 
 # The code of a finding on a value that can be read, but whose element number in its list is unknown.

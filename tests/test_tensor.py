@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import operator
 import os
 import random
+import struct
+import sys
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pparse
 from pparse.data.base import BytesData, Data
 from pparse.data.files import FileData
 from pparse.data.spliced import SplicedData
@@ -30,8 +35,9 @@ from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.status import Extent, finding_by_status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
-from tests import sweep
+from tests import gguf_files, numpy_files, onnx_models, sweep
 from tests.rows import rows
+from tests.work_counter import instructions
 
 # That of numpy 1 has no type of one bit.
 ONE_BIT = "uint1" if hasattr(ml_dtypes, "uint1") else "uint2"
@@ -762,6 +768,96 @@ def test_file_that_shrinks_between_reads(path):
         for act in (tensor.numpy, lambda: tensor.numpy(copy=False), lambda: tensor[9], lambda: tensor[0]):
             with pytest.raises(DataChangedError):
                 act()
+
+
+# -- a sound tensor of a file, in few steps ---------------------------------------------------------------------------
+
+
+def test_tensor_of_a_file_as_it_is_in_memory(tmp_path):
+    for name, shape in itertools.product(WHOLE, SHAPES):
+        stored = sample(name, shape)
+        (tmp_path / "w").write_bytes(bytes(BEFORE) + stored)
+        with FileData(str(tmp_path / "w")) as data:
+            tensor = Tensor("w", DTYPES[name], shape, (Span(data, BEFORE, len(stored), data.name),))
+            array, raw = tensor.numpy(), tensor.numpy(raw=True)
+            assert same(array, reference(name, shape, stored))
+            assert array.flags.writeable
+            assert raw.dtype == tensor.dtype.raw_numpy
+            assert raw.tobytes() == stored
+            assert data.stats.bytes == 2 * len(stored)
+            # As soon as anything differs, the other way is taken, and gives the same.
+            swapped = Tensor("w", DTYPES[name], shape, tensor.spans, byteorder="big")
+            assert same(swapped.numpy(), make(name, shape, stored, byteorder="big").numpy())
+
+
+def test_work_for_a_tensor_of_a_file(path, monkeypatch):
+    calls = []
+    with FileData(path) as data:
+        tensor = in_file(data)
+        expected = tensor.numpy()
+        for name in ("pread", "preadv", "fstat"):
+            real = getattr(os, name)
+            monkeypatch.setattr(os, name, lambda *args, real=real, name=name: calls.append(name) or real(*args))
+        modules = [sys.modules[kind.__module__] for kind in (Data, FileData, DType, Tensor)]
+        assert instructions(lambda: calls.append(tensor.numpy()), *modules) < 620  # once 1,100
+        assert calls[:2] == ["preadv", "fstat"]
+        assert same(calls[2], expected)
+        assert len(calls) == 3
+
+
+def test_formats_whose_tensors_take_few_steps(tmp_path, monkeypatch):
+    array = np.arange(6, dtype="f4").reshape(2, 3)
+    table = json.dumps({"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
+    made = onnx_models.model()
+    made.graph.initializer.add(name="w", data_type=1, dims=[2, 3], raw_data=array.tobytes())
+    files = {
+        "m.safetensors": struct.pack("<Q", len(table)) + table + array.tobytes(),
+        "m.gguf": gguf_files.plain(),
+        "m.npy": numpy_files.npy(array),
+        "m.onnx": made.SerializeToString(),
+    }
+    read = []
+    real = FileData.read_unchanged
+    monkeypatch.setattr(FileData, "read_unchanged", lambda *args: read.append(real(*args)) or read[-1])
+    for number, (name, content) in enumerate(files.items(), 1):
+        (tmp_path / name).write_bytes(content)
+        with pparse.view(tmp_path / name) as model:
+            (tensor, *_) = model.values()
+            assert name == "m.gguf" or same(tensor.numpy(), array)
+            assert name != "m.gguf" or tensor.numpy().tobytes() == bytes(tensor[:].tobytes())
+        assert read == [True] * number
+
+
+def test_what_speaks_against_few_steps(path, monkeypatch):
+    class Counting(FileData):
+        asked = 0
+
+        def _preadinto(self, offset, view):
+            self.asked += 1
+            return super()._preadinto(offset, view)
+
+    with Counting(path) as data:
+        assert in_file(data).numpy()[9, 99] == 999
+        assert data.asked == 1
+    with FileData(path) as data:
+        end = BEFORE + 3999
+        for span in (Span(data, BEFORE, 4000, "w", end), Span(data, BEFORE + 1, 4000, "w"), Span(None, 0, 4000, "w")):
+            with pytest.raises(TruncatedTensorError):
+                Tensor("w", DTYPES["float32"], (1000,), (span,)).numpy()
+        asked = []
+        owner = SimpleNamespace(
+            _compares=True, resolve=asked.append, checker=asked.append, _has_news=False, places_by_offset=False
+        )
+        tensor = in_file(data, owner=owner)
+        assert tensor.numpy()[9, 99] == 999
+        assert asked == [tensor, tensor]
+
+        def refuse(*args):
+            raise OSError(5, "broken")
+
+        monkeypatch.setattr(os, "preadv", refuse)
+        with pytest.raises(SourceError, match="broken"):
+            in_file(data).numpy()
 
 
 # -- what numpy asks -------------------------------------------------------------------------------------------------

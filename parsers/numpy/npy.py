@@ -26,7 +26,7 @@ from pparse.data.trailing_bytes import has_odd_tail, trailing_severity
 from pparse.display.text import shape_words, shorten
 from pparse.document.extraction import extraction_of
 from pparse.errors import MalformedError, OptionError, spoken
-from pparse.findings import Severity, Status
+from pparse.findings import COMPLETE, Severity, Status
 from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from pparse.tree.parser import GlobalUse
     from pparse.tree.result import Result
 
+# Statuses of a header that may have told type and shape.
+_TOLD: Final = (Status.COMPLETE, Status.TRUNCATED)
 # What is read at once: the header of most arrays.
 _FIRST: Final = 256
 # Longer texts numpy refuses unless it is told `max_header_size`.
@@ -109,7 +111,7 @@ class ArrayHeader:
     @property
     def is_whole(self) -> bool:
         """Whether all that it should say is known."""
-        return self.status is Status.COMPLETE
+        return self.status is COMPLETE
 
     @property
     def is_of_objects(self) -> bool:
@@ -119,7 +121,7 @@ class ArrayHeader:
     @property
     def nbytes(self) -> int | None:
         """Bytes of the elements; None if the header does not tell."""
-        if self.dtype is None or "shape" not in self.places or self.status not in (Status.COMPLETE, Status.TRUNCATED):
+        if self.dtype is None or "shape" not in self.places or self.status not in _TOLD:
             return None
         nbytes = prod(self.shape) * self.dtype.itemsize
         return nbytes if nbytes <= _MOST else None

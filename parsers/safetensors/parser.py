@@ -623,7 +623,7 @@ class SafetensorsParser(Parser, Listing, Container):
             self.resolve_header()
             status = Status.DAMAGED if self.wrong_length is not None else self.text_status
             if status is Status.COMPLETE:
-                status = worst_status({self.status_of(info) for _, _, info, _ in self.infos()})
+                status = worst_status(*{self.status_of(info) for _, _, info, _ in self.infos()})
                 if self.is_at_odds:
                     status = Status.DAMAGED
                 elif status in ENDS_EARLY:

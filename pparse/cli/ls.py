@@ -14,7 +14,7 @@ from pparse.cli.common import BUG, USAGE, Matcher, each_file, exit_code_for, ope
 from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
 from pparse.display.text import safe, shorten
 from pparse.errors import LimitError
-from pparse.findings import BROKEN, Status
+from pparse.findings import BROKEN, COMPLETE, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status
@@ -50,7 +50,6 @@ EXAMPLES: Final = """examples:
 # Up to this number rows are held and sorted; more are streamed in file order.
 SORT_UP_TO: Final = 20_000
 # The status of rows that need not show it, if all have it.
-_COMPLETE: Final = Status.COMPLETE
 _TRUNCATED: Final = Status.TRUNCATED
 _WHOLE: Final = frozenset(COMPLETE_WORDS.values())
 # The most letters of a reason beside a status.
@@ -188,7 +187,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
     table = Table(out, heads, "<<<><<"[: len(heads)], full=options.long, usual=_WHOLE)
     cells: dict[object, tuple[str, str, str, int]] = {}  # of types and shapes: models have few
     for tensor, known, verified in rows:
-        if known is _COMPLETE:
+        if known is COMPLETE:
             status = COMPLETE_WORDS[verified]
             if tensor.unwritten_nbytes:
                 status += ", never written"

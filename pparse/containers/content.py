@@ -10,7 +10,7 @@ from zlib import crc32
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
-from pparse.findings import Finding, HasStatus, Status, worst_status
+from pparse.findings import COMPLETE, Finding, HasStatus, Status, worst_status
 from pparse.limits import MIB, count_words
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class Verdict(HasStatus):
     """The result of reading content."""
 
     def __init__(self) -> None:
-        self.status = Status.COMPLETE
+        self.status = COMPLETE
         """Status of the content."""
         self.verified: bool | None = None
         """True if a checksum agrees; None if there is none."""
@@ -73,7 +73,7 @@ class Verdict(HasStatus):
             self.code, self.reason = code, reason
         elif reason not in self.reason:
             self.reason += f"; {reason}"
-        self.status = worst_status((self.status, status))
+        self.status = worst_status(self.status, status)
 
     def place(self, size: int) -> None:
         """Mark all of the content, ``size`` bytes, as suspect if it is damaged at an unknown place."""

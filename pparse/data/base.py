@@ -511,6 +511,11 @@ class Data(ABC):
         self.stats.count(self.name, offset, got)
         return got
 
+    def read_unchanged(self, offset: int, buffer: Any) -> bool:
+        """Fill ``buffer``, an array, as `preadinto` does, and `check_unchanged`; return False if anything else is to be
+        done or said than that goes in few steps."""
+        return False
+
     def preadv(self, offset: int, views: list[memoryview]) -> int:
         """Fill several buffers, one after the other, from ``offset`` and return the number of bytes written.
 

@@ -23,7 +23,7 @@ from pparse.locking import RLock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-    from typing import BinaryIO, Final
+    from typing import Any, BinaryIO, Final
 
     from pparse.data.base import IoStats
 
@@ -33,6 +33,7 @@ MAX_SYSTEM_READ: Final = 1 << 30
 MAX_VIEWS: Final = 1_000
 _HAS_PREAD = hasattr(os, "pread")
 _HAS_PREADV = hasattr(os, "preadv")
+_AT_ONCE: Final = MAX_SYSTEM_READ if _HAS_PREADV else 0
 
 
 class FileIdentity(ByValue, by=("device", "inode", "size", "mtime_ns")):
@@ -468,6 +469,22 @@ class FileData(Data):
                 self._explain_short_read(offset + done)
             done += got
         return done
+
+    def read_unchanged(self, offset: int, buffer: Any) -> bool:
+        """Fill ``buffer`` by one system call, and ask by another if the file is unchanged."""
+        length = buffer.nbytes
+        if self.closed or not self.is_plain or not 0 < length <= min(_AT_ONCE, (self.size or 0) - offset):
+            return False
+        with self._file as descriptor:
+            try:
+                got = os.preadv(descriptor, (buffer,), offset)
+            except OSError:
+                return False
+            if got < length or not self._file.identity.is_shown_by(descriptor):
+                return False
+        self.place = offset + length
+        self.stats.count(self.name, offset, length)
+        return True
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
         """Fill several buffers with few system calls."""

@@ -327,20 +327,18 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
     suggests."""
     head = excerpt.head(512)
     files = [known for known in BUILTINS if not known.folder]
-    fits = {
-        known.name: max((len(magic) for at, magic in known.magic if head.startswith(magic, at)), default=0)
-        for known in files
-    }
+    found = [(len(magic), known.name) for known in files for at, magic in known.magic if head.startswith(magic, at)]
+    fits = {name: length for length, name in sorted(found)}  # the longest bytes of each count
     called = {known.name for known in files if excerpt.ends_with(known.extensions)}
     # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
     # others need no import.
     suggested = sorted(
-        (known for known in files if fits[known.name] or known.name in called),
-        key=lambda known: (not fits[known.name], fits[known.name] == 1, known.name not in called),
+        (known for known in files if known.name in fits or known.name in called),
+        key=lambda known: (known.name not in fits, fits.get(known.name) == 1, known.name not in called),
     )
     certain = likely = False
     for known in suggested:
-        fit, has_name = fits[known.name], known.name in called
+        fit, has_name = fits.get(known.name, 0), known.name in called
         if fit < 2 and (certain or (likely and not has_name)):
             continue
         parser = import_dotted(known.parser)

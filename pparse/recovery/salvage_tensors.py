@@ -199,7 +199,7 @@ class SalvagePlan:
             is_whole = status is Status.COMPLETE
             self.suspects += suspect
             if not is_whole:
-                self.worst = worst_status((self.worst, cut_status(damaged=status not in ENDS_EARLY)))
+                self.worst = worst_status(self.worst, cut_status(damaged=status not in ENDS_EARLY))
             is_meant = suspect if is_suspect else is_whole
             is_taken = is_meant and judge.why_unfit(number, tensor, suspect=suspect) is None
             self._taken.append(is_taken)

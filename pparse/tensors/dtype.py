@@ -329,17 +329,17 @@ def bytes_of(buffer: Any) -> memoryview:
     return view
 
 
-def new_array(count: int, form: np.dtype[Any], name: str) -> NDArray[Any]:
-    """Return an array of ``count`` elements to fill, for the tensor ``name``. Raises `LimitError` if there is no room.
+def new_array(shape: int | tuple[int, ...], form: np.dtype[Any], name: str) -> NDArray[Any]:
+    """Return an array of this shape to fill, for the tensor ``name``. Raises `LimitError` if there is no room.
 
     Few bytes may stand for any number of elements.
     """
     import numpy as np
 
     try:
-        return np.empty(count, form)
+        return np.empty(shape, form)
     except (MemoryError, ValueError) as error:
-        size = count * form.itemsize
+        size = int(np.prod(shape, dtype=object)) * form.itemsize
         reason = f"the array would take {format_size(size)}"
         raise LimitError(reason, option="a slice", wanted=size, path=name) from error
 

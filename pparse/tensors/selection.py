@@ -89,6 +89,25 @@ def ranges(index: Sequence[int | slice], shape: Sequence[int]) -> list[range]:
     ]
 
 
+def rows_around(index: Sequence[int | slice], shape: Sequence[int]) -> tuple[int, list[int], list[int | slice]]:
+    """Return the rows from the first to the last that a normalised index touches, of the first dimension in which it
+    touches several: their first element, their shape as far as it is not that of the array, and the index into them.
+    """
+    start, row = 0, prod(shape)
+    block: list[int] = []
+    inner: list[int | slice] = []
+    for item, length, touched in zip(index, shape, ranges(index, shape), strict=True):
+        low, high = min(touched[0], touched[-1]), max(touched[0], touched[-1]) + 1
+        row //= length
+        start += low * row
+        block.append(high - low)
+        places = range(touched[0] - low, touched[-1] - low + (1 if touched.step > 0 else -1), touched.step)
+        inner.append(_picked(places, slice(None) if isinstance(item, slice) else 0))
+        if high - low > 1:
+            break
+    return start, block, inner
+
+
 def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence[int]) -> Selection:
     """Return what a normalised index selects from an array with these ``strides`` (bytes)."""
     offset = 0

@@ -17,7 +17,7 @@ from math import prod
 
 from pparse.data.range_status import RangeStatus, Stretches, cut_status
 from pparse.errors import EndOfDataError
-from pparse.findings import BROKEN, Finding, Severity, Status
+from pparse.findings import BROKEN, COMPLETE, ENDS_EARLY, Finding, Severity, Status, worst_status
 from pparse.limits import are, count_words
 
 TYPE_CHECKING = False
@@ -31,14 +31,10 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Span, Tensor
 
 
-# Statuses of tensors whose bytes, or some of them, are not there.
-CUT: Final = (Status.TRUNCATED, Status.MISSING)
 # Statuses of tensors whose bytes are right, as far as they are there.
-READABLE: Final = (Status.COMPLETE, Status.TRUNCATED)
+WHOLE_OR_CUT: Final = (Status.COMPLETE, Status.TRUNCATED)
 # What nothing that is learned later changes: its bytes may be there, and are not to be used.
 SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
-# From the best to the worst: what could not be read is not known to be wrong.
-_FROM_BEST: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.MISSING, Status.TRUNCATED, Status.DAMAGED)
 
 
 def status_by_place(begin: int, end: int, there: int) -> Status:
@@ -47,7 +43,7 @@ def status_by_place(begin: int, end: int, there: int) -> Status:
     COMPLETE if all of them exist, TRUNCATED if only the first ones do, MISSING if none does.
     """
     if end <= there or begin == end:
-        return Status.COMPLETE
+        return COMPLETE
     return cut_status(begin < there)
 
 
@@ -59,11 +55,6 @@ def tensor_status(claimed: Status, known: Callable[[], RangeStatus | None]) -> S
     if found is None or (claimed is not Status.COMPLETE and found.status is not Status.DAMAGED):
         return claimed
     return found.status
-
-
-def worse_of(one: Status, other: Status) -> Status:
-    """Return the worse of the statuses of two things, as that of a document which consists of both."""
-    return max(one, other, key=_FROM_BEST.index)
 
 
 def status_of_spans(spans: tuple[Span, ...]) -> RangeStatus | None:
@@ -285,7 +276,6 @@ def mark(flags: bytearray, ordinals: Iterable[int], what: int) -> None:
         flags[ordinal] = what
 
 
-_COMPLETE: Final = Status.COMPLETE
 _DAMAGED: Final = Status.DAMAGED
 # How many reasons are kept for each status, and of tensors in holes: rows of a listing, and `Tensor.finding`, have all.
 _REASONS: Final = 10
@@ -376,7 +366,9 @@ class Extent:
         # Of an unfinished download the size may be right, but bytes were never written.
         lacks = self.truncated or self.missing or self.missing_bytes or self.unwritten
         counted = ((Status.DAMAGED, self.damaged), (Status.TRUNCATED, lacks), (Status.UNSUPPORTED, self.unsupported))
-        worst = worse_of(self.document_status, next((status for status, count in counted if count), Status.COMPLETE))
+        worst = worst_status(
+            self.document_status, next((status for status, count in counted if count), Status.COMPLETE)
+        )
         return Status.TRUNCATED if worst is Status.MISSING else worst
 
     @property
@@ -386,7 +378,7 @@ class Extent:
 
     def worsen(self, status: Status) -> None:
         """Note that the document, apart from its tensors, has this status, if nothing worse is known of it."""
-        self.document_status = worse_of(self.document_status, status)
+        self.document_status = worst_status(self.document_status, status)
 
     def end_early(self, lacking: int, *, at_least: bool = True) -> None:
         """Note that the document is cut at the end of the bytes that exist: ``lacking`` bytes should follow, if that is
@@ -402,7 +394,7 @@ class Extent:
             self.unwritten += 1
             if self.unwritten <= _HOLES:
                 self._add_reason(tensor, None)
-        if status is _COMPLETE:
+        if status is COMPLETE:
             self.whole += 1
             if verified:
                 self.verified += 1
@@ -442,7 +434,7 @@ class Extent:
 
     def _add_hit(self, tensor: Tensor, status: Status) -> None:
         setattr(self, status.value, getattr(self, status.value) + 1)  # truncated, missing, damaged or unsupported
-        if status in CUT:
+        if status in ENDS_EARLY:
             spans = tensor.spans
             at = (spans[0].path, spans[0].offset) if spans else ("", 0)
             # The order of names may differ from the order of bytes.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import gcd, prod
+from operator import mul
 
 from pparse.data.base import Access
 from pparse.display.text import shape_words, shorten
@@ -17,14 +19,13 @@ from pparse.errors import (
     UnsupportedError,
     told,
 )
-from pparse.findings import Finding, Status
+from pparse.findings import COMPLETE, ENDS_EARLY, Finding, HasStatus, Status
 from pparse.lazy import ByValue
 from pparse.limits import are, count_words, format_size, parse_size
 from pparse.tensors.dtype import DTYPES, DType, bytes_of, filler, new_array
 from pparse.tensors.status import (
-    CUT,
-    READABLE,
     SETTLED,
+    WHOLE_OR_CUT,
     is_beyond_arrays,
     status_behind_gaps,
     status_of_spans,
@@ -120,6 +121,7 @@ _PIECE: Final = 64 << 20
 _READABLE: Final = frozenset(("raw", "typed", "splat", "repeat", "zeros"))
 # Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
 _LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
+_DIMENSIONS: Final = 32  # of an array of numpy 1 at most
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
 
 
@@ -132,7 +134,7 @@ class UnknownShape(tuple[int, ...]):
 UNKNOWN_SHAPE: Final = UnknownShape()
 
 
-class Tensor:
+class Tensor(HasStatus):
     """One tensor of a document.
 
     Its bytes are read by `numpy`, ``numpy.asarray(…)``, ``tensor[…]``, iteration, `blocks`, `raw_blocks`, `readinto`
@@ -207,7 +209,7 @@ class Tensor:
 
     def _check_empty(self) -> None:
         """Refuse a shape without elements that no array can have."""
-        if self._status is Status.COMPLETE and is_beyond_arrays(self.shape):
+        if self._status is COMPLETE and is_beyond_arrays(self.shape):
             self._status = Status.UNSUPPORTED
             source = "" if self._owner is None else self._owner.extraction.name
             self._finding = self._finding or Finding("shape", _TOO_LARGE, path=self.name, source=source)
@@ -215,10 +217,9 @@ class Tensor:
     @property
     def spans(self) -> tuple[Span, ...]:
         """Where the bytes are; found on demand for a tensor in thousands of stretches."""
-        spans = self._spans
-        if not isinstance(spans, tuple):
-            spans = self._spans = spans(self)
-        return spans
+        if type(self._spans) is not tuple:
+            self._spans = self._spans(self)  # type: ignore[operator]
+        return self._spans
 
     @spans.setter
     def spans(self, spans: tuple[Span, ...]) -> None:
@@ -232,8 +233,7 @@ class Tensor:
     @property
     def _sources(self) -> tuple[Span, ...]:
         """Where the bytes of the array are read."""
-        spans = self._spans if self._content is None else (self._content,)
-        return spans if type(spans) is tuple else self.spans
+        return self.spans if self._content is None else (self._content,)
 
     @property
     def _source_nbytes(self) -> int:
@@ -321,7 +321,7 @@ class Tensor:
         found = self._known() if self._is_flawed() else None
         if found is not None:
             return found.verified
-        if self._verified is None and self._status is Status.COMPLETE:
+        if self._verified is None and self._status is COMPLETE:
             spans = self._sources
             for span in spans:
                 if not span.is_proved:
@@ -347,12 +347,12 @@ class Tensor:
         """What is known to be wrong with it."""
         if self._finding is None and self.unwritten_nbytes:
             self._finding = self._owner.finding_of(self)
-        if self._finding is None and (self._status is not Status.COMPLETE or self._is_flawed()):
+        if self._finding is None and (self._status is not COMPLETE or self._is_flawed()):
             found = self._known()
             if found is not None and found.reason is not None:
                 length = self.spans[0].length
                 return Finding(found.status.value, found.reason, path=self.name, length=length, **self._place())
-        if self._finding is None and self._status in CUT:
+        if self._finding is None and self._status in ENDS_EARLY:
             there, wanted = self.available_nbytes, self.stored_nbytes
             told = {"wanted": wanted, "got": there, **(self._place() or {"offset": 0, "source": ""})}
             return Finding(str(self._status), there_words(there, wanted), path=self.name, **told)
@@ -363,7 +363,7 @@ class Tensor:
     @property
     def size(self) -> int:
         """Number of elements; 0 if the shape is not known."""
-        return prod(self.shape) if self.is_shape_known else 0
+        return prod(self.shape) if type(self.shape) is not UnknownShape else 0
 
     @property
     def is_shape_known(self) -> bool:
@@ -423,21 +423,14 @@ class Tensor:
     @property
     def strides(self) -> tuple[int, ...]:
         """Distance in bytes between neighbours along each dimension, in the file (0 for types below 8 bits)."""
-        if self._strides is not None:
-            return self._strides
-        if self.dtype is None or self.dtype.packed:
-            return (0,) * len(self.shape)
-        strides = []
-        distance = self.dtype.itemsize
-        for length in reversed(self.shape):
-            strides.append(distance)
-            distance *= length
-        return tuple(reversed(strides))
+        return self._c_strides if self._strides is None else self._strides
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the status is complete."""
-        return self.status is Status.COMPLETE
+    def _c_strides(self) -> tuple[int, ...]:
+        """The strides of an array in C order."""
+        if self.dtype is None or self.dtype.packed or not self.shape:
+            return (0,) * len(self.shape)
+        return (*accumulate(self.shape[:0:-1], mul, initial=self.dtype.itemsize),)[::-1]
 
     @property
     def content_span(self) -> Span | None:
@@ -505,6 +498,8 @@ class Tensor:
             raise ValueError(f"partial must be 'prefix' or 'fill', not {partial!r}")
         if partial is not None and self.status is Status.TRUNCATED:
             return self._partial(own, raw, partial, fill_value)
+        if copy and (found := self._read_at_once(own, raw)) is not None:
+            return found
         try:
             self._refuse_if_not_whole()
             self._refuse_if_short(own)
@@ -719,7 +714,7 @@ class Tensor:
     # -- how ---------------------------------------------------------------------------------------------------------
 
     def _known_dtype(self) -> DType:
-        if self.dtype is None or self.encoding not in _READABLE or not self.is_shape_known:
+        if self.dtype is None or self.encoding not in _READABLE or type(self.shape) is UnknownShape:
             self._refuse_if_not_whole()  # a more specific error than an unknown type
         if self.dtype is None and self.is_text:
             raise UnsupportedError("its elements are texts, not numbers: use strings()", path=self.name)
@@ -733,7 +728,7 @@ class Tensor:
         """Raise if the bytes ``[start, end)`` of the array are not whole; other bytes do not matter."""
         self.resolve()
         status = self.status
-        if status in READABLE:
+        if status in WHOLE_OR_CUT:
             if start < end and end > self.available_nbytes:
                 raise self._truncated(end)
             return
@@ -752,13 +747,13 @@ class Tensor:
 
     def _refuse_unless_cut(self) -> None:
         """Raise if it is neither whole nor cut: of one that is cut, what exists is read."""
-        if self.status is not Status.TRUNCATED:
+        if not self.is_truncated:
             self._refuse_if_not_whole()
 
     def _refuse_if_not_whole(self) -> None:
         self.resolve()
         status = self.status
-        if status is Status.COMPLETE:
+        if status is COMPLETE:
             return
         reason = self.finding.reason if self.finding is not None else f"the tensor is {status}"
         place = self._place()
@@ -846,6 +841,22 @@ class Tensor:
             if span.data is not None:
                 span.data.check_unchanged()
 
+    def _read_at_once(self, dtype: DType, raw: bool) -> NDArray[Any] | None:
+        """Return a sound tensor that stands in a file as in memory; None of others: step by step it is told what is
+        wrong."""
+        spans, owner = self._sources, self._owner
+        is_plain = len(spans) == 1 and type(spans[0]) is Span and (owner is None or not owner._compares)
+        if not is_plain or dtype.packed or not self.is_stored_as_array or len(self.shape) > _DIMENSIONS:
+            return None
+        if owner is not None:
+            owner.extraction.resolve()
+        span = spans[0]
+        data, end = span.data, span.offset + span.length
+        if data is None or end > min(data.size or 0, span.end or end) or self.status is not COMPLETE:
+            return None
+        array = new_array(self.shape, dtype.raw_numpy if raw else dtype.numpy, self.name)
+        return array if data.read_unchanged(span.offset, array) else None
+
     def _read_codes(self, first: int, count: int) -> NDArray[Any]:
         """Return ``count`` elements in C order as raw bits, unpacked. ``first`` must begin at a whole byte."""
         import numpy as np
@@ -884,7 +895,7 @@ class Tensor:
             raise UnsupportedError(reason, package="numpy>=2", path=self.name) from error
 
     def _is_contiguous(self) -> bool:
-        return self._strides is None or self._strides == Tensor(self.name, self.dtype, self.shape, ()).strides
+        return self._strides is None or self._strides == self._c_strides
 
     def _mapped(self, dtype: DType, raw: bool) -> NDArray[Any]:
         import numpy as np
@@ -904,33 +915,16 @@ class Tensor:
         return array if raw else array.view(dtype.numpy)
 
     def _select_packed(self, items: list[int | slice], dtype: DType) -> NDArray[Any]:
-        """Select from elements below 8 bits: read and unpack everything between the first and the last row touched.
-
-        The rows are those of the first dimension in which more than one is touched.
-        """
+        """Select from elements below 8 bits: read and unpack everything between the first and the last row touched."""
         import numpy as np
 
-        from pparse.tensors.selection import ranges, select
+        from pparse.tensors.selection import rows_around, shape_of
 
-        form = select(items, self.shape, (0,) * self.ndim).shape
+        form = shape_of(items, self.shape)
         if 0 in form:
             return np.empty(form, dtype.numpy)
-        start, row = 0, self.size
-        block: list[int] = []  # the shape of what is read
-        inner: list[int | slice] = []  # and the index into it
-        for item, length, touched in zip(items, self.shape, ranges(items, self.shape), strict=True):
-            low, high = min(touched[0], touched[-1]), max(touched[0], touched[-1]) + 1
-            row //= length
-            start += low * row
-            block.append(high - low)
-            if isinstance(item, int):
-                inner.append(0)
-            else:
-                stop = touched[-1] - low + (1 if touched.step > 0 else -1)
-                inner.append(slice(touched[0] - low, None if stop < 0 else stop, touched.step))
-            if high - low > 1:
-                break
-        count = row * prod(block)
+        start, block, inner = rows_around(items, self.shape)
+        count = prod((*block, *self.shape[len(block) :]))
         end = dtype.stored_nbytes(start + count)
         if end > self.available_nbytes:
             raise self._truncated(end)

@@ -9,9 +9,9 @@ from itertools import islice
 from pparse.data.range_status import cut_status
 from pparse.document.opening import Resume, advise, downloads, is_inside, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
-from pparse.findings import BROKEN, Finding, FindingList, Severity, Status
+from pparse.findings import BROKEN, ENDS_EARLY, Finding, FindingList, Severity, Status, worst_status
 from pparse.locking import Guarded, steps
-from pparse.tensors.status import CUT, Extent, flawed_only_in, unwritten_in, whole_words, worse_of
+from pparse.tensors.status import Extent, flawed_only_in, unwritten_in, whole_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +65,14 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     rules: str = ""
     """The reader whose rules ``check(strict=True)`` applies, too; empty: warnings count, and nothing more is known."""
+
+    _compares: bool = False
+    """Whether `resolve` or `checker` do more than those of this class; a class that overrides one may say when."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_compares" not in (own := vars(cls)) and ("resolve" in own or "checker" in own):
+            cls._compares = True
 
     def __init__(self, extraction: Extraction) -> None:
         self.extraction = extraction
@@ -352,7 +360,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             end = (inner.end if inner.end is not None else data.size if data.size is not None else data.reach) or 0
             found = data.range_status(inner.start, end).status
             known = extent.document_status
-            if worse_of(known, found) is not known and not self._is_flawed_only_in_tensors(inner.start, end):
+            if worst_status(known, found) is not known and not self._is_flawed_only_in_tensors(inner.start, end):
                 extent.document_status = cut_status(damaged=found is Status.DAMAGED)
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
@@ -780,7 +788,7 @@ class Signature:
 
 
 # Codes of findings on tensors whose bytes, or some of them, are not there.
-_JUST_CUT: Final = (*map(str, CUT), "missing-storage")
+_JUST_CUT: Final = (*map(str, ENDS_EARLY), "missing-storage")
 
 
 def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:

@@ -7,12 +7,12 @@ from math import prod
 from pparse.containers.member import NameCounter
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK, has_odd_tail
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, PparseError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import ENDS_EARLY, Finding, Status
 from pparse.parsers.msgpack.flax import CHUNKED
 from pparse.parsers.msgpack.parser import decode, head, is_text
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import join, node_called
-from pparse.tensors.status import CUT, Remark, status_by_place
+from pparse.tensors.status import Remark, status_by_place
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, MAP, SCALAR
@@ -334,7 +334,7 @@ class FlaxViewer(ArrayTreeViewer):
             if not 0xC4 <= raw[at] <= 0xC6:
                 raise MalformedError("its third part is not its bytes")
         except EndOfDataError as error:
-            cut = node.known_status in CUT
+            cut = node.known_status in ENDS_EARLY
             array.doubt(Status.TRUNCATED if cut else Status.DAMAGED, f"its head ends early: {error.reason}")
         except (MalformedError, GapError) as error:
             array.doubt(Status.DAMAGED, error.reason)

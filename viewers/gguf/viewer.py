@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import COMPLETE, Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.gguf.parser import TYPES, decoder
 from pparse.tensors.block_tensor import BlockTensor
@@ -73,8 +73,8 @@ class GgufViewer(NodeViewer):
         start = self.parser.data_start
         begin = (there if start is None else start) + place.offset  # if the table is cut, at the earliest
         span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
-        status, finding = node.known_status or Status.COMPLETE, node.finding
-        if status is Status.COMPLETE:
+        status, finding = node.known_status or COMPLETE, node.finding
+        if status is COMPLETE:
             told: Any = partial(Finding, path=name, source=extraction.name)
             status = status_by_place(begin, begin + span.length, there)
             if start is None and self.root.status is Status.DAMAGED and span.length:

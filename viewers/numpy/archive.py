@@ -351,11 +351,12 @@ class NpzViewer(Viewer):
             if len(self._headers) < _RECENT and len(text) < len(first):
                 self._headers[text] = header
         odd = header.is_nameless or not header.is_whole
-        if odd or header.nbytes is None or header.end + header.nbytes != member.size:
+        nbytes = header.nbytes
+        if odd or nbytes is None or header.end + nbytes != member.size:
             return None
-        span: MemberSpan = ContentSpan(self, member.at, header.end, header.nbytes)
+        span: MemberSpan = ContentSpan(self, member.at, header.end, nbytes)
         if begin >= 0:
-            place = Span(self.parser.extraction.data, begin + header.end, header.nbytes, "", begin + member.size)
+            place = Span(self.parser.extraction.data, begin + header.end, nbytes, "", begin + member.size)
             span = StoredSpan(self, member.at, None, place)
         return with_spans(header, name, (span,), self)
 

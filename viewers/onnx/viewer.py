@@ -139,6 +139,11 @@ class OnnxViewer(ProtoViewer):
             for _ in self._check_files():
                 pass
 
+    @property
+    def _compares(self) -> bool:  # type: ignore[override]
+        """Whether tensors lie in files beside the model."""
+        return bool(self._maker.external)
+
     def resolve(self, tensor: Tensor) -> None:
         """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
         super().resolve(tensor)

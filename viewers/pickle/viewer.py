@@ -13,7 +13,7 @@ from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
 from pparse.errors import DataError, told
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import COMPLETE, Finding, Severity, Status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, Described, scalar_of
 from pparse.parsers.pickle.values import Call, Persistent
@@ -381,11 +381,11 @@ class PickleViewer(Viewer):
             strides = tuple(step * dtype.itemsize for step in stored.stride)
         stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
         swapped = self.storages.byteorder == "big" and stored_as.itemsize > 1
-        order, found = "big" if swapped else "little", why if status is not Status.COMPLETE else None
+        order, found = "big" if swapped else "little", why if status is not COMPLETE else None
         more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
         made = Tensor(name, dtype, stored.shape, (), owner=self, **more)
         made._spans = partial(self._places_of, held, begin, end, stop)
-        if (stored.conj or stored.neg) and status is Status.COMPLETE:
+        if (stored.conj or stored.neg) and status is COMPLETE:
             span = made.spans[0]
             if span.data is not None:
                 part = span.data.range(span.offset, span.offset + span.length)
@@ -401,9 +401,11 @@ class PickleViewer(Viewer):
         And where what was written of it ends, if zeros follow.
         """
         status, end = held.status, place[1]
-        if status is Status.COMPLETE and held.size != meant and not storage.view:
+        if status is COMPLETE and held.size != meant and not storage.view:
             self.odd_sizes[storage.key] = held.size, meant
-        if status is Status.COMPLETE and end > held.size:
+        if status is COMPLETE and end <= held.size:
+            return status, held.finding, None
+        if status is COMPLETE:
             reason = f"its storage, {storage.key!r}, is shorter than the tensor"
             return Status.DAMAGED, self._finding(name, "short-storage", reason, wanted=end, got=held.size), None
         if status is not Status.TRUNCATED:

@@ -31,7 +31,7 @@ from pparse.errors import (
 from pparse.findings import Finding, FindingList, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.safetensors.header import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
-from pparse.tensors.status import READABLE, SETTLED
+from pparse.tensors.status import SETTLED, WHOLE_OR_CUT
 from pparse.tree.entry import LIST, MAP
 
 TYPE_CHECKING = False
@@ -147,7 +147,7 @@ def _check_tensors(
             # Of shifted tensors, the bytes behind have one finding for all.
             if tensor.status in SETTLED and finding.code != "shifted":
                 notes.findings.add(finding)
-        if strict and tensor.stored_dtype == "BOOL" and status in READABLE:
+        if strict and tensor.stored_dtype == "BOOL" and status in WHOLE_OR_CUT:
             _check_booleans(viewer, tensor, notes)
         yield from notes.new()
     # Listing decoded every entry strictly. Only if something is wrong the text is read again, token by token, to find

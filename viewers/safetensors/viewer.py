@@ -14,7 +14,7 @@ from itertools import starmap
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Status
+from pparse.findings import COMPLETE, Finding, Status
 from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -24,7 +24,7 @@ from pparse.tree.index import meant_by_name, name_in, name_of_repeated
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any, Final
+    from typing import Any
 
     from pparse.document.extraction import Extraction
     from pparse.parsers.safetensors.header import HeaderEntry
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pparse.tensors.status import Extent
     from pparse.tree.entry import Entry, Key
     from pparse.tree.node import Node
-
-_COMPLETE: Final = Status.COMPLETE
 
 
 class HeaderTensor(Tensor):
@@ -168,7 +166,7 @@ class SafetensorsViewer(Viewer):
             self._end = self._base + self._there if self.extraction.end is not None else None
         problem, holes = info.problem, self.holes if self._holes is None else self._holes
         is_whole = info.end <= self._there and problem is None and parser.adrift is None
-        status = _COMPLETE if is_whole else parser.claimed_status(info, self._there)
+        status = COMPLETE if is_whole else parser.claimed_status(info, self._there)
         tensor = HeaderTensor(shown, ordinal, info, status, self)
         if problem is not None:
             tensor.finding = self._bad_entry(tensor, problem, info)

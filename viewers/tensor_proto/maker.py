@@ -17,14 +17,14 @@ from pparse.data.base import Range, blocks
 from pparse.data.range_status import cut_status
 from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import COMPLETE, ENDS_EARLY, Finding, Severity, Status
 from pparse.kernels.packed import count_varints, packed_array
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
 from pparse.parsers.protobuf.lists import CONTINUED
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
 from pparse.parsers.protobuf.values import fixed_size
-from pparse.tensors.status import CUT, finding_by_status
+from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 
 TYPE_CHECKING = False
@@ -583,7 +583,7 @@ class TensorMaker:
     def tensor(self, name: str, pieces: Sequence[Piece], near: WireWindow | None = None) -> Tensor:
         """Return the tensor of a message made of ``pieces``; its status tells what is wrong."""
         found = self._made(name, pieces, near)
-        if self.owner.holes and found.is_complete:
+        if self.owner.holes and found.status is COMPLETE:
             found.unwritten_nbytes = self.owner.unwritten(found)[1]
         return found
 
@@ -623,7 +623,7 @@ class TensorMaker:
             shape,
             spans,
             stored_dtype=stored,
-            status=Status.COMPLETE if problem is None else problem.status,
+            status=COMPLETE if problem is None else problem.status,
             finding=None if problem is None else self.finding(name, problem, problem.status),
             content=content,
             owner=self.owner,
@@ -738,7 +738,7 @@ class TensorMaker:
 
 def is_cut(problem: Problem | None) -> TypeGuard[Problem]:
     """Return whether a problem is that bytes are not there."""
-    return problem is not None and problem.status in CUT
+    return problem is not None and problem.status in ENDS_EARLY
 
 
 def has_too_many(shape: Sequence[int]) -> bool:

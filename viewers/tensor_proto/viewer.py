@@ -8,11 +8,11 @@ from itertools import islice
 
 from pparse.data.base import Range
 from pparse.errors import FaultError
-from pparse.findings import Finding, Status
+from pparse.findings import Finding, Status, worst_status
 from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import Problem
-from pparse.tensors.status import last_written, worse_of
+from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
 from pparse.tree.entry import LIST, SCALAR
 from pparse.tree.index import EACH, KeyTable, key_hash, meant_by_name, name_of_repeated
@@ -324,7 +324,7 @@ class ProtoViewer(Viewer):
             elif "limit" in codes:
                 status = Status.UNSUPPORTED
         if extent.truncated or extent.missing:
-            status = worse_of(status, Status.TRUNCATED)
+            status = worst_status(status, Status.TRUNCATED)
         extent.document_status, extent.expected = status, extent.actual or 0
         if status is Status.TRUNCATED:
             extent.end_early(self.parser.missing() or 0)
