@@ -100,11 +100,11 @@ BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)
 ENDS_EARLY: Final = (Status.TRUNCATED, Status.MISSING)
 
 # What could not be read is not known to be wrong.
-_FROM_BEST: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.MISSING, Status.TRUNCATED, Status.DAMAGED)
+_FROM_BEST: Final = (Status.COMPLETE, Status.UNSUPPORTED, Status.TRUNCATED, Status.MISSING, Status.DAMAGED)
 
 
 def worst_status(*statuses: Status) -> Status:
-    """Return the status of what has parts of these: DAMAGED if one is, then TRUNCATED, MISSING, UNSUPPORTED."""
+    """Return the status of what has parts of these: DAMAGED if one is, then MISSING, TRUNCATED, UNSUPPORTED."""
     return max(statuses, key=_FROM_BEST.index, default=COMPLETE)
 
 

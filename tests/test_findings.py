@@ -42,7 +42,7 @@ def test_what_has_a_status_can_be_asked_for_it(status, whole, cut):
 def test_one_damaged_part_outweighs_all_others():
     assert worst_status() is Status.COMPLETE
     assert worst_status(*Status) is Status.DAMAGED
-    assert worst_status(Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED) is Status.TRUNCATED
+    assert worst_status(Status.TRUNCATED, Status.MISSING, Status.UNSUPPORTED) is Status.MISSING
     assert worst_status(Status.COMPLETE, Status.UNSUPPORTED, Status.TRUNCATED) is Status.TRUNCATED
 
 

@@ -377,7 +377,11 @@ class Extent:
         return self.document_status is Status.COMPLETE and self.status not in BROKEN and not self.unread_faults
 
     def worsen(self, status: Status) -> None:
-        """Note that the document, apart from its tensors, has this status, if nothing worse is known of it."""
+        """Note that the document, apart from its tensors, has this status, if nothing worse is known of it.
+
+        One that lacks something whole is cut.
+        """
+        status = Status.TRUNCATED if status is Status.MISSING else status
         self.document_status = worst_status(self.document_status, status)
 
     def end_early(self, lacking: int, *, at_least: bool = True) -> None:

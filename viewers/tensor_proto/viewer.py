@@ -8,7 +8,7 @@ from itertools import islice
 
 from pparse.data.base import Range
 from pparse.errors import FaultError
-from pparse.findings import Finding, Status, worst_status
+from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import Problem
@@ -323,8 +323,8 @@ class ProtoViewer(Viewer):
                 status = Status.DAMAGED
             elif "limit" in codes:
                 status = Status.UNSUPPORTED
-        if extent.truncated or extent.missing:
-            status = worst_status(status, Status.TRUNCATED)
+        if (extent.truncated or extent.missing) and status is not Status.DAMAGED:
+            status = Status.TRUNCATED
         extent.document_status, extent.expected = status, extent.actual or 0
         if status is Status.TRUNCATED:
             extent.end_early(self.parser.missing() or 0)
