@@ -1,4 +1,8 @@
-"""Chunked protos: a message in the chunks of a Riegeli file."""
+"""Chunked protos: a message in the chunks of a Riegeli file.
+
+Which chunk holds which field, `pparse.parsers.cpb.metadata` tells, and ``overlay`` what they add to the message;
+``parser`` is where to begin.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""GGUF: the files of llama.cpp."""
+"""GGUF: the files of llama.cpp.
+
+How header, key-values and table follow each other, and where the bytes of tensors begin, the states in
+`pparse.parsers.gguf.parser` tell.
+"""
 
 from __future__ import annotations
 

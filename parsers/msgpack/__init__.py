@@ -1,1 +1,1 @@
-"""The MessagePack parser, and that of the checkpoints of flax; `parser` is where to begin."""
+"""The MessagePack parser, and that of the checkpoints of flax; `pparse.parsers.msgpack.parser` is where to begin."""

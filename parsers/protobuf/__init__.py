@@ -1,4 +1,8 @@
-"""Protocol buffer messages."""
+"""Protocol buffer messages.
+
+Where a field of a message is, `pparse.parsers.protobuf.index` finds in one pass, ``entries`` describes what is there;
+``parser`` is where to begin. Behind damage, ``resumption`` tells where the message goes on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Safetensors: a single file, the index of a sharded model, or a folder of shards."""
+"""Safetensors: a single file, the index of a sharded model, or a folder of shards.
+
+What an entry of the header says, `pparse.parsers.safetensors.header` tells, where its bytes lie, ``parser``; which file
+has a tensor, ``index``. A length that is wrong, ``length`` finds again.
+"""
 
 from __future__ import annotations
 
