@@ -14,6 +14,7 @@ from struct import unpack
 from warnings import catch_warnings, simplefilter
 
 from pparse.errors import LimitError, MalformedError, UnsupportedError
+from pparse.kernels import interpreted
 from pparse.kernels.pickle_scan import MARK, MORE, SLACK, Scan, scan
 from pparse.parsers.pickle.reading import get_number
 
@@ -126,6 +127,7 @@ class OutOfBand:
         return "OutOfBand()"
 
 
+@interpreted
 class Ordered(OrderedDict):  # type: ignore[type-arg]
     """A ``collections.OrderedDict``, and the state that it was given."""
 

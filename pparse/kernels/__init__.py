@@ -1,6 +1,7 @@
 """Hot loops: plain annotated functions over bytes, without objects of ours and without I/O.
 
-Here is what hashes with a C twin have in common: which of the two serves, and how they take a buffer.
+Here is what hashes with a C twin have in common: which of the two serves, and how they take a buffer. mypyc compiles
+the others (setup.py).
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
     Buffer = bytes | bytearray | memoryview
+    Class = TypeVar("Class")
 
 
 def twin(name: str) -> Any:
@@ -24,6 +26,11 @@ def twin(name: str) -> Any:
         return importlib.import_module(f"pparse.kernels.{name}")
     except (ImportError, SystemError):  # the latter: it was built for another kind of interpreter
         return None
+
+
+def interpreted(cls: type[Class]) -> type[Class]:
+    """Mark a class that stays one of Python's in a compiled module: it derives from one that is written in C."""
+    return cls
 
 
 def flattened(data: Buffer) -> bytes | memoryview:
