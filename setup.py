@@ -61,11 +61,11 @@ COMPILED = (
     "pparse.parsers.pickle.values",
     "pparse.parsers.protobuf.check",
 )
+# Types are checked elsewhere (``make lint``), with the packages that are not there in a build.
 MYPY = """
 [mypy]
 follow_imports = silent
 ignore_missing_imports = true
-mypy_path = typings
 """
 
 extensions = [
@@ -102,7 +102,7 @@ def compiled() -> list[Extension]:
     from mypyc.build import mypycify
 
     here, tree = Path.cwd(), Path(temporary())
-    for name, folder in (*FOLDERS.items(), ("typings", "typings")):
+    for name, folder in FOLDERS.items():
         shutil.copytree(here / folder, tree / name.replace(".", "/"), ignore=shutil.ignore_patterns("*.so", "*.pyd"))
     (tree / "mypy.ini").write_text(MYPY, encoding="utf-8")
     os.chdir(tree)

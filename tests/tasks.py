@@ -8,8 +8,10 @@ they looked at.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -53,6 +55,19 @@ def durations(arguments: list[str]) -> int:
     return run_tests(["--write-durations", *arguments])
 
 
+def compile(arguments: list[str]) -> int:
+    """Install pparse with its hot loops compiled in ``.venv-compiled``: some minutes; test that, or run named tests."""
+    os.environ.update(PPARSE_COMPILE="1", PPARSE_VENV=str(ROOT / ".venv-compiled"))
+    python = environment("[testing]", editable=False)
+    with tempfile.TemporaryDirectory() as folder:  # where no source is in the way of what is installed
+        for name in ("tests", "docs", "protos"):
+            shutil.copytree(ROOT / name, Path(folder, name), ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("README.md", "CHANGELOG.md", "pyproject.toml"):
+            shutil.copy(ROOT / name, folder)
+        words = arguments or ["-n", "auto", "tests/contract", "tests/truth"]
+        return subprocess.run([python, "-m", "pytest", *words], cwd=folder).returncode
+
+
 def lint(arguments: list[str]) -> int:
     """Run all that reads the code without running it; ``--fix`` fixes what can be fixed."""
     python = environment("[testing,lint]")
@@ -86,7 +101,7 @@ def bench(arguments: list[str]) -> int:
 
 
 TASKS: dict[str, Callable[[list[str]], int]] = {
-    task.__name__: task for task in (test, quick, coverage, durations, lint, docs, bench)
+    task.__name__: task for task in (test, quick, coverage, durations, compile, lint, docs, bench)
 }
 
 

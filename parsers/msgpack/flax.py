@@ -12,6 +12,7 @@ the key ``__msgpack_chunked_array__``, of a shape and of chunks. States, besides
 from __future__ import annotations
 
 from pparse.errors import EndOfDataError, MalformedError
+from pparse.kernels import interpreted
 from pparse.kernels.msgpack_skip import SIZES, skip
 from pparse.parsers.msgpack.parser import HEAD, MsgpackParser, container, decode, head, is_extension, is_text
 from pparse.tree.context import DONE
@@ -37,6 +38,7 @@ _MARKS: Final = (b"\x01\x93", b"\x03\x93")
 _KINDS: Final = {1: "ndarray", 2: "complex", 3: "scalar"}
 
 
+@interpreted
 class FlaxParser(MsgpackParser):
     """A checkpoint of flax."""
 

@@ -581,6 +581,10 @@ def _line(make: Callable[[bytes], Any]) -> Handler:
     return push
 
 
+def _number(raw: bytes) -> Any:  # not an int: compiled, a bool would become one
+    return raw == b"01" if raw in (b"00", b"01") else _digits(raw)
+
+
 def _digits(raw: bytes) -> int:
     text = raw.removesuffix(b"L")
     if len(text) > 4_300:
@@ -741,7 +745,7 @@ _HANDLERS: Final[dict[int, Handler]] = {
     0x96: _counted(8, bytearray),
     0x55: _counted(1, _old_text),
     0x54: _counted(4, _old_text),
-    0x49: _line(lambda raw: raw == b"01" if raw in (b"00", b"01") else _digits(raw)),
+    0x49: _line(_number),
     0x4C: _line(_digits),
     0x46: _line(float),
     0x53: _line(_quoted),
