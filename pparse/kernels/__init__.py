@@ -29,7 +29,7 @@ def twin(name: str) -> Any:
 
 
 def interpreted(cls: type[Class]) -> type[Class]:
-    """Mark a class that stays one of Python's in a compiled module: it derives from one that is written in C, or not compiled."""
+    """Mark a class that stays one of Python's in a compiled module: what it derives from is C, or not compiled."""
     return cls
 
 
