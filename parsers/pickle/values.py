@@ -581,8 +581,10 @@ def _line(make: Callable[[bytes], Any]) -> Handler:
     return push
 
 
-def _number(raw: bytes) -> Any:  # not an int: compiled, a bool would become one
-    return raw == b"01" if raw in (b"00", b"01") else _digits(raw)
+def _number(raw: bytes) -> Any:
+    if raw in (b"00", b"01"):
+        return raw == b"01"  # compiled, what is a bool or an int in one expression becomes an int
+    return _digits(raw)
 
 
 def _digits(raw: bytes) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import zlib
 from functools import cache
 
-from pparse.kernels import interpreted
 from pparse.lazy import ByValue
 from pparse.limits import KIB
 
@@ -40,7 +39,6 @@ _TRIAL_OUT: Final = 64 * KIB
 _ANYTHING: Final = bytes(32 * KIB)
 
 
-@interpreted
 class BlockStart(ByValue, by=("bit", "kind", "final", "sure")):
     """A place where a block of deflate seems to begin."""
 
