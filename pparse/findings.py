@@ -86,12 +86,6 @@ class HasStatus:
         """Whether it begins within the data, and ends beyond them."""
         return self.status is Status.TRUNCATED
 
-    @property
-    def unsure_number(self: Any) -> Finding | None:
-        """Its ``finding``, if that only says that its number in its list is uncertain: it can be read."""
-        found: Finding | None = self.finding
-        return found if found is not None and found.code == UNSURE_NUMBER else None
-
 
 # Statuses of a document that is not whole. UNSUPPORTED says nothing against its bytes.
 BROKEN: Final = (Status.TRUNCATED, Status.DAMAGED, Status.MISSING)

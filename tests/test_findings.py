@@ -4,14 +4,23 @@ import json
 
 import pytest
 
+import pparse
 from pparse.errors import EndOfDataError, Fault, MalformedError
-from pparse.findings import Finding, FindingList, Severity, Status, worst_status
+from pparse.findings import Finding, FindingList, HasStatus, Severity, Status, worst_status
 from pparse.tree.visit import Member
 from tests.rows import rows
 
 
 def make(number: int = 0, severity: Severity = Severity.ERROR) -> Finding:
     return Finding("odd", f"reason {number}", severity=severity, offset=number)
+
+
+def test_what_has_a_status_answers_every_question_about_it():
+    questions = [name for name, kind in vars(HasStatus).items() if isinstance(kind, property)]
+    assert questions[:2] == ["is_complete", "is_truncated"]
+    with pparse.open(b'{"a": 1}') as document:
+        for thing in (document, document.root, document.result, Member("m", "file", 0, 1, Status.COMPLETE)):
+            assert all(getattr(thing, name) in (None, True, False) for name in questions), thing
 
 
 def test_words_for_people_are_lower_case():

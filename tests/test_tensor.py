@@ -35,6 +35,7 @@ from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.status import Extent, finding_by_status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
+from pparse.viewers.safetensors.viewer import SafetensorsViewer
 from tests import gguf_files, numpy_files, onnx_models, sweep
 from tests.rows import rows
 from tests.work_counter import instructions
@@ -826,6 +827,26 @@ def test_formats_whose_tensors_take_few_steps(tmp_path, monkeypatch):
             assert name == "m.gguf" or same(tensor.numpy(), array)
             assert name != "m.gguf" or tensor.numpy().tobytes() == bytes(tensor[:].tobytes())
         assert read == [True] * number
+
+
+def test_a_class_that_is_mixed_in_may_compare(tmp_path):
+    class Comparing:
+        def resolve(self, tensor):
+            raise DamagedTensorError("its checksum is another one", name=tensor.name)
+
+    class Mixed(Comparing, SafetensorsViewer):
+        pass
+
+    class Below(Mixed):
+        pass
+
+    table = b'{"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}'
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(table)) + table + b"1234")
+    with pparse.open(tmp_path / "m.safetensors") as document:
+        for viewer in (Mixed, Below):
+            with pytest.raises(DamagedTensorError, match="another one"):
+                viewer(document)["w"].numpy()
+        assert bytes(SafetensorsViewer(document)["w"].numpy()) == b"1234"
 
 
 def test_what_speaks_against_few_steps(path, monkeypatch):

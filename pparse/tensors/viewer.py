@@ -71,7 +71,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "_compares" not in (own := vars(cls)) and ("resolve" in own or "checker" in own):
+        names = {"_compares", "resolve", "checker"}
+        nearest = next(own for kind in cls.__mro__ if names & (own := vars(kind)).keys())  # it may be mixed in
+        if "_compares" not in nearest:
             cls._compares = True
 
     def __init__(self, extraction: Extraction) -> None:
