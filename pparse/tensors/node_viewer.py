@@ -31,9 +31,9 @@ class NodeViewer(Viewer):
     needs_name = True
 
     @property
-    @abstractmethod
     def table(self) -> Node | None:
-        """The node whose children describe the tensors, by name; None if it is lost."""
+        """The node whose children describe the tensors, by name; by itself the root. None if it is lost."""
+        return self.root
 
     @property
     def facts(self) -> Node | None:
@@ -78,7 +78,10 @@ class NodeViewer(Viewer):
     def tensor_at(self, node: Node) -> Tensor | None:
         """Return the tensor that a child of `table` describes."""
         table = node.parent
-        if table is None or self.root not in (table, table.parent) or table is not self.table:  # which may read on
+        if table is self.root:
+            if type(self).table is not NodeViewer.table:  # of which asking may read on
+                return None
+        elif table is None or table.parent is not self.root or table is not self.table:
             return None
         return self._marked(node, name_in(table, node))
 
