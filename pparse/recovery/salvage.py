@@ -122,7 +122,8 @@ def _attempt(result: Result, form: str, name: str, job_of: JobOf) -> str:
     outcome = _save(job, form)
     # Its own format may not tell that it ends where the archive does: there are some that may end in many places.
     member = inner.origin[1] if inner.origin is not None else None
-    unlike = result.parser.is_generic and is_model_name(name)
+    parser = result.parser
+    unlike = parser.is_generic and is_model_name(name) and not name.lower().endswith(parser.extensions)
     if outcome is UNHARMED and not unlike and member is not None and member.is_truncated:
         job.save_cut(member.size or 0)
         return SAVED
