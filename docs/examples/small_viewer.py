@@ -22,8 +22,10 @@ class SmallViewer(NodeViewer):
         info, data, there = node.load(), self.root.find("data"), self.extraction.find_end()
         behind = there + (self.extraction.start - there) % 32  # if the file ends in the padding before them
         start = (behind if data is None else data.start) + info["offset"]
-        status = status_by_place(start, start + info["size"], there)
+        status, finding = status_by_place(start, start + info["size"], there), None
         if data is None and self.root.status is Status.DAMAGED:
-            status = Status.DAMAGED  # the table has no known end, so nobody knows where the data begin
+            # The table has no known end, so nobody knows where the data begin.
+            status, finding = Status.DAMAGED, self.root.finding
         span, dtype = Span(self.extraction.data, start, info["size"], self.extraction.path), DTYPES[info["type"]]
-        return Tensor(name, dtype, tuple(info["shape"]), (span,), stored_dtype=info["type"], status=status, owner=self)
+        known = {"status": status, "finding": finding, "owner": self}
+        return Tensor(name, dtype, tuple(info["shape"]), (span,), stored_dtype=info["type"], **known)

@@ -353,9 +353,8 @@ class ParserContract:
                 told = judged(held)
                 bare = [tensor for tensor in held if not tensor.is_complete and tensor.finding is None]
                 assert not bare, (case, "no reason", bare[:3])
-                beyond = [
-                    tensor for tensor in held if tensor.is_complete and tensor.available_nbytes < tensor.stored_nbytes
-                ]
+                whole = (tensor for tensor in held if tensor.is_complete)
+                beyond = [tensor for tensor in whole if any(span.there < span.length for span in tensor.spans)]
                 assert not beyond, (case, "complete beyond the end", beyond[:3])
                 self._agree(viewer, told, (case, "after a listing"))
                 list(viewer.check())
