@@ -27,5 +27,13 @@ class SmallViewer(NodeViewer):
             # The table has no known end, so nobody knows where the data begin.
             status, finding = Status.DAMAGED, self.root.finding
         span, dtype = Span(self.extraction.data, start, info["size"], self.extraction.path), DTYPES[info["type"]]
-        known = {"status": status, "finding": finding, "owner": self}
-        return Tensor(name, dtype, tuple(info["shape"]), (span,), stored_dtype=info["type"], **known)
+        return Tensor(
+            name,
+            dtype,
+            tuple(info["shape"]),
+            (span,),
+            stored_dtype=info["type"],
+            status=status,
+            finding=finding,
+            owner=self,
+        )
