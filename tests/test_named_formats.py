@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 # The first bytes of real files, as their own libraries write them.
 FILES = {
     "ort": struct.pack("<I", 28) + b"ORTM" + bytes.fromhex("14002000") + bytes(range(200)),
-    "tflite": struct.pack("<I", 28) + b"TFL3" + bytes.fromhex("14002000") + bytes(range(200)),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
     "joblib-zfile": b"ZF0x412" + b" " * 14 + zlib.compress(bytes(1042)),
 }

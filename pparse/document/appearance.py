@@ -30,8 +30,6 @@ MOST_NAMES: Final = 10_000
 _MODELS: Final = r"""
 ort | .ort | ONNX Runtime model (ORT format) | ORTM at byte 4 |
     onnxruntime.InferenceSession (package onnxruntime); the .onnx that it was made of, pparse reads | ORTM @4
-tflite | .tflite | TensorFlow Lite model | TFL3 at byte 4 | the Interpreter of tensorflow.lite or ai-edge-litert |
-    TFL3 @4
 executorch | .pte | ExecuTorch program | ET12 at byte 4 | executorch.runtime | ~....ET[0-9]{2}
 ggml | .ggml .ggjt | GGML model, from before GGUF | lmgg, fmgg, tjgg or algg |
     llama.cpp before August 2023; its convert-llama-ggml-to-gguf.py makes a GGUF of it, which pparse reads |

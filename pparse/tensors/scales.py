@@ -383,6 +383,9 @@ class Quantisation:
 
 def quantisation_of(viewer: Viewer, tensor: Tensor) -> Quantisation | None:
     """Return how ``tensor`` is meant if the model has scales for it; None if its elements are the numbers."""
+    told: Quantisation | None = viewer.quantisation(tensor)
+    if told is not None:
+        return told
     word = None if tensor.dtype is None else tensor.dtype.name
     if word in _FLOAT8:
         return _float8(viewer, tensor)

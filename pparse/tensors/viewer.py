@@ -214,6 +214,11 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         without going through others."""
         return None
 
+    def quantisation(self, tensor: Tensor) -> Any:
+        """Return how the codes of a tensor are meant, a `pparse.tensors.scales.Quantisation`, if the format itself says
+        so; None: other tensors may."""
+        return None
+
     def first_in(self, member: str) -> tuple[str, int] | None:
         """Return the name of the first tensor whose bytes lie in a member of the archive that the document is, and how
         many tensors do; None if the member's own name tells, or none does."""

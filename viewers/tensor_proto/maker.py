@@ -26,6 +26,7 @@ from pparse.parsers.protobuf.message import Message, Problem, problem_of, proble
 from pparse.parsers.protobuf.values import fixed_size
 from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.text_tensor import TextTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -424,21 +425,17 @@ def texts(message: Message, number: int, count: int) -> Generator[bytes]:
 
 # Statuses that doubts about the bytes do not change.
 _SURE: Final = (Status.DAMAGED, Status.MISSING)
-# Names of the types whose elements are strings.
-_TEXTS: Final = frozenset(("DT_STRING", "DT_STRING_REF", "STRING"))
 
 
-class ProtoTensor(Tensor):
+class ProtoTensor(TextTensor):
     """A tensor of a message of TensorFlow or ONNX.
 
     ``status``, ``verified`` and ``finding`` follow what becomes known about its bytes (``parts``): a checksum that
     fails later makes the tensor DAMAGED then.
     """
 
-    __slots__ = ("_listing", "_maker", "_parts")
+    __slots__ = ("_maker", "_parts")
 
-    # How the strings are read, and the bytes they lie in if these are in one stretch.
-    _listing: tuple[Callable[[], Iterator[bytes]], Range | None] | None
     _parts: tuple[Range, ...]  # the bytes that it was made from
     _maker: TensorMaker | None
 
@@ -500,46 +497,6 @@ class ProtoTensor(Tensor):
                 self._maker.owner.note_damage()
             self._refuse_if_not_whole()
             raise
-
-    @property
-    def is_text(self) -> bool:
-        """Whether its elements are strings, which `strings` yields."""
-        return self.stored_dtype in _TEXTS
-
-    def strings(self) -> Iterator[bytes]:
-        """Yield the elements of a tensor of strings, in C order.
-
-        Raises `UnsupportedError` for other types, `MalformedError` or `EndOfDataError` if an element is not whole.
-        """
-        if self._listing is None:
-            raise UnsupportedError(f"{self.name!r} is of type {self.stored_dtype}, not of strings", path=self.name)
-        self._refuse_unless_cut()
-        self._check_unchanged()
-        yield from self._listing[0]()
-
-    def numpy(self, **options: Any) -> Any:
-        """Return the tensor as `Tensor.numpy` does; strings as an array of bytes objects (dtype object)."""
-        if self.dtype is not None or self._listing is None or options.get("raw") or options.get("dtype") is not None:
-            return super().numpy(**options)
-        import numpy as np
-
-        self._refuse_if_not_whole()
-        size = 8 * self.size + self.stored_nbytes
-        self._owner.extraction.session.limits.check("scalar_bytes", size, "the array of strings", path=self.name)
-        array = np.empty(self.size, object)
-        for number, text in enumerate(self.strings()):
-            array[number] = text
-        return array.reshape(self.shape)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return what ``index`` selects; for strings, bytes or an array of them, reading the list to the last one."""
-        if self.dtype is not None or self._listing is None:
-            return super().__getitem__(index)
-        from pparse.tensors.selection import normalise, pick
-
-        items = normalise(index, self.shape)
-        self._refuse_if_not_whole()
-        return pick(self.strings(), items, self.shape, self._owner.extraction.session.limits)
 
 
 _MAX_ELEMENTS: Final = (1 << 63) - 1 >> 5

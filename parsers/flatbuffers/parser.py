@@ -1,0 +1,367 @@
+"""FlatBuffers with a schema: the fields of tables and structs, elements of vectors, as children.
+
+Nothing here stands one behind the other, so there are no states: where a table is, and where its fields are, tells what
+there is (`FlatBuffersParser.fill`). An entry is made from a reference and from the head of what it leads to
+(`pparse.parsers.flatbuffers.reader`):
+
+    what               kind of its node        its bytes              children
+    table, struct      name of its type        of the table itself    fields that it has, by name
+    vector of numbers  array                   elements               numbers, by arithmetic
+    vector of bytes    bytes                   elements               none; of a nested FlatBuffer, as of its root
+    other vector       [kind]                  offsets, or structs    elements, described when they are asked for
+    text               text                    without the zero
+    number             uint32, enum<Name> …    where it stands
+
+A field that a table does not have means its default, and is no child. What lies behind the end of the data is MISSING
+or TRUNCATED: where a FlatBuffer ends is written nowhere. Whether all of it is there, and leads where it should, is
+known once `pparse.parsers.flatbuffers.survey` went through it: the status of the root waits for that.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib import import_module
+from struct import unpack
+
+from pparse.data.range_status import cut_status
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError
+from pparse.findings import COMPLETE, Finding, Status
+from pparse.limits import count_words
+from pparse.parsers.flatbuffers.reader import Reader
+from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type
+from pparse.tree.context import SHORT_TEXT, NumberArray, decode_text
+from pparse.tree.entry import LIST, MAP, Entry
+from pparse.tree.entry import SCALAR as LEAF
+from pparse.tree.parser import Confidence, Listing, Parser
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, ClassVar
+
+    from pparse.parsers.flatbuffers.survey import Survey
+    from pparse.tree.entry import Key
+    from pparse.tree.index import ChildIndex
+    from pparse.tree.node import Node
+    from pparse.tree.parser import Excerpt
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
+
+# Elements are counted before any is read; of so many references, one block is read at a time.
+_BLOCK = 1024
+
+
+class Members:
+    """The note of a vector of unions: their type, and where the numbers of the elements' types are."""
+
+    __slots__ = ("numbers", "type")
+
+    def __init__(self, type: Type, numbers: int) -> None:
+        self.type = type
+        """The union."""
+        self.numbers = numbers
+        """Offset of the first number, a byte each."""
+
+
+class FlatBuffersParser(Parser, Listing):
+    """Base of the formats that are FlatBuffers; each names its schema."""
+
+    schema_name: ClassVar[str] = ""
+    """The module in ``schemas`` that has its schema."""
+    beyond: ClassVar[dict[str, tuple[str, str]]] = {}
+    """Names of tables that say where bytes behind the FlatBuffer are, and of the fields with their offset in the file
+    and their number (``uint64``)."""
+    empty_is_nothing = True
+    root_shape = MAP
+    root_at = "back"  # vtables that tables share may lie anywhere: a cut can take that of the root
+    notes_findings = False
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        extraction = result.extraction
+        self.reader = Reader(extraction.data, self.buffer_start, extraction.end, extraction.session.budget)
+        """Reads tables."""
+        self._surveyed: tuple[object, Survey | LimitError] | None = None
+
+    # -- what formats say ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The types of the format."""
+        return Schema(import_module(f"pparse.parsers.flatbuffers.schemas.{self.schema_name}").SCHEMA)
+
+    @property
+    def buffer_start(self) -> int:
+        """Where the FlatBuffer begins."""
+        return self.result.extraction.start
+
+    def own_end(self, survey: Survey) -> int:
+        """Return where the file should end, by what its tables say; by default, behind the last of them."""
+        return survey.end
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """CERTAIN by the identifier at byte 4, and a root that lies in the file."""
+        found = super().match(excerpt)
+        return found if found and plausible_root(excerpt) else Confidence.NO
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def root_entry(self) -> Entry:
+        """Describe the root: the fields of the root table."""
+        extraction = self.result.extraction
+        return Entry(None, self.name, extraction.start, extraction.end, status=None, note=self.schema.root_type)
+
+    def shape(self, kind: str) -> str:
+        """Return the shape of nodes of ``kind``."""
+        if kind == self.name or self.schema.is_map(kind):
+            return MAP
+        return LIST if kind[:1] == "[" or kind == "array" else LEAF
+
+    def fill(self, node: Node, index: ChildIndex) -> bool:
+        """Index the children of a table, a struct or a vector."""
+        note = node.note
+        if type(note) is NumberArray:
+            super().fill(node, index)
+        elif type(note) is Type and note.what in (TABLE, VECTOR) and (note.what == TABLE or note.holds):
+            self._fill_table(node, index, note)
+        elif type(note) is Type and note.what == STRUCT:
+            for field in note.fields:
+                index.add_entry(self.describe(field.name, field.type, node.start + field.place))
+        else:
+            width = _width(note)
+            end = node.start if node.end is None else node.end
+            index.keep(note, self.reader.there(node.start, end) // width)
+        if node.known_status is None and node.parent is not None:
+            self.result.close_node(node, COMPLETE, None)
+        return True
+
+    def _fill_table(self, node: Node, index: ChildIndex, type: Type) -> None:
+        """Add the fields of a table: of the root, of one that bytes hold, or of any other."""
+        at = node.start
+        try:
+            if node.parent is None:
+                at = self.reader.target(self.buffer_start)
+            elif type.holds:
+                at, type = self.reader.target(node.start), self.schema.type(type.holds)
+            for entry in self.fields(at, type):
+                index.add_entry(entry)
+        except DataError as error:
+            if node.known_status in (None, COMPLETE):
+                self.result.close_node(node, *self._fault(error, node.path))
+
+    def fields(self, at: int, type: Type) -> Iterator[Entry]:
+        """Yield an entry for each field that the table at ``at`` has, by slot, as far as it is there."""
+        _, slots = self.reader.table(at)
+        number = 0
+        for field, slot in zip(type.fields, slots, strict=False):
+            if not slot:
+                number = 0
+                continue
+            place = at + slot
+            if self.reader.there(place, place + field.type.size) < field.type.size:
+                continue  # the table is cut before it
+            of: Type | None = field.type
+            if of is not None and of.what == UNION:
+                of = self.schema.member(of, number)
+                if of is None:
+                    reason = f"there is no type {number} of {field.type.name}"
+                    yield self._broken(field.name, field.type.name, place, MalformedError(reason, offset=place))
+                    continue
+            if of is not None:
+                found = self.describe(field.name, of, place)
+                if of.what == SCALAR and of.size == 1 and of.names:
+                    number = self.reader.take(place, 1)[0]
+                elif found.note is of and of.what == VECTOR and of.item is not None and of.item.what == UNION:
+                    found.note = Members(of.item, number)
+                else:
+                    number = found.start
+                yield found
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return the entries of elements, described by what their references lead to."""
+        note = index.note
+        if type(note) is NumberArray or index.entries is not None:
+            return super().entries(node, index, first, count)
+        count = min(count, index.count - first, _BLOCK)
+        found = []
+        width = _width(note)
+        if type(note) is not Members:
+            return [
+                self.describe(None, note.item, node.start + number * width) for number in range(first, first + count)
+            ]
+        for number in range(first, first + count):
+            at = node.start + number * width
+            (member,) = self.reader.take(note.numbers + number, 1)
+            of = self.schema.member(note.type, member)
+            reason = f"there is no type {member} of {note.type.name}"
+            found.append(
+                self.describe(None, of, at)
+                if of is not None
+                else self._broken(None, note.type.name, at, MalformedError(reason, offset=at))
+            )
+        return found
+
+    def describe(self, key: Key, type: Type, at: int) -> Entry:
+        """Return the entry of a value of a type, of which the inline part is at ``at``."""
+        what = type.what
+        try:
+            if what == SCALAR:
+                (value,) = unpack("<" + type.code, self.reader.take(at, type.size))
+                return Entry(key, type.name, at, at + type.size, type.names.get(value, value) if type.names else value)
+            if what == STRUCT:
+                return self._entry(key, type.name, at, at + type.size, type)
+            if what == ARRAY and type.item is not None:
+                note = NumberArray("<" + type.item.code, type.length) if type.item.what == SCALAR else type
+                return self._entry(key, "array" if note is not type else type.name, at, at + type.size, note)
+            target = self.reader.target(at, type.wide)
+            if what == TABLE:
+                size, _ = self.reader.table(target)
+                return self._entry(key, type.name, target, target + size, type)
+            if what == TEXT:
+                return self._text(key, *self.reader.vector(target, 1, type.wide))
+            return self._vector(key, type, target)
+        except DataError as error:
+            return self._broken(key, _kind(type), at, error)
+
+    def _text(self, key: Key, start: int, count: int) -> Entry:
+        entry = self._entry(key, "text", start, start + count, None)
+        if count <= SHORT_TEXT and entry.status is COMPLETE:
+            try:
+                entry.value = decode_text(self.reader.take(start, count), start)
+            except MalformedError as error:
+                entry.status, entry.finding = Status.DAMAGED, Finding("malformed", error.reason, offset=error.offset)
+        return entry
+
+    def _vector(self, key: Key, type: Type, target: int) -> Entry:
+        item = type.item
+        if item is None:
+            raise MalformedError(f"{type.name} is no vector", offset=target)
+        start, count = self.reader.vector(target, item.size, type.wide)
+        end = start + count * item.size
+        if type.holds and type.holds != "flexbuffer" and count:
+            return self._entry(key, type.holds, start, end, type)
+        if item.name == "uint8":
+            return self._entry(key, "bytes", start, end, None)
+        if item.what == SCALAR and not item.names:
+            return self._entry(key, "array", start, end, NumberArray("<" + item.code, count))
+        return self._entry(key, type.name, start, end, type)
+
+    def _entry(self, key: Key, kind: str, start: int, end: int, note: object) -> Entry:
+        """Return an entry whose status is that of its bytes, as far as they are there."""
+        there = self.reader.there(start, end)
+        if there == end - start:
+            return Entry(key, kind, start, end, note=note)
+        reason = f"{there:,} of its {count_words(end - start, 'byte')} are there"
+        finding = Finding("truncated", reason, offset=start, wanted=end - start, got=there)
+        return Entry(key, kind, start, end, status=cut_status(there), finding=finding, note=note)
+
+    def _broken(self, key: Key, kind: str, at: int, error: DataError) -> Entry:
+        status, finding = self._fault(error, "")
+        return Entry(
+            key, kind, at, at, status=status, finding=finding, note=None if self.shape(kind) == LEAF else _EMPTY
+        )
+
+    def _fault(self, error: DataError, path: str) -> tuple[Status, Finding]:
+        """Return the status of what cannot be read, and the finding that says why."""
+        status = Status.after(error)
+        if isinstance(error, EndOfDataError):
+            status = Status.MISSING if path == "" else Status.TRUNCATED
+        told: Any = {"wanted": error.wanted, "got": error.got, "path": path, "source": self.result.extraction.name}
+        return status, Finding(Status.after(error).code, error.reason, offset=error.offset, **told)
+
+    def load_scalar(self, node: Node) -> Any:
+        """Return the value of a text, or the bytes of a vector; that of a number was read with its table."""
+        found = super().load_scalar(node)
+        return decode_text(found, node.start) if node.kind == "text" and type(found) is bytes else found
+
+    # -- all of it -----------------------------------------------------------------------------------------------------
+
+    @property
+    def survey(self) -> Survey:
+        """What one pass over all tables found; made again once more is known of the data. Raises `LimitError`."""
+        data = self.result.extraction.data
+        stamp = (data.revision, data.reach)
+        if self._surveyed is None or self._surveyed[0] != stamp:
+            from pparse.parsers.flatbuffers.survey import Survey
+
+            made: Survey | LimitError
+            try:
+                made = Survey(self)
+            except LimitError as error:
+                made = error
+            self._surveyed = stamp, made
+        found = self._surveyed[1]
+        if isinstance(found, LimitError):
+            raise found
+        return found
+
+    def resolve(self, node: Node) -> None:
+        """Find out the status of a node; of the root, by going through all tables."""
+        if node.parent is not None:
+            super().resolve(node)
+            return
+        try:
+            survey = self.survey
+        except LimitError as error:
+            self.result.note_limit(node, error)
+            return
+        self.result.close_node(node, survey.status, survey.finding)
+
+    def is_sound_inside(self, node: Node) -> bool | None:
+        """Say that all is right below the root, if the survey found nothing."""
+        if node.parent is None and not self.result.extraction.data.flawed:
+            return node.status is COMPLETE
+        return super().is_sound_inside(node)
+
+    def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
+        """Yield the nodes, as many as a file can have of which no two tables share a part."""
+        extraction = self.result.extraction
+        most = max(10_000, (extraction.find_end() - extraction.start))
+        for number, visit in enumerate(super().walk(node, detail=detail)):
+            if number > most:
+                reason = (
+                    f"more than {count_words(most, 'value')} in {count_words(most, 'byte')}: tables share their parts"
+                )
+                self.note("limit", reason, extraction.start)
+                return
+            yield visit
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`."""
+        yield "identifier", self.schema.identifier or "none"
+        yield "tables", f"{self.survey.tables:,}"
+
+    def missing(self) -> int | None:
+        """Return how many bytes a cut file lacks at least."""
+        survey, there = self.survey, self.result.extraction.find_end()
+        return survey.end - there if survey.end > there else None
+
+
+_EMPTY = Type(STRUCT, "")
+
+
+def _width(note: object) -> int:
+    """Return the bytes of an element in its vector."""
+    if type(note) is Members:
+        return 4
+    return note.item.size if type(note) is Type and note.item is not None else 4
+
+
+def _kind(type: Type) -> str:
+    """Return the kind of the node of a type before anything of it was read."""
+    item = type.item
+    if type.what != VECTOR or item is None:
+        return type.name
+    if item.name == "uint8":
+        return "bytes"
+    return "array" if item.what == SCALAR and not item.names else type.name
+
+
+def plausible_root(excerpt: Excerpt, at: int = 0) -> bool:
+    """Say whether the number at the beginning can be the offset of a root table."""
+    head = excerpt.head(at + 8)[at:]
+    if len(head) < 4:
+        return False
+    offset = int.from_bytes(head[:4], "little")
+    return offset >= 4 and not offset & 3 and (excerpt.size is None or offset < max(excerpt.size, 1 << 10))

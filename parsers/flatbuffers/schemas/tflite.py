@@ -1,0 +1,285 @@
+"""The schema of TFLite models (google-ai-edge/LiteRT, tflite/converter/schema/schema.fbs, Apache 2.0)."""
+
+from __future__ import annotations
+
+SCHEMA = """
+root Model TFL3
+enum TensorType int8 FLOAT32 FLOAT16 INT32 UINT8 INT64 STRING BOOL INT16 COMPLEX64 INT8 FLOAT64 COMPLEX128 UINT64
+ RESOURCE VARIANT UINT32 UINT16 INT4 BFLOAT16 INT2 UINT4 FLOAT8_E4M3FN FLOAT8_E5M2
+table CustomQuantization custom:[uint8]
+union QuantizationDetails CustomQuantization BlockwiseQuantization MultiAxisQuantization
+table BlockwiseQuantization scales:int32 zero_points:int32 block_size:int32
+table MultiAxisQuantization scales:int32 zero_points:int32 block_size:int32 quantized_dimensions:[int32]
+table QuantizationParameters min:[float32] max:[float32] scale:[float32] zero_point:[int64]
+ details:QuantizationDetails quantized_dimension:int32
+enum DimensionType int8 DENSE SPARSE_CSR
+table Int32Vector values:[int32]
+table Uint16Vector values:[uint16]
+table Uint8Vector values:[uint8]
+union SparseIndexVector Int32Vector Uint16Vector Uint8Vector
+table DimensionMetadata format:DimensionType dense_size:int32 array_segments:SparseIndexVector
+ array_indices:SparseIndexVector
+table SparsityParameters traversal_order:[int32] block_map:[int32] dim_metadata:[DimensionMetadata]
+table VariantSubType shape:[int32] type:TensorType has_rank:bool
+table Tensor shape:[int32] type:TensorType buffer:uint32 name:string quantization:QuantizationParameters
+ is_variable:bool sparsity:SparsityParameters shape_signature:[int32] has_rank:bool variant_tensors:[VariantSubType]
+ external_buffer:uint32
+enum BuiltinOperator int32 ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE
+ EMBEDDING_LOOKUP FLOOR FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION
+ LOGISTIC LSH_PROJECTION LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX
+ SPACE_TO_DEPTH SVDF TANH CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD
+ UNIDIRECTIONAL_SEQUENCE_RNN GATHER BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE
+ UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT LOG_SOFTMAX DELEGATE
+ BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM ARG_MAX MINIMUM LESS NEG PADV2 GREATER GREATER_EQUAL LESS_EQUAL SELECT
+ SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN
+ FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK LOGICAL_OR ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV
+ REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD RANGE RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD
+ ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N GATHER_ND COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE
+ MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY
+ SEGMENT_SUM BATCH_MATMUL PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL
+ COMPLEX_ABS HASHTABLE HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE
+ READ_VARIABLE ASSIGN_VARIABLE BROADCAST_ARGS RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU
+ DYNAMIC_UPDATE_SLICE RELU_0_TO_1 UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2
+ UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE
+ STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE STABLEHLO_CLAMP STABLEHLO_CONCATENATE
+ STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS
+ STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE
+ STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH
+ STABLEHLO_SCATTER STABLEHLO_COMPARE STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE
+ STABLEHLO_PAD STABLEHLO_IOTA STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE
+ STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE
+ STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_CASE
+union BuiltinOptions Conv2DOptions DepthwiseConv2DOptions ConcatEmbeddingsOptions LSHProjectionOptions Pool2DOptions
+ SVDFOptions RNNOptions FullyConnectedOptions SoftmaxOptions ConcatenationOptions AddOptions L2NormOptions
+ LocalResponseNormalizationOptions LSTMOptions ResizeBilinearOptions CallOptions ReshapeOptions SkipGramOptions
+ SpaceToDepthOptions EmbeddingLookupSparseOptions MulOptions PadOptions GatherOptions BatchToSpaceNDOptions
+ SpaceToBatchNDOptions TransposeOptions ReducerOptions SubOptions DivOptions SqueezeOptions SequenceRNNOptions
+ StridedSliceOptions ExpOptions TopKV2Options SplitOptions LogSoftmaxOptions CastOptions DequantizeOptions
+ MaximumMinimumOptions ArgMaxOptions LessOptions NegOptions PadV2Options GreaterOptions GreaterEqualOptions
+ LessEqualOptions SelectOptions SliceOptions TransposeConvOptions SparseToDenseOptions TileOptions ExpandDimsOptions
+ EqualOptions NotEqualOptions ShapeOptions PowOptions ArgMinOptions FakeQuantOptions PackOptions LogicalOrOptions
+ OneHotOptions LogicalAndOptions LogicalNotOptions UnpackOptions FloorDivOptions SquareOptions ZerosLikeOptions
+ FillOptions BidirectionalSequenceLSTMOptions BidirectionalSequenceRNNOptions UnidirectionalSequenceLSTMOptions
+ FloorModOptions RangeOptions ResizeNearestNeighborOptions LeakyReluOptions SquaredDifferenceOptions MirrorPadOptions
+ AbsOptions SplitVOptions UniqueOptions ReverseV2Options AddNOptions GatherNdOptions CosOptions WhereOptions
+ RankOptions ReverseSequenceOptions MatrixDiagOptions QuantizeOptions MatrixSetDiagOptions HardSwishOptions IfOptions
+ WhileOptions DepthToSpaceOptions NonMaxSuppressionV4Options NonMaxSuppressionV5Options ScatterNdOptions
+ SelectV2Options DensifyOptions SegmentSumOptions BatchMatMulOptions CumsumOptions CallOnceOptions BroadcastToOptions
+ Rfft2dOptions Conv3DOptions HashtableOptions HashtableFindOptions HashtableImportOptions HashtableSizeOptions
+ VarHandleOptions ReadVariableOptions AssignVariableOptions RandomOptions BucketizeOptions GeluOptions
+ DynamicUpdateSliceOptions UnsortedSegmentProdOptions UnsortedSegmentMaxOptions UnsortedSegmentMinOptions
+ UnsortedSegmentSumOptions ATan2Options SignOptions BitcastOptions BitwiseXorOptions RightShiftOptions
+union BuiltinOptions2 StablehloConcatenateOptions StablehloBroadcastInDimOptions StablehloSliceOptions
+ StablehloConvolutionOptions StablehloCustomCallOptions StablehloReduceOptions StablehloScatterOptions
+ StablehloCompareOptions StablehloDynamicSliceOptions StablehloPadOptions StablehloIotaOptions
+ StablehloDotGeneralOptions StablehloReduceWindowOptions StablehloSortOptions StablehloWhileOptions
+ StablehloGatherOptions StablehloTransposeOptions DilateOptions StablehloRngBitGeneratorOptions ReduceWindowOptions
+ StableHLOCompositeOptions StablehloShiftLeftOptions StablehloCaseOptions
+table StablehloGatherOptions offset_dims:[int64] collapsed_slice_dims:[int64] start_index_map:[int64]
+ index_vector_dim:int64 slice_sizes:[int64] indices_are_sorted:bool
+table StablehloTransposeOptions permutation:[int64]
+enum StablehloPrecisionConfig uint32 DEFAULT HIGH HIGHEST
+table StablehloDotGeneralOptions lhs_batching_dimensions:[int64] rhs_batching_dimensions:[int64]
+ lhs_contracting_dimensions:[int64] rhs_contracting_dimensions:[int64] precision_config:[StablehloPrecisionConfig]
+table StablehloReduceWindowOptions window_dimensions:[int64] window_strides:[int64] base_dilations:[int64]
+ window_dilations:[int64] padding:[int64] body_subgraph_index:int32
+table StablehloWhileOptions cond_subgraph_index:int32 body_subgraph_index:int32
+table StablehloSortOptions dimension:int64 is_stable:bool comparator_subgraph_index:int32
+table StablehloConcatenateOptions dimension:int64
+table StablehloBroadcastInDimOptions broadcast_dimensions:[int64]
+enum StablehloComparisonDirection uint32 STABLEHLO_COMPARISON_DIRECTION_EQ STABLEHLO_COMPARISON_DIRECTION_NE
+ STABLEHLO_COMPARISON_DIRECTION_GE STABLEHLO_COMPARISON_DIRECTION_GT STABLEHLO_COMPARISON_DIRECTION_LE
+ STABLEHLO_COMPARISON_DIRECTION_LT
+enum StablehloComparisonType uint32 STABLEHLO_COMPARISON_TYPE_NOTYPE STABLEHLO_COMPARISON_TYPE_FLOAT
+ STABLEHLO_COMPARISON_TYPE_FLOAT_TOTAL_ORDER STABLEHLO_COMPARISON_TYPE_SIGNED STABLEHLO_COMPARISON_TYPE_UNSIGNED
+table StablehloCompareOptions comparison_direction:StablehloComparisonDirection compare_type:StablehloComparisonType
+table StablehloDynamicSliceOptions slice_sizes:[int64]
+table StablehloPadOptions edge_padding_low:[int64] edge_padding_high:[int64] interior_padding:[int64]
+table StablehloIotaOptions iota_dimension:int64
+table StablehloCustomCallOptions call_target_name:string has_side_effect:bool backend_config:string api_version:int32
+ called_computations:[int32] custom_attributes:[uint8]
+table StablehloReduceOptions dimensions:[int64] body_subgraph_index:int32
+table StablehloSliceOptions start_indices:[int64] limit_indices:[int64] strides:[int64]
+table StablehloConvolutionOptions window_strides:[int64] padding:[int64] lhs_dilation:[int64] rhs_dilation:[int64]
+ window_reversal:[bool] input_batch_dimension:int64 input_feature_dimension:int64 input_spatial_dimensions:[int64]
+ kernel_input_feature_dimension:int64 kernel_output_feature_dimension:int64 kernel_spatial_dimensions:[int64]
+ output_batch_dimension:int64 output_feature_dimension:int64 output_spatial_dimensions:[int64]
+ feature_group_count:int64 batch_group_count:int64 precision_config:[StablehloPrecisionConfig]
+table StablehloScatterOptions indices_are_sorted:bool update_window_dims:[int64] inserted_window_dims:[int64]
+ scatter_dims_to_operand_dims:[int64] index_vector_dim:int64 unique_indices:bool
+ update_computation_subgraph_index:int32
+table StablehloCaseOptions branch_subgraph_indices:[int32]
+enum RngAlgorithm int8 DEFAULT PHILOX THREEFRY
+table StablehloRngBitGeneratorOptions algorithm:RngAlgorithm
+enum Padding int8 SAME VALID
+enum ActivationFunctionType int8 NONE RELU RELU_N1_TO_1 RELU6 TANH SIGN_BIT
+table Conv2DOptions padding:Padding stride_w:int32 stride_h:int32 fused_activation_function:ActivationFunctionType
+ dilation_w_factor:int32=1 dilation_h_factor:int32=1 quantized_bias_type:TensorType
+table Conv3DOptions padding:Padding stride_d:int32 stride_w:int32 stride_h:int32
+ fused_activation_function:ActivationFunctionType dilation_d_factor:int32=1 dilation_w_factor:int32=1
+ dilation_h_factor:int32=1
+table Pool2DOptions padding:Padding stride_w:int32 stride_h:int32 filter_width:int32 filter_height:int32
+ fused_activation_function:ActivationFunctionType
+table DepthwiseConv2DOptions padding:Padding stride_w:int32 stride_h:int32 depth_multiplier:int32
+ fused_activation_function:ActivationFunctionType dilation_w_factor:int32=1 dilation_h_factor:int32=1
+table ConcatEmbeddingsOptions num_channels:int32 num_columns_per_channel:[int32] embedding_dim_per_channel:[int32]
+enum LSHProjectionType int8 UNKNOWN SPARSE DENSE
+table LSHProjectionOptions type:LSHProjectionType
+table SVDFOptions rank:int32 fused_activation_function:ActivationFunctionType asymmetric_quantize_inputs:bool
+table RNNOptions fused_activation_function:ActivationFunctionType asymmetric_quantize_inputs:bool
+table SequenceRNNOptions time_major:bool fused_activation_function:ActivationFunctionType
+ asymmetric_quantize_inputs:bool
+table BidirectionalSequenceRNNOptions time_major:bool fused_activation_function:ActivationFunctionType
+ merge_outputs:bool asymmetric_quantize_inputs:bool
+enum FullyConnectedOptionsWeightsFormat int8 DEFAULT SHUFFLED4x16INT8
+table FullyConnectedOptions fused_activation_function:ActivationFunctionType
+ weights_format:FullyConnectedOptionsWeightsFormat=DEFAULT keep_num_dims:bool asymmetric_quantize_inputs:bool
+ quantized_bias_type:TensorType
+table SoftmaxOptions beta:float32
+table ConcatenationOptions axis:int32 fused_activation_function:ActivationFunctionType
+table AddOptions fused_activation_function:ActivationFunctionType pot_scale_int16:bool=true
+table MulOptions fused_activation_function:ActivationFunctionType
+table L2NormOptions fused_activation_function:ActivationFunctionType
+table LocalResponseNormalizationOptions radius:int32 bias:float32 alpha:float32 beta:float32
+enum LSTMKernelType int8 FULL BASIC
+table LSTMOptions fused_activation_function:ActivationFunctionType cell_clip:float32 proj_clip:float32
+ kernel_type:LSTMKernelType=FULL asymmetric_quantize_inputs:bool
+table UnidirectionalSequenceLSTMOptions fused_activation_function:ActivationFunctionType cell_clip:float32
+ proj_clip:float32 time_major:bool asymmetric_quantize_inputs:bool diagonal_recurrent_tensors:bool
+table BidirectionalSequenceLSTMOptions fused_activation_function:ActivationFunctionType cell_clip:float32
+ proj_clip:float32 merge_outputs:bool time_major:bool=true asymmetric_quantize_inputs:bool
+table ResizeBilinearOptions new_height:int32 new_width:int32 align_corners:bool half_pixel_centers:bool
+table ResizeNearestNeighborOptions align_corners:bool half_pixel_centers:bool
+table CallOptions subgraph:uint32
+table PadOptions
+table PadV2Options
+table ReshapeOptions new_shape:[int32]
+table SpaceToBatchNDOptions
+table BatchToSpaceNDOptions
+table SkipGramOptions ngram_size:int32 max_skip_size:int32 include_all_ngrams:bool
+table SpaceToDepthOptions block_size:int32
+table DepthToSpaceOptions block_size:int32
+table SubOptions fused_activation_function:ActivationFunctionType pot_scale_int16:bool=true
+table DivOptions fused_activation_function:ActivationFunctionType
+table TopKV2Options
+enum CombinerType int8 SUM MEAN SQRTN
+table EmbeddingLookupSparseOptions combiner:CombinerType
+table GatherOptions axis:int32 batch_dims:int32
+table TransposeOptions
+table ExpOptions
+table CosOptions
+table ReducerOptions keep_dims:bool
+table SqueezeOptions squeeze_dims:[int32]
+table SplitOptions num_splits:int32
+table SplitVOptions num_splits:int32
+table StridedSliceOptions begin_mask:int32 end_mask:int32 ellipsis_mask:int32 new_axis_mask:int32
+ shrink_axis_mask:int32 offset:bool
+table LogSoftmaxOptions
+table CastOptions in_data_type:TensorType out_data_type:TensorType
+table DequantizeOptions
+table MaximumMinimumOptions
+table TileOptions
+table ArgMaxOptions output_type:TensorType
+table ArgMinOptions output_type:TensorType
+table GreaterOptions
+table GreaterEqualOptions
+table LessOptions
+table LessEqualOptions
+table NegOptions
+table SelectOptions
+table SliceOptions
+table TransposeConvOptions padding:Padding stride_w:int32 stride_h:int32
+ fused_activation_function:ActivationFunctionType=NONE quantized_bias_type:TensorType
+table ExpandDimsOptions
+table SparseToDenseOptions validate_indices:bool
+table EqualOptions
+table NotEqualOptions
+table ShapeOptions out_type:TensorType
+table RankOptions
+table PowOptions
+table FakeQuantOptions min:float32 max:float32 num_bits:int32 narrow_range:bool
+table PackOptions values_count:int32 axis:int32
+table LogicalOrOptions
+table OneHotOptions axis:int32
+table AbsOptions
+table HardSwishOptions
+table LogicalAndOptions
+table LogicalNotOptions
+table UnpackOptions num:int32 axis:int32
+table FloorDivOptions
+table SquareOptions
+table ZerosLikeOptions
+table FillOptions
+table FloorModOptions
+table RangeOptions
+table LeakyReluOptions alpha:float32
+table SquaredDifferenceOptions
+enum MirrorPadMode int8 REFLECT SYMMETRIC
+table MirrorPadOptions mode:MirrorPadMode
+table UniqueOptions idx_out_type:TensorType=INT32
+table ReverseV2Options
+table AddNOptions
+table GatherNdOptions
+table WhereOptions
+table ReverseSequenceOptions seq_dim:int32 batch_dim:int32
+table MatrixDiagOptions
+table QuantizeOptions
+table MatrixSetDiagOptions
+table IfOptions then_subgraph_index:int32 else_subgraph_index:int32
+table CallOnceOptions init_subgraph_index:int32
+table WhileOptions cond_subgraph_index:int32 body_subgraph_index:int32
+table NonMaxSuppressionV4Options
+table NonMaxSuppressionV5Options
+table ScatterNdOptions
+table SelectV2Options
+table DensifyOptions
+table SegmentSumOptions
+table BatchMatMulOptions adj_x:bool adj_y:bool asymmetric_quantize_inputs:bool
+table CumsumOptions exclusive:bool reverse:bool
+table BroadcastToOptions
+table Rfft2dOptions
+table HashtableOptions table_id:int32 key_dtype:TensorType value_dtype:TensorType
+table HashtableFindOptions
+table HashtableImportOptions
+table HashtableSizeOptions
+table VarHandleOptions container:string shared_name:string
+table ReadVariableOptions
+table AssignVariableOptions
+table RandomOptions seed:int64 seed2:int64
+table BucketizeOptions boundaries:[float32]
+table GeluOptions approximate:bool
+table DynamicUpdateSliceOptions
+table UnsortedSegmentProdOptions
+table UnsortedSegmentMaxOptions
+table UnsortedSegmentSumOptions
+table ATan2Options
+table UnsortedSegmentMinOptions
+table SignOptions
+table BitcastOptions
+table BitwiseXorOptions
+table RightShiftOptions
+table DilateOptions
+enum ReduceWindowFunction int32 UNSUPPORTED ADD MUL MINIMUM MAXIMUM ALL ANY
+table ReduceWindowOptions reduce_function:ReduceWindowFunction
+table OperatorCode deprecated_builtin_code:int8 custom_code:string version:int32=1 builtin_code:BuiltinOperator
+enum CustomOptionsFormat int8 FLEXBUFFERS
+table StableHLOCompositeOptions name:string decomposition_subgraph_index:int32 composite_attributes:[uint8]
+ composite_attributes_format:CustomOptionsFormat version:int32
+table StablehloShiftLeftOptions
+table Operator opcode_index:uint32 inputs:[int32] outputs:[int32] builtin_options:BuiltinOptions
+ custom_options:[uint8]<flexbuffer> custom_options_format:CustomOptionsFormat mutating_variable_inputs:[bool]
+ intermediates:[int32] large_custom_options_offset:uint64 large_custom_options_size:uint64
+ builtin_options_2:BuiltinOptions2 debug_metadata_index:int32=-1
+table SubGraph tensors:[Tensor] inputs:[int32] outputs:[int32] operators:[Operator] name:string
+ debug_metadata_index:int32=-1
+table Buffer data:[uint8] offset:uint64 size:uint64
+table ExternalBufferGroup name:string
+table ExternalBuffer id:uint32 group:uint32 offset:uint64 length:uint64 packing:string
+table Metadata name:string buffer:uint32
+table TensorMap name:string tensor_index:uint32
+table SignatureDef inputs:[TensorMap] outputs:[TensorMap] signature_key:string deprecated_tag:string
+ subgraph_index:uint32
+table Model version:uint32 operator_codes:[OperatorCode] subgraphs:[SubGraph] description:string buffers:[Buffer]
+ metadata_buffer:[int32] metadata:[Metadata] signature_defs:[SignatureDef]
+ external_buffer_groups:[ExternalBufferGroup] external_buffers:[ExternalBuffer]
+"""

@@ -1,0 +1,226 @@
+"""One pass over all tables of a FlatBuffer, without nodes: how far it reaches, and which offsets lead nowhere.
+
+What runtimes do before they use a file (``flatbuffers::Verifier``), but it goes on behind what is wrong. Each table is
+looked at once for each type under which something leads to it, so the time is linear whatever the offsets say.
+
+Where bytes were taken out or came in, all offsets that lead over that place are wrong, and no others: `Survey.torn` is
+what lies between the ends of all those that are.
+"""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+from pparse.errors import DataError, EndOfDataError, MalformedError
+from pparse.findings import COMPLETE, Finding, Status
+from pparse.limits import count_words
+from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR
+from pparse.tree.context import SHORT_TEXT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.parsers.flatbuffers.parser import FlatBuffersParser
+    from pparse.parsers.flatbuffers.schema import Type
+
+# References that are read at once, and what a table takes that was seen.
+_BLOCK: Final = 4096
+_EACH: Final = 120
+
+
+class Survey:
+    """What the tables of a file, and all that they lead to, say together."""
+
+    def __init__(self, parser: FlatBuffersParser) -> None:
+        self.end = parser.buffer_start
+        """Where the last of all parts ends, or should."""
+        self.tables = 0
+        """How many tables there are."""
+        self.broken = 0
+        """How many references lead to nothing that can be there."""
+        self.torn: tuple[int, int] | None = None
+        """Where bytes may have come in or gone, if some did: only what touches this can be wrong and look whole."""
+        self.status = COMPLETE
+        """COMPLETE if everything is there; TRUNCATED if the end is not; DAMAGED."""
+        self.finding: Finding | None = None
+        """What is wrong first."""
+        self._parser = parser
+        self._reader = parser.reader
+        extraction = parser.result.extraction
+        self._there = extraction.find_end()
+        self._seen: set[tuple[int, str]] = set()
+        self._todo: list[tuple[Type, int, int]] = []  # type, place, and where the reference to it stands
+        self._plans: dict[tuple[str, tuple[int, ...]], list[tuple[int, Type, int]]] = {}
+        with extraction.session.budget.charge(0, "the tables that were looked at") as charge:
+            self._run(charge)
+        self._seen, self._plans = set(), {}
+
+    def _run(self, charge: Any) -> None:
+        parser, reader = self._parser, self._reader
+        start = parser.buffer_start
+        poll = parser.result.extraction.session.check_cancelled
+        try:
+            self._todo.append((parser.schema.root_type, reader.target(start), start))
+        except DataError as error:
+            self._break(start, start, error)
+        while self._todo:
+            type, at, ref = self._todo.pop()
+            if (at, type.name) in self._seen:
+                continue
+            self._seen.add((at, type.name))
+            if not len(self._seen) & 0x3FF:
+                charge.resize(_EACH * len(self._seen))
+                poll()
+            try:
+                self._table(type, at)
+            except DataError as error:
+                self._break(ref, at, error)
+
+    def _table(self, type: Type, at: int) -> None:
+        reader = self._reader
+        size, slots = reader.table(at)
+        self._reach(at, at + size)
+        self._reach(*reader.vtable_of(at))
+        raw = reader.take(at, size)
+        self.tables += 1
+        beyond = self._parser.beyond.get(type.name)
+        if beyond is not None:
+            self._look_beyond(type, at, slots, *beyond)
+        plan = self._plans.get((type.name, slots))
+        if plan is None:
+            plan = self._plans[type.name, slots] = self._plan(type, size, slots)
+        for place, of, number in plan:
+            if of.what == UNION or (of.what == VECTOR and of.item is not None and of.item.what == UNION):
+                self._union(of, at, place, number, raw)
+            else:
+                self._follow(of, at + place)
+
+    def _look_beyond(self, type: Type, at: int, slots: tuple[int, ...], offset: str, size: str) -> None:
+        """Note bytes behind the FlatBuffer, of which a table says where they are in the file."""
+        places = {field.name: at + slots[field.place] for field in type.fields if field.place < len(slots)}
+        begin, length = (
+            int.from_bytes(self._reader.take(place, 8), "little") if (place := places.get(name, at)) > at else 0
+            for name in (offset, size)
+        )
+        if begin > 1 and length:  # 0 and 1 say that there are none
+            begin += self._parser.buffer_start
+            self._reach(begin, begin + length)
+
+    def _plan(self, type: Type, size: int, slots: tuple[int, ...]) -> list[tuple[int, Type, int]]:
+        """Return place and type of the fields that lead elsewhere; of unions, where in the table their number is."""
+        found, before = [], 0
+        for field, slot in zip(type.fields, slots, strict=False):
+            of = field.type
+            if slot and slot + of.size > size:
+                raise MalformedError(f"the field {field.name} leaves its table", offset=None)
+            if slot and of.what in (TABLE, TEXT, VECTOR, UNION):
+                found.append((slot, of, before))
+            before = slot
+        return found
+
+    def _union(self, of: Type, at: int, place: int, number: int, raw: bytes) -> None:
+        union = of if of.what == UNION else of.item
+        if union is None:
+            return
+        if of is union:
+            member = self._parser.schema.member(union, raw[number]) if number else None
+            if member is None:
+                kind = raw[number] if number else 0
+                self._break(at + place, at + place, MalformedError(f"there is no type {kind} of {union.name}"))
+            else:
+                self._follow(member, at + place)
+            return
+        reader = self._reader
+        numbers, _ = reader.vector(reader.target(at + number), 1)
+        start, count = reader.vector(reader.target(at + place), 4)
+        for each in range(min(count, reader.there(start, start + 4 * count) // 4)):
+            member = self._parser.schema.member(union, reader.take(numbers + each, 1)[0])
+            if member is not None:
+                self._follow(member, start + 4 * each)
+        self._reach(start, start + 4 * count)
+
+    def _follow(self, of: Type, ref: int) -> None:
+        """Look at what the reference at ``ref`` leads to; tables come later."""
+        reader, target = self._reader, ref
+        try:
+            if of.what in (SCALAR, STRUCT, ARRAY):
+                return
+            target = reader.target(ref, of.wide)
+            if of.what == TABLE:
+                self._todo.append((of, target, ref))
+                return
+            size = 1 if of.what == TEXT or of.item is None else of.item.size
+            start, count = reader.vector(target, size, of.wide)
+            end = start + count * size
+            if of.what == TEXT:
+                self._text(start, end)
+            elif of.item is not None and of.item.what in (TABLE, TEXT, VECTOR):
+                self._elements(of.item, start, count)
+            self._reach(start, end)
+        except DataError as error:
+            self._break(ref, target, error)
+
+    def _text(self, start: int, end: int) -> None:
+        if self._there > end:
+            if self._reader.take(end, 1) != b"\0":
+                raise MalformedError("no zero ends the text", offset=end)
+            if end - start <= SHORT_TEXT:
+                try:
+                    self._reader.take(start, end - start).decode()
+                except UnicodeDecodeError as error:
+                    raise MalformedError("the text is not UTF-8", offset=start + error.start) from error
+        self._reach(start, end + 1)
+
+    def _elements(self, item: Type, start: int, count: int) -> None:
+        there = self._reader.there(start, start + 4 * count) // 4
+        for first in range(0, there, _BLOCK):
+            some = min(_BLOCK, there - first)
+            at = start + 4 * first
+            if item.what != TABLE:
+                for ref in range(at, at + 4 * some, 4):
+                    self._follow(item, ref)
+                continue
+            raw = self._reader.take(at, 4 * some)
+            for ref, offset in zip(range(at, at + 4 * some, 4), unpack_from(f"<{some}I", raw), strict=True):
+                if offset < 4:
+                    self._break(ref, ref, MalformedError(f"the offset is {offset}: it leads nowhere", offset=ref))
+                else:
+                    self._todo.append((item, ref + offset, ref))
+
+    def _reach(self, start: int, end: int) -> None:
+        """Note a part of the file."""
+        self.end = max(self.end, end)
+        if end > self._there and end > start:
+            got = max(0, self._there - start)
+            self._note(
+                Status.TRUNCATED, EndOfDataError("the file ends early", offset=start, wanted=end - start, got=got)
+            )
+
+    def _break(self, ref: int, target: int, error: DataError) -> None:
+        """Note that the reference at ``ref`` leads to nothing that can stand at ``target``."""
+        if isinstance(error, EndOfDataError) and self._there <= target + 4:
+            self.end = max(self.end, target + 4)
+            self._note(Status.TRUNCATED, error)
+            return
+        self.broken += 1
+        low, high = self.torn or (ref, 1 << 62)
+        self.torn = max(low, ref), min(high, max(target, ref))
+        self._note(Status.after(error), error)
+
+    def _note(self, status: Status, error: DataError) -> None:
+        if self.status is Status.DAMAGED or (self.status is not COMPLETE and status is not Status.DAMAGED):
+            return
+        self.status = status
+        self.finding = Finding(
+            status.code,
+            error.reason,
+            source=self._parser.result.extraction.name,
+            offset=error.offset,
+            wanted=error.wanted,
+            got=error.got,
+        )
+
+    def words(self) -> str:
+        """Return how many tables there are."""
+        return count_words(self.tables, "table")

@@ -1,0 +1,201 @@
+"""FlatBuffers: schemas, tables that lead to each other, what is cut, torn or hostile; TFLite's tensors and graph."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pparse
+from pparse import LimitError, MalformedError, Status
+from pparse.parsers.flatbuffers.formats import TfliteParser
+from pparse.parsers.flatbuffers.schema import Schema
+from tests.flatbuffers_files import Builder, tflite
+from tests.rows import rows
+
+DATA = Path(__file__).parent / "data" / "flatbuffers"
+WEIGHTS = np.arange(12, dtype="<f4").reshape(3, 4)
+
+
+def small(**how: object) -> bytes:
+    tensors = [("x", "f4", (1, 4), None), ("w", "f4", (3, 4), WEIGHTS.tobytes()), ("y", "f4", (1, 3), None)]
+    return tflite(tensors, [(0, [0, 1, -1], [2])], codes=[9], inputs=[0], outputs=[2], **how)
+
+
+def test_a_schema_counts_slots_of_unions_and_places_of_structs():
+    schema = Schema(
+        "root A ABCD\nunion U A text:string\nstruct S a:int8 b:int64 c:[int16:3]\n"
+        "table A u:U many:[U] s:S far:[uint8]^^\n big:string^ e:E=2\nenum E int16 X Y=5 Z"
+    )
+    slots = [(field.name, field.place, field.type.name) for field in schema.root_type.fields]
+    assert slots[:3] == [("u_type", 0, "enum<U>"), ("u", 1, "U"), ("many_type", 2, "[enum<U>]")]
+    assert [(field.name, field.type.wide, field.default) for field in schema.root_type.fields[4:]] == [
+        ("s", 0, 0),
+        ("far", 2, 0),
+        ("big", 1, 0),
+        ("e", 0, 2),
+    ]
+    struct = schema.type("S")
+    assert [(field.name, field.place) for field in struct.fields] == [("a", 0), ("b", 8), ("c", 16)]
+    assert (struct.size, struct.align, schema.type("E").names) == (24, 8, {0: "X", 5: "Y", 6: "Z"})
+    assert schema.member(schema.type("U"), 2).name == "text"
+
+
+@rows(
+    "text",
+    ["root A\ntable A b:B", "root A\ntable A s:S\nstruct S s:S"],
+    ids=["missing", "endless"],
+)
+def test_a_schema_without_a_type_says_so(text):
+    with pytest.raises(MalformedError):
+        list(Schema(text).root_type.fields)
+
+
+def test_real_models_read_as_their_interpreter_does():
+    with pparse.view(DATA / "int8.tflite") as model:
+        assert model.status is Status.COMPLETE
+        assert [(t.name, t.dtype.name, t.shape) for t in model.values()][3] == (
+            "sequential_1/dense_1/MatMul1",
+            "int8",
+            (10, 1152),
+        )
+        assert [node.op for node in model.graph.nodes.values()] == [
+            *("CONV_2D", "DEPTHWISE_CONV_2D", "SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE"),
+            *("FULLY_CONNECTED", "SOFTMAX", "DEQUANTIZE"),
+        ]
+        assert list(model.signatures) == ["serving_default"]
+        assert model.signatures["serving_default"].inputs["keras_tensor"].shape == (-1, 16, 16, 3)
+        # Of each output channel of a convolution, one scale.
+        told = model.quantisation(model["sequential_1/conv2d_1/convolution"])
+        assert told.told["axis"] == 0
+        assert told.parts[0].shape == (8,)
+        codes = model["sequential_1/conv2d_1/convolution"].numpy().astype(np.float32)
+        scales = told.parts[0].numpy().reshape(8, 1, 1, 1)
+        assert np.array_equal(told.tensor().numpy(), codes * scales)
+        node = model.extraction.node("subgraphs[0].operators[0].builtin_options")
+        assert (node.kind, node.find("padding").value) == ("Conv2DOptions", "VALID")
+
+
+@rows("how", [{}, {"share": False}, {"far": True}], ids=["inline", "apart", "behind"])
+def test_bytes_are_found_in_each_home(how):
+    with pparse.view(small(**how)) as model:
+        assert list(model) == ["w"]
+        assert np.array_equal(model["w"].numpy(), WEIGHTS)
+        assert model.extent().missing_bytes == 0
+
+
+def test_bytes_are_found_in_a_file_beside_the_model(tmp_path):
+    build = Builder()
+    buffer = build.table(id=(0, "I", 7), group=(1, "I", 0), at=(2, "Q", 3), size=(3, "Q", 8))
+    group = build.table(name=(0, "@", build.text("weights.bin")))
+    shape, name = build.numbers("i", 2), build.text("w")
+    tensor = build.table(shape=(0, "@", shape), name=(3, "@", name), type=(1, "b", 0), external=(10, "I", 7))
+    graph = build.table(tensors=(0, "@", build.references([tensor])))
+    parts = {2: [graph], 8: [group], 9: [buffer]}
+    lists = {f"slot{slot}": (slot, "@", build.references(places)) for slot, places in parts.items()}
+    path = tmp_path / "m.tflite"
+    path.write_bytes(build.finish(build.table(version=(0, "I", 3), **lists), b"TFL3"))
+    with pparse.view(path) as model:
+        assert model["w"].status is Status.MISSING
+        assert [name for name, _ in model.files_missing()] == ["weights.bin"]
+    (tmp_path / "weights.bin").write_bytes(b"..." + struct.pack("<2f", 1, 2))
+    with pparse.view(path) as model:
+        assert model["w"].numpy().tolist() == [1, 2]
+
+
+def test_strings_and_packed_codes():
+    texts = struct.pack("<4i", 2, 16, 18, 19) + b"ab\xff"
+    tensors = [("s", "S", (2,), texts), ("q", "i4x", (3,), b"\x21\x0f"), ("q", "i1", (1,), b"\5")]
+    with pparse.view(tflite(tensors, quantised={1: ([0.5], [1], 0)})) as model:
+        assert list(model) == ["s", "q", "q#2"]
+        assert list(model["s"].strings()) == [b"ab", b"\xff"]
+        assert model["q"].numpy().tolist() == [1, 2, -1]
+        assert model.quantisation(model["q"]).tensor().numpy().tolist() == [0, 0.5, -1]
+        assert model.quantisation(model["q#2"]) is None
+
+
+def test_bytes_that_came_in_or_went_make_what_they_touch_damaged():
+    tensors = [(f"t{number}", "f4", (16,), struct.pack("<16f", *range(number, number + 16))) for number in range(6)]
+    content = tflite(tensors)
+    with pparse.view(content) as model:
+        places = {name: (t.spans[0].offset, t.numpy().tolist()) for name, t in model.items()}
+    first = min(at for at, _ in places.values())
+    for at in range(first, len(content), 24):
+        for torn in (content[:at] + content[at + 8 :], content[:at] + bytes(range(1, 9)) + content[at:]):
+            with pparse.view(torn) as model:
+                for name, tensor in model.items():
+                    # What lost bytes near its end looks as if that was cut off.
+                    if tensor.is_complete and model.status is not Status.TRUNCATED:
+                        assert tensor.numpy().tolist() == places[name][1], (at, name)
+                assert model.status is not Status.COMPLETE, at
+
+
+def test_a_cut_model_gives_what_its_tables_lead_to():
+    content = tflite([("a", "f4", (64,), bytes(256)), ("b", "f4", (64,), bytes(range(256)))], far=True)
+    with pparse.view(content[:-300]) as model:
+        assert {name: tensor.status for name, tensor in model.items()} == {"a": Status.TRUNCATED, "b": Status.MISSING}
+        assert model.extent().missing_bytes == 300
+    with pparse.view(content[:100]) as model:
+        assert model.status is Status.TRUNCATED
+
+
+def test_tables_that_share_their_parts_are_gone_through_once():
+    build = Builder()
+    place = build.table(number=(0, "I", 1))
+    schema = "root A\ntable A a:A b:A\n"
+    for _ in range(400):  # 2^400 paths
+        place = build.table(a=(0, "@", place), b=(1, "@", place))
+
+    class Doubled(TfliteParser):
+        name = "doubled"
+
+        @property
+        def schema(self):
+            return Schema(schema)
+
+    with pparse.open(build.finish(place), parsers=[Doubled], format="doubled") as document:
+        assert document.parse().parser.survey.tables == 401
+        assert document.status is Status.DAMAGED  # the last one has a number where a table should be
+        assert sum(1 for _ in document.walk()) < 100_000
+        assert any(finding.code == "limit" for finding in document.findings)
+
+
+def test_offsets_that_lead_nowhere_are_named():
+    content = bytearray(small())
+    with pparse.open(bytes(content)) as document:
+        at = document.node("subgraphs[0].tensors").start
+    content[at : at + 4] = bytes(4)
+    with pparse.open(bytes(content)) as document:
+        found = [str(finding) for finding in document.check()]
+        assert any("subgraphs[0].tensors[0]" in line and "leads nowhere" in line for line in found), found
+        assert document.node("subgraphs[0].tensors[1].name").value == "w"
+    content[at : at + 4] = b"\xfc\xff\xff\xff"
+    with pparse.open(bytes(content)) as document:
+        assert document.node("subgraphs[0].tensors[0]").status is Status.MISSING
+
+
+@rows("count", [1 << 31, (1 << 32) - 1], ids=["2 billion", "4 billion"])
+def test_counts_beyond_the_file_cost_nothing(count):
+    content = bytearray(small())
+    with pparse.open(bytes(content)) as document:
+        at = document.node("subgraphs[0].tensors").start - 4
+    content[at : at + 4] = struct.pack("<I", count)
+    with pparse.open(bytes(content), budget="2MiB") as document:
+        tensors = document.node("subgraphs[0].tensors")
+        assert tensors.status is Status.TRUNCATED
+        assert len(tensors) < len(content)
+        list(document.check())
+        assert document.status is Status.DAMAGED
+
+
+def test_a_budget_bounds_the_survey():
+    tensors = [(f"t{number}", "f4", (1,), b"abcd") for number in range(6000)]
+    content = tflite(tensors)
+    with pparse.view(content, budget="1MiB") as model, pytest.raises(LimitError):
+        len(model)
+    with pparse.view(content, budget="4MiB") as model:
+        assert len(model) == 6000
+        assert all(one.start < two.start for one, two in pairwise(model.root.find("subgraphs").child(0).children()))

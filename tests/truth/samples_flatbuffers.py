@@ -1,0 +1,50 @@
+"""Samples: TFLite models, with their buffers in the FlatBuffer and behind it."""
+
+from __future__ import annotations
+
+import random
+from math import prod
+
+from tests.flatbuffers_files import tflite
+from tests.truth.known import Sample, Value, mixed, sample
+
+SIZES = {"f4": 4, "f2": 2, "i1": 1, "i4": 4, "i8": 8}
+
+
+def make(name: str, seed: int, **how: object) -> Sample:
+    rng = random.Random(seed)
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {"embedding": ("f4", (64, 32))}
+    for number in range(5):
+        shapes |= {
+            f"block{number}/kernel": ("f4", (24, 40)),
+            f"block{number}/bias": ("f4", (40,)),
+            f"block{number}/codes": ("i1", (40, 60)),
+            f"block{number}/ids": ("i8", (40,)),
+        }
+    contents = {
+        key: mixed(rng, prod(shape) * SIZES[kind], number) for number, (key, (kind, shape)) in enumerate(shapes.items())
+    }
+    tensors: list = [("input", "f4", (1, 64), None)]
+    tensors += [(key, kind, shape, contents[key]) for key, (kind, shape) in shapes.items()]
+    steps = [(0, [number, number + 1], [0]) for number in range(len(shapes))]
+    content = tflite(tensors, steps, codes=[9], inputs=[0], outputs=[0], **how)
+    places = {key: (content.index(raw), content.index(raw) + len(raw)) for key, raw in contents.items()}
+    needs, at = [], 0
+    for begin, end in sorted(places.values()):
+        needs.append((at, begin))
+        at = end
+    needs.append((at, len(content)))
+    needs = [pair for pair in needs if pair[0] < pair[1]]
+    values = {key: Value(raw, places[key], tuple(needs)) for key, raw in contents.items()}
+    landmarks = (4, 8, needs[0][1], at, *(end for _, end in places.values()))
+    return Sample(name, "model.tflite", content, "tensors", values, "offset", landmarks, header=needs[0][1])
+
+
+@sample
+def make_tflite() -> Sample:
+    return make("tflite", 61)
+
+
+@sample
+def make_tflite_far() -> Sample:
+    return make("tflite-far", 62, far=True)

@@ -1,0 +1,382 @@
+"""TFLite models: constants and weights of all subgraphs, how their codes are meant, and the graph.
+
+A tensor names a buffer by its number; buffer 0, and any without bytes, is that of a value that is computed. The bytes
+are in the buffer's table; or, in models beyond 2 GiB, behind the FlatBuffer at an offset in the file (values above 1
+count); or in a file beside the model (``external_buffers``). All are little-endian, elements of less than a byte packed
+from the lowest bits on (tflite/converter/schema/schema.fbs; tflite/core/model_builder.cc,
+tflite/core/interpreter_builder.cc). Strings: ``int32`` number, offsets of all and of the end, the bytes
+(tflite/string_util.cc).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from struct import unpack_from
+
+from pparse.errors import DataError, MalformedError, PathError, SourceError
+from pparse.findings import Finding, Status
+from pparse.parsers.flatbuffers.table import Table
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.scales import Grid, Quantisation
+from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.text_tensor import TextTensor
+from pparse.tensors.viewer import Signature, TensorInfo
+from pparse.tree.index import meant_by_name
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
+    from pparse.tensors.dtype import DType
+
+    # Number of the subgraph, and where the table of the tensor is.
+    Place = tuple[int, int]
+
+_NAMES: Final = {"FLOAT16": "float16"}
+# A tensor of more dimensions than numpy has is none.
+_MOST_DIMENSIONS: Final = 64
+_SMALLEST: Final = 1
+
+
+class TfliteViewer(FlatBuffersViewer):
+    """A mapping of names to the tensors that have bytes in the model, those of all subgraphs."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self._buffers: tuple[int, int] | None = None
+
+    @property
+    def model(self) -> Table:
+        """The root table. Raises `DataError`."""
+        return Table.root(self.parser)
+
+    # -- tensors -------------------------------------------------------------------------------------------------------
+
+    def described(self) -> Iterator[tuple[str, Any]]:
+        """Yield the tensors that have bytes."""
+        try:
+            model = self.model
+            for number, reference in enumerate(model.references("subgraphs")):
+                yield from self._of_subgraph(number, model.element("subgraphs", reference))
+        except DataError:
+            return  # what the root is, its status tells
+
+    def _of_subgraph(self, number: int, graph: Table) -> Iterator[tuple[str, Any]]:
+        for ordinal, reference in enumerate(graph.references("tensors")):
+            try:
+                tensor = graph.element("tensors", reference)
+                if self._has_bytes(tensor):
+                    yield tensor_name(tensor, ordinal), (number, tensor.at)
+            except DataError as error:
+                yield f"tensor_{ordinal}", error
+
+    def _has_bytes(self, tensor: Table) -> bool:
+        if tensor.number("external_buffer"):
+            return True
+        try:
+            buffer = self._buffer(tensor.number("buffer"))
+            return buffer is not None and (buffer.has("data") or buffer.number("size") > 0)
+        except DataError:
+            return True  # `tensor_of` says what is wrong
+
+    def _buffer(self, number: int) -> Table | None:
+        """Return the table of a buffer; None for number 0. Raises `DataError`."""
+        if not number:
+            return None
+        if self._buffers is None:
+            self._buffers = self.model.place("buffers")
+        start, count = self._buffers
+        if number >= count:
+            raise MalformedError(f"there is no buffer {number:,}: there are {count:,}", offset=start)
+        reader = self.parser.reader
+        return Table(self.parser, self.parser.schema.type("Buffer"), reader.target(start + 4 * number))
+
+    def tensor_of(self, name: str, what: Place) -> Tensor:
+        """Return the tensor at a place."""
+        table = self._table(what[1])
+        word = table.word("type")
+        shape = shape_of(table)
+        dtype = dtype_named(word, _NAMES)
+        sparse = table.has("sparsity")
+        wanted = None if dtype is None or sparse else packed_size(dtype, shape)
+        start, length = self._bytes_of(table)
+        if start is None:
+            return self._external(name, dtype, shape, table, word, wanted)
+        kind = TextTensor if word == "STRING" else Tensor
+        made = self.stored(kind, name, dtype, shape, start, length, word, wanted)
+        if isinstance(made, TextTensor):
+            content = self.extraction.data.range(start, start + length)
+            made._listing = partial(strings_in, content, made.size), content
+        if sparse:
+            reason = "its elements are stored sparsely"
+            made.doubt(Finding("sparse", reason, path=name, source=self.extraction.name), Status.UNSUPPORTED)
+        return made
+
+    def _table(self, at: int) -> Table:
+        return Table(self.parser, self.parser.schema.type("Tensor"), at)
+
+    def _bytes_of(self, table: Table) -> tuple[int | None, int]:
+        """Return where the bytes of a tensor are, and their number; None: in another file."""
+        if table.number("external_buffer"):
+            return None, 0
+        buffer = self._buffer(table.number("buffer"))
+        if buffer is None:
+            return self.parser.buffer_start, 0
+        if buffer.number("offset") > _SMALLEST:
+            return self.parser.buffer_start + buffer.number("offset"), buffer.number("size")
+        return buffer.place("data")
+
+    def _external(
+        self, name: str, dtype: DType | None, shape: tuple[int, ...], table: Table, word: str, wanted: int | None
+    ) -> Tensor:
+        """Return a tensor whose bytes are in a file beside the model."""
+        model, wanted_id = self.model, table.number("external_buffer")
+        buffer = next((one for one in model.tables("external_buffers") if one.number("id") == wanted_id), None)
+        if buffer is None:
+            raise MalformedError(f"there is no external buffer {wanted_id}", offset=table.at)
+        groups = list(model.tables("external_buffer_groups"))
+        number = buffer.number("group")
+        if number >= len(groups):
+            raise MalformedError(f"there is no group {number} of external buffers", offset=buffer.at)
+        file, start, length = groups[number].text("name"), buffer.number("offset"), buffer.number("length")
+        told: Any = {"path": name, "source": self.extraction.name}
+        status, finding, data, path = Status.COMPLETE, None, None, file
+        try:
+            other = self.extraction.sibling(file, any_content=True)
+            data, path, start = other.data, other.path, other.start + start
+            got = max(0, min(length, other.find_end() - start))
+            if got < length:
+                status = Status.TRUNCATED if got else Status.MISSING
+                finding = Finding("truncated", f"{got:,} of its {length:,} bytes are in {file}", **told)
+        except (PathError, SourceError) as error:
+            status, finding = Status.MISSING, Finding("missing-file", f"{file}: {error.reason}", **told)
+        if finding is None and wanted not in (None, length):
+            status = Status.DAMAGED
+            finding = Finding("bad-entry", f"it has {length:,} bytes, its shape needs {wanted:,}", **told)
+        span = Span(data, start, length, path)
+        return Tensor(name, dtype, shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self)
+
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
+        """Yield the files with external buffers that are there."""
+        for name in self._file_names():
+            try:
+                yield name, self.extraction.sibling(name, any_content=True)
+            except (PathError, SourceError):
+                continue
+
+    def files_missing(self) -> Iterator[tuple[str, str]]:
+        """Yield the files with external buffers that are not there, and why."""
+        for name in self._file_names():
+            try:
+                self.extraction.sibling(name, any_content=True)
+            except (PathError, SourceError) as error:
+                yield name, error.reason
+
+    def _file_names(self) -> Sequence[str]:
+        try:
+            return list(dict.fromkeys(one.text("name") for one in self.model.tables("external_buffer_groups")))
+        except DataError:
+            return ()
+
+    # -- codes ---------------------------------------------------------------------------------------------------------
+
+    def quantisation(self, tensor: Tensor) -> Quantisation | None:
+        """Return how the codes of a tensor are meant: by its scales and zero points, or those in other tensors."""
+        rows = self._list()[0]
+        number = meant_by_name(tensor.name, self._nth)
+        if number is None or isinstance(rows[number][1], DataError) or tensor.dtype is None:
+            return None
+        graph, at = rows[number][1]
+        told = self._table(at).table("quantization")
+        if told is None or tensor.dtype.kind not in ("int", "uint"):
+            return None
+        if told.has("details"):
+            return self._by_blocks(tensor, told, graph)
+        scales, zeros = told.place("scale"), told.place("zero_point")
+        if not scales[1]:
+            return None
+        found = Quantisation(tensor.name, tensor, ())
+        scale = self._numbers(f"{tensor.name}.scale", "float32", *scales)
+        zero = self._numbers(f"{tensor.name}.zero_point", "int64", *zeros) if zeros[1] else None
+        found.parts = (scale,) if zero is None else (scale, zero)
+        found.told |= {"scale": scale} | ({} if zero is None else {"zero_point": zero})
+        axis = told.number("quantized_dimension")
+        each = scales[1] > 1 or (tensor.ndim > axis and tensor.shape[axis] == 1 and scales[1] == 1 and zeros[1] > 1)
+        if not each and zeros[1] in (0, 1):
+            found.scales, found.zero = [Grid(scale)], None if zero is None else Grid(zero)
+            return found
+        found.told["axis"] = axis
+        if not (0 <= axis < tensor.ndim and scales[1] == tensor.shape[axis] and zeros[1] in (0, scales[1])):
+            found.problem = f"it has {scales[1]} scales and {zeros[1]} zero points for dimension {axis}"
+            return found
+        found.scales = [Grid(scale, (axis,), (1,))]
+        found.zero = None if zero is None else Grid(zero, (axis,), (1,))
+        return found
+
+    def _by_blocks(self, tensor: Tensor, told: Table, graph: int) -> Quantisation | None:
+        """Return how codes are meant whose scales, one for a block along the last dimension, are another tensor."""
+        details = told.table("details")
+        if details is None or details.type.name != "BlockwiseQuantization":
+            return None
+        model = self.model
+        tensors = model.element("subgraphs", model.references("subgraphs")[graph])
+        references = tensors.references("tensors")
+        found = Quantisation(tensor.name, tensor, ())
+        number, size = details.number("scales"), details.number("block_size")
+        if not (0 <= number < len(references) and size > 0 and tensor.ndim):
+            found.problem = f"its scales are tensor {number}, for blocks of {size}"
+            return found
+        table = tensors.element("tensors", references[number])
+        scale = self.tensor_of(tensor_name(table, number), (graph, table.at))
+        axes = tuple(range(tensor.ndim))
+        steps = (*(1 for _ in axes[1:]), size)
+        found.parts, found.told = (scale,), {"scale": scale, "block_size": size}
+        blocks = (*tensor.shape[:-1], -(-tensor.shape[-1] // size))
+        if scale.shape != blocks:
+            found.problem = (
+                f"its scale {scale.name} is of {scale.shape_text}, for blocks of {size} of {tensor.shape_text}"
+            )
+            return found
+        found.scales = [Grid(scale, axes, steps)]
+        return found
+
+    def _numbers(self, name: str, dtype: str, start: int, count: int) -> Tensor:
+        kind = DTYPES[dtype]
+        length = count * kind.itemsize
+        return self.stored(Tensor, name, kind, (count,), start, length, dtype, None)
+
+    # -- what the file says of itself ----------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the model says about itself: version, description, operators, subgraphs, names of its metadata."""
+        found: dict[str, Any] = {}
+        try:
+            model = self.model
+            found["version"] = model.number("version")
+            found["description"] = model.text("description")
+            found["operators"] = sorted({operator_name(code) for code in model.tables("operator_codes")})
+            found["subgraphs"] = [graph.text("name") for graph in model.tables("subgraphs")]
+            found["metadata"] = [entry.text("name") for entry in model.tables("metadata")]
+        except DataError:
+            pass
+        return {name: value for name, value in found.items() if value not in ("", [])}
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The ways to call the model: its signatures; without any, inputs and outputs of its first subgraph."""
+        found: dict[str, Signature] = {}
+        try:
+            model = self.model
+            graphs = list(model.tables("subgraphs"))
+            for told in model.tables("signature_defs"):
+                number = told.number("subgraph_index")
+                if number < len(graphs):
+                    name = told.text("signature_key") or f"subgraph {number}"
+                    inputs, outputs = (self._named(graphs[number], told.tables(side)) for side in ("inputs", "outputs"))
+                    found[name] = Signature(name, inputs, outputs, "")
+            if not found and graphs:
+                name = graphs[0].text("name") or "main"
+                inputs, outputs = (self._infos(graphs[0], graphs[0].numbers(side)) for side in ("inputs", "outputs"))
+                found[name] = Signature(name, inputs, outputs, "")
+        except DataError:
+            pass
+        return found
+
+    def _named(self, graph: Table, pairs: Iterator[Table]) -> dict[str, TensorInfo]:
+        return {pair.text("name"): self._info(graph, pair.number("tensor_index")) for pair in pairs}
+
+    def _infos(self, graph: Table, numbers: Sequence[int]) -> dict[str, TensorInfo]:
+        return {info.tensor: info for info in (self._info(graph, number) for number in numbers)}
+
+    def _info(self, graph: Table, number: int) -> TensorInfo:
+        references = graph.references("tensors")
+        if not 0 <= number < len(references):
+            return TensorInfo(f"tensor_{number}", None, "", None, {})
+        table = graph.element("tensors", references[number])
+        word = table.word("type")
+        shape = table.numbers("shape_signature") or table.numbers("shape")
+        return TensorInfo(tensor_name(table, number), dtype_named(word, _NAMES), word, tuple(shape), {})
+
+    def interface(self) -> list[dict[str, Any]]:
+        """Return the signatures as plain data."""
+        return [{"signatures": {name: one.to_dict() for name, one in self.signatures.items()}}]
+
+    def interface_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield labels and texts, a line for each input and output of signatures."""
+        for name, signature in self.signatures.items():
+            yield "signature", name
+            for side, infos in (("  input", signature.inputs), ("  output", signature.outputs)):
+                for key, info in infos.items():
+                    shape = "×".join("?" if size < 0 else str(size) for size in info.shape or ()) or "scalar"
+                    tensor = "" if key == info.tensor else f"  {info.tensor}"
+                    yield side, f"{key}  {info.dtype or info.stored_dtype}  {shape}{tensor}"
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of a subgraph. Raises `PathError` if there is none."""
+        from pparse.graphs.graph import Graph
+        from pparse.viewers.flatbuffers.tflite_graph import TfliteGraph
+
+        try:
+            count = len(self.model.references("subgraphs"))
+        except DataError:
+            count = 0
+        if not 0 <= number < count:
+            reason = f"there is no subgraph {number}: there are {count}" if count else "the model has no graph"
+            raise PathError(f"{self.extraction.name}: {reason}", path="subgraphs")
+        return Graph(TfliteGraph(self, number), max_nodes)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph of the first subgraph; None if there is none."""
+        try:
+            return self.graph_of()
+        except PathError:
+            return None
+
+
+def tensor_name(tensor: Table, ordinal: int) -> str:
+    """Return the name of a tensor, or one by its number in its subgraph."""
+    return tensor.text("name") or f"tensor_{ordinal}"
+
+
+def operator_name(code: Table) -> str:
+    """Return the name of an operation: that of a custom one is its own.
+
+    Operations above 126 are in a field of 32 bits; the older one has 127 then, or their number in files of before
+    (tflite/converter/schema/schema_utils.cc: the larger one counts).
+    """
+    number = max(code.number("deprecated_builtin_code"), code.number("builtin_code"))
+    names = code.type.fields[3].type.names
+    word = names.get(number, f"operator {number}")
+    return code.text("custom_code") or word if word == "CUSTOM" else word
+
+
+def shape_of(tensor: Table) -> tuple[int, ...]:
+    """Return the shape of a tensor. Raises `MalformedError` if no array can have it."""
+    shape: tuple[int, ...] = tensor.numbers("shape")
+    if len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0 or prod(shape) >= 1 << 62:
+        raise MalformedError("it has a shape that no array can have", offset=tensor.at)
+    return shape
+
+
+def strings_in(content: Any, count: int) -> Iterator[bytes]:
+    """Yield the strings of a buffer. Raises `MalformedError` if they are not ``count``, or leave the buffer."""
+    data, start, size = content.data, content.start, len(content)
+    (stated,) = unpack_from("<i", data.read_exact(start, 4)) if size >= 4 else (0,)
+    if stated != count or 4 * (count + 2) > size:
+        raise MalformedError(f"the buffer has {stated:,} strings, the shape needs {count:,}", offset=start)
+    begin: int | None = None
+    for number in range(0, count + 1, 1024):
+        some = min(1024, count + 1 - number)
+        for end in unpack_from(f"<{some}i", data.read_exact(start + 4 + 4 * number, 4 * some)):
+            if begin is not None:
+                if not 0 <= begin <= end <= size:
+                    raise MalformedError("a string leaves the buffer", offset=start)
+                yield data.read_exact(start + begin, end - begin)
+            begin = end

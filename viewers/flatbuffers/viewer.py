@@ -1,0 +1,214 @@
+"""The tensors of a file that is a FlatBuffer: what all such formats have in common.
+
+A format says which tables describe tensors (`FlatBuffersViewer.described`) and what one of them says (`tensor_of`).
+None has checksums. Where bytes were taken out of a file or came in, offsets that lead over that place are wrong: what
+touches it is damaged (`pparse.parsers.flatbuffers.survey`), and so is what ends a file that is longer than its tables
+say.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import partial
+
+from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
+from pparse.errors import DataError, LimitError
+from pparse.findings import COMPLETE, Finding, Status
+from pparse.limits import count_words
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.status import status_by_place
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.viewer import Viewer
+from pparse.tree.index import meant_by_name, name_of_repeated
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.parsers.flatbuffers.parser import FlatBuffersParser
+    from pparse.parsers.flatbuffers.survey import Survey
+    from pparse.tensors.dtype import DType
+    from pparse.tensors.status import Extent
+
+# Memory of a name and a place in the list of tensors.
+_EACH: Final = 300
+TORN: Final = "offsets lead over its bytes, or to them, that are wrong: bytes may have come in here, or gone"
+"""Why a tensor is in doubt that looks whole."""
+
+
+class FlatBuffersViewer(Viewer):
+    """A mapping of names to tensors; a second one of a name is ``name#2``."""
+
+    parser: FlatBuffersParser
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser = extraction.parse().parser  # type: ignore[assignment]
+        self._path = extraction.path
+        self._listed: tuple[object, list[tuple[str, Any]], dict[str, list[int]]] | None = None
+        self._charge = extraction.session.budget.charge(0, "the names of tensors")
+
+    @abstractmethod
+    def described(self) -> Iterator[tuple[str, Any]]:
+        """Yield the name of each tensor that has bytes, in the order of the file, and what tells where it is described.
+
+        Of one whose description cannot be read, what it may be called, and the `DataError`.
+        """
+
+    @abstractmethod
+    def tensor_of(self, name: str, what: Any) -> Tensor:
+        """Return the tensor that ``what`` describes. Raises `DataError`."""
+
+    # -- tensors -------------------------------------------------------------------------------------------------------
+
+    @property
+    def survey(self) -> Survey | None:
+        """What a pass over all tables found; None if a limit ended it."""
+        try:
+            return self.parser.survey
+        except LimitError:
+            return None
+
+    def _list(self) -> tuple[list[tuple[str, Any]], dict[str, list[int]]]:
+        """Return what describes each tensor by number, and the numbers of those with a name."""
+        data = self.extraction.data
+        stamp = (data.revision, data.reach)
+        if self._listed is None or self._listed[0] != stamp:
+            rows: list[tuple[str, Any]] = []
+            numbers: dict[str, list[int]] = {}
+            size = 0
+            for name, what in self.described():
+                numbers.setdefault(name, []).append(len(rows))
+                rows.append((name, what))
+                size += _EACH + len(name)
+                if not len(rows) & 0xFF:
+                    self._charge.resize(size)
+            self._charge.resize(size)
+            self._listed = stamp, rows, numbers
+        return self._listed[1], self._listed[2]
+
+    def _nth(self, name: str, number: int) -> int | None:
+        found = self._list()[1].get(name, ())
+        return found[number - 1] if number <= len(found) else None
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield every tensor in the order of the file."""
+        rows, numbers = self._list()
+        for number, (name, what) in enumerate(rows):
+            alike = numbers[name]
+            unique = name if alike[0] == number else name_of_repeated(name, alike.index(number) + 1, self._nth)
+            yield self._made(unique, what)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor with that name, or None."""
+        number = meant_by_name(name, self._nth)
+        return None if number is None else self._made(name, self._list()[0][number][1])
+
+    def size_hint(self) -> int | None:
+        """Return how many tensors there are, once they were listed."""
+        return None if self._listed is None else len(self._listed[1])
+
+    def _made(self, name: str, what: Any) -> Tensor:
+        try:
+            if isinstance(what, DataError):
+                raise what
+            tensor = self.tensor_of(name, what)
+        except DataError as error:
+            status = Status.after(error)
+            told: Any = {"path": name, "source": self.extraction.name, "offset": error.offset}
+            finding = Finding(status.code, f"its description cannot be read: {error.reason}", **told)
+            return Tensor(name, None, UNKNOWN_SHAPE, (), status=status, finding=finding, owner=self)
+        if self.holes and tensor.spans:
+            tensor.unwritten_nbytes = self.unwritten(tensor)[1]
+        return tensor
+
+    def stored(
+        self,
+        kind: type[Tensor],
+        name: str,
+        dtype: DType | None,
+        shape: tuple[int, ...],
+        start: int,
+        length: int,
+        stored: str,
+        wanted: int | None,
+    ) -> Tensor:
+        """Return a tensor whose bytes are ``length`` at ``start`` of the file; ``wanted``: as its shape needs."""
+        extraction = self.extraction
+        there = extraction.find_end()
+        told: Any = partial(Finding, path=name, source=extraction.name)
+        status, finding = status_by_place(start, start + length, there), None
+        if wanted is not None and wanted != length:
+            status = Status.DAMAGED
+            finding = told(
+                "bad-entry", f"it has {count_words(length, 'byte')}, its shape needs {wanted:,}", offset=start
+            )
+        elif status is not COMPLETE:
+            got = max(0, there - start)
+            reason = f"{got:,} of its {count_words(length, 'byte')} are there"
+            finding = told(status.code, reason, offset=start, wanted=length, got=got)
+        elif (doubt := self._doubt(start, start + length)) is not None:
+            status, finding = Status.DAMAGED, told("shifted", doubt, offset=start, length=length)
+        span = Span(extraction.data, start, length, self._path, extraction.end)
+        return kind(name, dtype, shape, (span,), stored_dtype=stored, status=status, finding=finding, owner=self)
+
+    def _doubt(self, start: int, end: int) -> str | None:
+        """Return why bytes that are there may be others than they were."""
+        survey = self.survey
+        if survey is None or start == end:
+            return None
+        if survey.torn is not None:
+            low, high = survey.torn
+            low, high = min(low, high), max(low, high)
+            if start < high and low < end:
+                return TORN
+        if end >= self._own_end() and self.odd_tail:
+            return SHIFTED
+        return None
+
+    def _own_end(self) -> int:
+        return self.parser.own_end(self.parser.survey)
+
+    @property
+    def odd_tail(self) -> int:
+        """How many bytes follow that belong to nothing, and may have come in before the end."""
+        if self.survey is None:
+            return 0
+        extraction, end = self.extraction, self._own_end()
+        there = extraction.find_end()
+        return there - end if has_odd_tail(extraction.data, extraction.start, end, there) else 0
+
+    # -- the file ------------------------------------------------------------------------------------------------------
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added."""
+        extraction, survey = self.extraction, self.survey
+        if survey is not None and survey.finding is not None:
+            self.findings.add(survey.finding)
+        if rest := self.odd_tail:
+            end = extraction.find_end() - rest
+            reason = "bytes after the last table belong to nothing"
+            where: Any = {"source": extraction.name, "offset": end, "length": rest}
+            self.findings.add(Finding("trailing-bytes", reason, **where))
+        if survey is not None:
+            extent.last_byte = max(extent.last_byte, self._own_end())
+        kept = super().close_extent(extent)
+        if kept.document_status is Status.TRUNCATED:
+            kept.at_least = True  # what is lost may lead further
+        return kept
+
+
+def packed_size(dtype: DType, shape: tuple[int, ...]) -> int:
+    """Return the bytes of an array whose elements may share bytes."""
+    count = 1
+    for length in shape:
+        count *= length
+    return -(-count * dtype.bits // 8)
+
+
+def dtype_named(word: str, names: dict[str, str]) -> DType | None:
+    """Return the element type that a format's word means."""
+    name = names.get(word, word.lower())
+    return DTYPES.get(name)
