@@ -197,3 +197,75 @@ def test_a_budget_bounds_the_survey():
         len(model)
     with pparse.view(content, budget="4MiB") as model:
         assert len(model) == 6000
+
+
+def test_a_sparse_tensor_has_its_zeros():
+    # Blocks of 2x2 of a matrix of 4x4: of two rows of blocks, the first has both, the second the last.
+    build = Builder()
+
+    def level(size: int = 0, lists: tuple[list[int], list[int]] | None = None) -> int:
+        if lists is None:
+            return build.table(size=(1, "i", size))
+        segments, indices = (build.table(v=(0, "@", build.vector(bytes(each), len(each)))) for each in lists)
+        return build.table(
+            format=(0, "b", 1),
+            kind=(2, "B", 3),
+            segments=(3, "@", segments),
+            other=(4, "B", 3),
+            indices=(5, "@", indices),
+        )
+
+    levels = [level(2), level(lists=([0, 2, 3], [0, 1, 1])), level(2), level(2)]
+    order, blocks, shape = build.numbers("i", 0, 1, 2, 3), build.numbers("i", 0, 1), build.numbers("i", 4, 4)
+    sparsity = build.table(order=(0, "@", order), map=(1, "@", blocks), levels=(2, "@", build.references(levels)))
+    name, raw = build.text("s"), bytes((1, 0, 0, 4, 2, 3, 0, 0, 5, 0, 0, 6))
+    tensor = build.table(
+        shape=(0, "@", shape), type=(1, "b", 9), buffer=(2, "I", 1), name=(3, "@", name), sparsity=(6, "@", sparsity)
+    )
+    graph = build.table(tensors=(0, "@", build.references([tensor])))
+    buffers = build.references([build.table(), build.table(data=(0, "@", build.vector(raw, len(raw))))])
+    graphs = build.references([graph])
+    root = build.table(version=(0, "I", 3), graphs=(2, "@", graphs), buffers=(4, "@", buffers))
+    with pparse.view(build.finish(root, b"TFL3")) as model:
+        wanted = [[1, 0, 2, 3], [0, 4, 0, 0], [0, 0, 5, 0], [0, 0, 0, 6]]
+        assert model["s"].numpy().tolist() == wanted
+        assert model["s"][1:3, :2].tolist() == [[0, 4], [0, 0]]
+        assert [part.tolist() for part in model["s"].blocks("32B")] == [
+            [1, 0, 2, 3, 0, 4, 0, 0],
+            [0, 0, 5, 0, 0, 0, 0, 6],
+        ]
+        assert (model["s"].nbytes, model["s"].stored_nbytes) == (16, 12)
+
+
+@rows(
+    "file,name,first,ops",
+    [
+        ("small.ort", "w", 0.54881352, ["Flatten", "MatMul", "FusedConv"]),
+        ("small.mnn", "c.weight", 0.54881352, ["Input", "ConvertTensor", "Convolution"]),
+        ("small.pte", "forward.2", 2, ["dim_order_ops::_to_dim_order_copy.out", "aten::add.out"]),
+        ("external.pte", "c.weight", 2, ["dim_order_ops::_to_dim_order_copy.out", "aten::add.out"]),
+        ("external.ptd", "c.weight", 2, None),
+        ("small.cbm", "LeafWeights", 27, None),
+    ],
+)
+def test_files_of_other_libraries(file, name, first, ops):
+    with pparse.view(DATA / file) as model:
+        assert model.status is Status.COMPLETE
+        assert not [finding for finding in model.check() if finding.severity is pparse.Severity.ERROR]
+        assert model[name].numpy().ravel()[0] == np.float32(first)
+        if ops is None:
+            return
+        nodes = list(model.graph.nodes.values())
+        assert [node.op for node in nodes][: len(ops)] == ops
+        assert model.graph.inputs
+        assert model.graph.outputs
+
+
+def test_a_program_looks_for_its_tensors_beside_it(tmp_path):
+    path = tmp_path / "m.pte"
+    path.write_bytes((DATA / "external.pte").read_bytes())
+    with pparse.view(path) as model:
+        assert model["a.bias"].status is Status.MISSING
+    (tmp_path / "any.ptd").write_bytes((DATA / "external.ptd").read_bytes())
+    with pparse.view(path) as model:
+        assert model["a.bias"].numpy().tolist() == [1, 1.125, 1.25, 1.375]

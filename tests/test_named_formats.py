@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # The first bytes of real files, as their own libraries write them.
 FILES = {
-    "ort": struct.pack("<I", 28) + b"ORTM" + bytes.fromhex("14002000") + bytes(range(200)),
     "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(200),
     "joblib-zfile": b"ZF0x412" + b" " * 14 + zlib.compress(bytes(1042)),
 }
@@ -31,7 +30,6 @@ FILES = {
 
 # The same of formats that are no models, or are rare: enough of their first bytes.
 HEADS = {
-    "executorch": bytes.fromhex("30000000") + b"ET12",
     "ggml": b"lmgg" + bytes.fromhex("007d0000"),
     "imatrix": struct.pack("<II", 224, 18) + b"blk.0.attn_output.weight",
     "tensorrt": b"ftrt" + bytes(20),
@@ -48,7 +46,6 @@ HEADS = {
     "xgboost": b"binf" + bytes(40),
     "ubjson": b"{L" + struct.pack(">q", 7) + b"learner{",
     "lightgbm": b"tree\nversion=v4\nnum_class=1\n",
-    "catboost": b"CBM1" + bytes(12),
     "faiss": b"IxF2" + struct.pack("<I", 128),
     "parquet": b"PAR1\x15\x04\x15",
     "arrow": b"ARROW1\0\0\xff\xff\xff\xff",

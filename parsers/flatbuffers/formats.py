@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from pparse.parsers.flatbuffers.parser import FlatBuffersParser
-from pparse.tree.parser import Signature
+from functools import cached_property
+
+from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
+from pparse.tree.parser import Confidence, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
     from pparse.parsers.flatbuffers.survey import Survey
+    from pparse.tree.parser import Excerpt
 
-# Where buffers lie behind the FlatBuffer, a file ends with up to so many zeros, at a multiple of that.
-_PADDED: Final = 64
-_ALIGNED: Final = 16
+_UNCHECKED: Final = "there are no checksums: changed bytes show only where they contradict others"
+# A vtable has two numbers in its head; the root of a network of MNN has some twelve fields.
+_LOOKED_AT: Final = 4 << 10
+_HEAD: Final = 4
+_MOST_SLOTS: Final = 4 + 2 * 24
 
 
 class TfliteParser(FlatBuffersParser):
@@ -25,8 +30,7 @@ class TfliteParser(FlatBuffersParser):
     extensions = (".tflite", ".lite")
     signatures = (Signature(b"TFL3", 4),)
     limitations = (
-        "there are no checksums: changed bytes show only where they contradict others",
-        "sparse tensors are listed, and not decoded",
+        _UNCHECKED,
         "where a model is cut before its last tables, its buffers are without names and shapes",
     )
     references = ("google-ai-edge/LiteRT tflite/converter/schema/schema.fbs", "https://flatbuffers.dev/internals")
@@ -36,13 +40,133 @@ class TfliteParser(FlatBuffersParser):
         "Buffer": ("offset", "size"),
         "Operator": ("large_custom_options_offset", "large_custom_options_size"),
     }
+    beyond_from = 2
+    padded = 64  # where buffers lie behind the FlatBuffer
+
+
+class OrtParser(FlatBuffersParser):
+    """Models that ONNX Runtime wrote in its own format."""
+
+    name = "ort"
+    description = "ONNX Runtime model (ORT format)"
+    schema_name = "ort"
+    extensions = (".ort",)
+    signatures = (Signature(b"ORTM", 4),)
+    viewer = "pparse.viewers.flatbuffers.ort:OrtViewer"
+    limitations = (
+        _UNCHECKED,
+        "tensors in files beside the model are listed, and not read",
+        "of the bodies of nodes, tensors are in the tree only",
+    )
+    references = ("microsoft/onnxruntime onnxruntime/core/flatbuffers/schema/ort.fbs",)
+
+
+class _Segmented(FlatBuffersParser):
+    """A FlatBuffer behind whose identifier a header says where its segments begin.
+
+    The header: four bytes that tell it, ``uint32`` its length, then numbers of 64 bits.
+    """
+
+    header = b""
+    """What its header begins with."""
+    header_base = 0
+    """Where in the header the offset of the segments in the file stands."""
+    beyond = {"DataSegment": ("offset", "size")}
+
+    @cached_property
+    def beyond_start(self) -> int:
+        """Where the segments begin; the end of the file if there is no header."""
+        extraction = self.result.extraction
+        raw = extraction.data.known(extraction.start + 8, self.header_base + 8)
+        if raw[:4] != self.header or len(raw) < self.header_base + 8:
+            return extraction.find_end()
+        return extraction.start + int.from_bytes(raw[self.header_base :], "little")
+
+
+class ExecutorchParser(_Segmented):
+    """Programs of ExecuTorch."""
+
+    name = "executorch"
+    description = "ExecuTorch program"
+    schema_name = "executorch"
+    extensions = (".pte",)
+    signatures = (Signature(b"ET12", 4),)
+    viewer = "pparse.viewers.flatbuffers.executorch:ExecutorchViewer"
+    header, header_base = b"eh00", 16
+    limitations = (
+        _UNCHECKED,
+        "what was delegated to a backend is bytes",
+        "in its graph, an instruction is taken to make its last argument, as kernels with `out` do",
+    )
+    references = ("pytorch/executorch schema/program.fbs, exir/_serialize/_program.py",)
+
+
+class ExecutorchDataParser(_Segmented):
+    """Tensors by name that programs of ExecuTorch need."""
+
+    name = "executorch-data"
+    description = "tensors for ExecuTorch programs"
+    schema_name = "executorch_data"
+    extensions = (".ptd",)
+    signatures = (Signature(b"FT01", 4),)
+    viewer = "pparse.viewers.flatbuffers.executorch:ExecutorchDataViewer"
+    header, header_base = b"FH01", 24
+    limitations = (_UNCHECKED,)
+    references = ("pytorch/executorch extension/flat_tensor/serialize",)
+
+
+class MnnParser(FlatBuffersParser):
+    """Models of MNN, which have no identifier."""
+
+    name = "mnn"
+    description = "MNN model (Alibaba)"
+    schema_name = "mnn"
+    extensions = (".mnn",)
+    named_is_enough = False
+    viewer = "pparse.viewers.flatbuffers.vectors:MnnViewer"
+    limitations = (_UNCHECKED, "quantised weights are bytes", "weights in files beside the model are not read")
+    references = ("alibaba/MNN schema/default/MNN.fbs",)
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY by the extension, and a root table as a network has it."""
+        if not excerpt.ends_with(cls.extensions) or not plausible_root(excerpt):
+            return Confidence.NO
+        head = excerpt.head(_LOOKED_AT)
+        at = int.from_bytes(head[:4], "little")
+        vtable = at - int.from_bytes(head[at : at + 4], "little", signed=True)
+        length, size = (int.from_bytes(head[vtable + more : vtable + more + 2], "little") for more in (0, 2))
+        fits = vtable >= _HEAD and _HEAD <= length <= _MOST_SLOTS and not length & 1 and size >= _HEAD
+        return Confidence.LIKELY if fits else Confidence.NO
+
+
+class CatboostParser(FlatBuffersParser):
+    """Models of CatBoost: ``CBM1``, the size of a FlatBuffer, the FlatBuffer, parts that it names."""
+
+    name = "catboost"
+    description = "CatBoost model"
+    schema_name = "catboost"
+    extensions = (".cbm",)
+    signatures = (Signature(b"CBM1"),)
+    viewer = "pparse.viewers.flatbuffers.vectors:CatboostViewer"
+    limitations = (_UNCHECKED, "parts behind the trees (tables of categories, texts) are not read")
+    references = ("catboost/catboost catboost/libs/model/model.cpp, flatbuffers/model.fbs",)
+
+    @property
+    def buffer_start(self) -> int:
+        """Where the FlatBuffer begins."""
+        return self.result.extraction.start + 8
 
     def own_end(self, survey: Survey) -> int:
-        """Return where the file should end: behind the last buffer, and the zeros by which the converter pads it."""
+        """Return where the FlatBuffer ends; behind parts that it names, where the file does."""
         extraction = self.result.extraction
-        there = extraction.find_end()
-        tail = there - survey.end
-        if 0 < tail < _PADDED and not (there - extraction.start) % _ALIGNED:
-            padding = extraction.data.known(survey.end, tail)
-            return there if not any(padding) and len(padding) == tail else survey.end
-        return survey.end
+        raw = extraction.data.known(extraction.start + 4, 4)
+        end = self.buffer_start + int.from_bytes(raw, "little")
+        parts = self.result.root.find("ModelPartIds")
+        return max(end, extraction.find_end()) if parts is not None and len(parts) else end
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """CERTAIN by its first bytes, and a root that lies in the file."""
+        is_one = excerpt.head(4) == b"CBM1" and plausible_root(excerpt, 8)
+        return Confidence.CERTAIN if is_one else Confidence.NO

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 # Elements are counted before any is read; of so many references, one block is read at a time.
 _BLOCK = 1024
+_ALIGNED = 4
 
 
 class Members:
@@ -69,8 +70,12 @@ class FlatBuffersParser(Parser, Listing):
     schema_name: ClassVar[str] = ""
     """The module in ``schemas`` that has its schema."""
     beyond: ClassVar[dict[str, tuple[str, str]]] = {}
-    """Names of tables that say where bytes behind the FlatBuffer are, and of the fields with their offset in the file
-    and their number (``uint64``)."""
+    """Names of tables that say where bytes behind the FlatBuffer are, and of the fields with their offset and their
+    number (``uint64``)."""
+    beyond_from: ClassVar[int] = 0
+    """The least such offset that counts."""
+    padded: ClassVar[int] = 16
+    """Up to so many zeros end a file, at a multiple of 4 bytes."""
     empty_is_nothing = True
     root_shape = MAP
     root_at = "back"  # vtables that tables share may lie anywhere: a cut can take that of the root
@@ -95,8 +100,19 @@ class FlatBuffersParser(Parser, Listing):
         """Where the FlatBuffer begins."""
         return self.result.extraction.start
 
+    @property
+    def beyond_start(self) -> int:
+        """Where such offsets count from."""
+        return self.result.extraction.start
+
     def own_end(self, survey: Survey) -> int:
-        """Return where the file should end, by what its tables say; by default, behind the last of them."""
+        """Return where the file should end, by what its tables say: behind the last part, and zeros that pad it."""
+        extraction = self.result.extraction
+        there = extraction.find_end()
+        tail = there - survey.end
+        if 0 < tail < self.padded and not (there - extraction.start) % _ALIGNED:
+            padding = extraction.data.known(survey.end, tail)
+            return survey.end if any(padding) or len(padding) < tail else there
         return survey.end
 
     @classmethod
@@ -148,7 +164,7 @@ class FlatBuffersParser(Parser, Listing):
                 index.add_entry(entry)
         except DataError as error:
             if node.known_status in (None, COMPLETE):
-                self.result.close_node(node, *self._fault(error, node.path))
+                self.result.close_node(node, Status.after(error), self._fault(error, node.path))
 
     def fields(self, at: int, type: Type) -> Iterator[Entry]:
         """Yield an entry for each field that the table at ``at`` has, by slot, as far as it is there."""
@@ -257,18 +273,14 @@ class FlatBuffersParser(Parser, Listing):
         return Entry(key, kind, start, end, status=cut_status(there), finding=finding, note=note)
 
     def _broken(self, key: Key, kind: str, at: int, error: DataError) -> Entry:
-        status, finding = self._fault(error, "")
-        return Entry(
-            key, kind, at, at, status=status, finding=finding, note=None if self.shape(kind) == LEAF else _EMPTY
-        )
+        status = Status.MISSING if isinstance(error, EndOfDataError) else Status.after(error)
+        note = None if self.shape(kind) == LEAF else _EMPTY
+        return Entry(key, kind, at, at, status=status, finding=self._fault(error, ""), note=note)
 
-    def _fault(self, error: DataError, path: str) -> tuple[Status, Finding]:
-        """Return the status of what cannot be read, and the finding that says why."""
-        status = Status.after(error)
-        if isinstance(error, EndOfDataError):
-            status = Status.MISSING if path == "" else Status.TRUNCATED
+    def _fault(self, error: DataError, path: str) -> Finding:
+        """Return the finding that says why something cannot be read."""
         told: Any = {"wanted": error.wanted, "got": error.got, "path": path, "source": self.result.extraction.name}
-        return status, Finding(Status.after(error).code, error.reason, offset=error.offset, **told)
+        return Finding(Status.after(error).code, error.reason, offset=error.offset, **told)
 
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a text, or the bytes of a vector; that of a number was read with its table."""

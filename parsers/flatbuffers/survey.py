@@ -103,8 +103,8 @@ class Survey:
             int.from_bytes(self._reader.take(place, 8), "little") if (place := places.get(name, at)) > at else 0
             for name in (offset, size)
         )
-        if begin > 1 and length:  # 0 and 1 say that there are none
-            begin += self._parser.buffer_start
+        if begin >= self._parser.beyond_from and length:
+            begin += self._parser.beyond_start
             self._reach(begin, begin + length)
 
     def _plan(self, type: Type, size: int, slots: tuple[int, ...]) -> list[tuple[int, Type, int]]:

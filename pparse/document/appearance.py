@@ -28,9 +28,6 @@ MOST_NAMES: Final = 10_000
 # begin with, or have ``@`` a place, or which regular expression (``~``) matches them. An indented line goes on.
 # Source: the formats' specifications, and the table of file(1).
 _MODELS: Final = r"""
-ort | .ort | ONNX Runtime model (ORT format) | ORTM at byte 4 |
-    onnxruntime.InferenceSession (package onnxruntime); the .onnx that it was made of, pparse reads | ORTM @4
-executorch | .pte | ExecuTorch program | ET12 at byte 4 | executorch.runtime | ~....ET[0-9]{2}
 ggml | .ggml .ggjt | GGML model, from before GGUF | lmgg, fmgg, tjgg or algg |
     llama.cpp before August 2023; its convert-llama-ggml-to-gguf.py makes a GGUF of it, which pparse reads |
     lmgg or fmgg or tjgg or algg
@@ -54,7 +51,6 @@ xgboost | .deprecated | XGBoost model, old binary form | binf or bs64 | xgboost.
 ubjson | .ubj | Universal Binary JSON (XGBoost model?) | an object with a counted key |
     xgboost.Booster, or the package py-ubjson | ~\{(L\0{7}.|l\0{3}.|[iU].)[A-Za-z_]
 lightgbm | .lgb | LightGBM model | the lines tree and version= | lightgbm.Booster | ~tree\r?\nversion=
-catboost | .cbm | CatBoost model | CBM1 | catboost.CatBoost().load_model | CBM1
 faiss | .faiss .index.faiss | faiss index | the kind of index in four letters | faiss.read_index |
     ~(IxF2|IxFI|IxFl|IwFl|IwPQ|IwSq|IxPq|IxPT|IxMp|IxM2|IHNf|IHNs|IHNp|IxHe|IxSQ)..\0\0
 hdf5 | .h5 .hdf5 .keras | HDF5 file (Keras weights?) | 89 HDF |

@@ -89,7 +89,8 @@ class Grid:
 
 
 class ComputedTensor(Tensor):
-    """A tensor of float32 whose elements are computed of those of its `sources`, the first of which has its bytes.
+    """A tensor, of float32 by itself, whose elements are computed of those of its `sources`, the first of which has its
+    bytes.
 
     Its status is that of the first of them that is not complete. `raw_blocks` and `readinto` return what is stored.
     """
@@ -153,7 +154,7 @@ class ComputedTensor(Tensor):
         self.resolve()
         (self._refuse_if_not_whole if codes.is_complete else self._refuse_unless_cut)()
         for part in self._decoded(start, step):
-            yield part.view("u4") if raw else part
+            yield part.view(f"u{part.dtype.itemsize}") if raw else part
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
         raise SourceError(f"{self.name!r} is computed, and has no handle; its codes and scales have")

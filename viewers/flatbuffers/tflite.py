@@ -23,6 +23,7 @@ from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.text_tensor import TextTensor
 from pparse.tensors.viewer import Signature, TensorInfo
 from pparse.tree.index import meant_by_name
+from pparse.viewers.flatbuffers.tflite_sparse import SparseTensor
 from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
 
 TYPE_CHECKING = False
@@ -102,9 +103,13 @@ class TfliteViewer(FlatBuffersViewer):
         word = table.word("type")
         shape = shape_of(table)
         dtype = dtype_named(word, _NAMES)
-        sparse = table.has("sparsity")
-        wanted = None if dtype is None or sparse else packed_size(dtype, shape)
+        wanted = None if dtype is None else packed_size(dtype, shape)
         start, length = self._bytes_of(table)
+        sparsity = table.table("sparsity")
+        if sparsity is not None and dtype is not None and start is not None:
+            count = 8 * length // dtype.bits
+            values = self.stored(Tensor, name, dtype, (count,), start, length, word, packed_size(dtype, (count,)))
+            return SparseTensor(name, dtype, shape, values, sparsity)
         if start is None:
             return self._external(name, dtype, shape, table, word, wanted)
         kind = TextTensor if word == "STRING" else Tensor
@@ -112,9 +117,6 @@ class TfliteViewer(FlatBuffersViewer):
         if isinstance(made, TextTensor):
             content = self.extraction.data.range(start, start + length)
             made._listing = partial(strings_in, content, made.size), content
-        if sparse:
-            reason = "its elements are stored sparsely"
-            made.doubt(Finding("sparse", reason, path=name, source=self.extraction.name), Status.UNSUPPORTED)
         return made
 
     def _table(self, at: int) -> Table:

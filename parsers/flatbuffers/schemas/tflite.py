@@ -1,4 +1,4 @@
-"""The schema of TFLite models (google-ai-edge/LiteRT, tflite/converter/schema/schema.fbs, Apache 2.0)."""
+"""The schema of TFLite models (google-ai-edge/LiteRT tflite/converter/schema/schema.fbs, Apache 2.0)."""
 
 from __future__ import annotations
 

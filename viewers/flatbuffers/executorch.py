@@ -1,0 +1,335 @@
+"""ExecuTorch: tensors of a program with bytes in it, of a data file by name, and the instructions as a graph.
+
+A tensor with ``data_buffer_idx`` above 0 is constant, or has a state to begin with. Its bytes are in
+``constant_buffer``, or in a segment behind the FlatBuffer: of the constants, or of a mutable tensor's own list; those
+that are EXTERNAL are in a ``.ptd`` file under their name (pytorch/executorch schema/program.fbs). ``dim_order`` says in
+which order the dimensions lie in memory.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from pparse.errors import DataError, MalformedError, PathError, PparseError
+from pparse.findings import Finding, Status
+from pparse.graphs.source import ListedGraph, Value
+from pparse.parsers.flatbuffers.table import Table
+from pparse.tensors.tensor import Span, Tensor
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
+    from pparse.graphs.source import Row
+
+_NAMES: Final = {
+    "BYTE": "uint8",
+    "CHAR": "int8",
+    "SHORT": "int16",
+    "INT": "int32",
+    "LONG": "int64",
+    "HALF": "float16",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "QINT8": "int8",
+    "QUINT8": "uint8",
+    "QINT32": "int32",
+    **{f"FLOAT8{form}": f"float8_{form.lower()}" for form in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")},
+}
+_EXTERNAL: Final = 1
+# Data files that are looked into.
+_MOST_FILES: Final = 64
+
+
+class _SegmentViewer(FlatBuffersViewer):
+    """A viewer of tensors that lie in segments."""
+
+    def _segment(self, number: int) -> tuple[int, int]:
+        """Return begin and size of a segment. Raises `MalformedError` if there is none."""
+        root = Table.root(self.parser)
+        references = root.references("segments")
+        if number >= len(references):
+            raise MalformedError(f"there is no segment {number}: there are {len(references)}", offset=root.at)
+        segment = root.element("segments", references[number])
+        return self.parser.beyond_start + segment.number("offset"), segment.number("size")
+
+    def _stored(self, name: str, told: Table, start: int, length: int | None) -> Tensor:
+        """Return a tensor of which ``told`` gives type, sizes and order; ``length``: of the bytes that are its own."""
+        word, shape, order = told.word("scalar_type"), tuple(told.numbers("sizes")), told.numbers("dim_order")
+        if min(shape, default=0) < 0 or prod(shape) >= 1 << 62:
+            raise MalformedError("it has a shape that no array can have", offset=told.at)
+        dtype = dtype_named(word, _NAMES)
+        wanted = None if dtype is None else packed_size(dtype, shape)
+        made = self.stored(Tensor, name, dtype, shape, start, wanted or 0 if length is None else length, word, wanted)
+        if order and list(order) != sorted(order):
+            if sorted(order) != list(range(len(shape))) or dtype is None:
+                raise MalformedError(f"its dimensions lie in the order {list(order)}", offset=told.at)
+            strides, step = [0] * len(shape), dtype.itemsize
+            for axis in reversed(order):
+                strides[axis], step = step, step * shape[axis]
+            made._strides = tuple(strides)
+        return made
+
+
+class ExecutorchDataViewer(_SegmentViewer):
+    """A mapping of names to the tensors of a data file."""
+
+    def described(self) -> Iterator[tuple[str, Any]]:
+        """Yield the tensors by their keys."""
+        try:
+            for entry in Table.root(self.parser).tables("named_data"):
+                yield entry.text("key"), entry.at
+        except DataError:
+            return
+
+    def tensor_of(self, name: str, what: Any) -> Tensor:
+        """Return the tensor at a place; what has no layout is bytes."""
+        entry = Table(self.parser, self.parser.schema.type("NamedData"), what)
+        start, size = self._segment(entry.number("segment_index"))
+        layout = entry.table("tensor_layout")
+        if layout is None:
+            return self.stored(Tensor, name, dtype_named("BYTE", _NAMES), (size,), start, size, "bytes", size)
+        return self._stored(name, layout, start, size)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The version of the file."""
+        try:
+            return {"version": Table.root(self.parser).number("version")}
+        except DataError:
+            return {}
+
+
+class ExecutorchViewer(_SegmentViewer):
+    """A mapping of names to the tensors of a program: ``METHOD.NUMBER`` where a tensor has no name."""
+
+    _files: list[tuple[str, Extraction]] | None = None
+
+    def _plans(self) -> Iterator[Table]:
+        return Table.root(self.parser).tables("execution_plan")
+
+    def described(self) -> Iterator[tuple[str, Any]]:
+        """Yield the tensors that have bytes, in the program or in a data file."""
+        seen: set[object] = set()
+        try:
+            for plan in self._plans():
+                method = plan.text("name")
+                for number, value in enumerate(plan.tables("values")):
+                    try:
+                        tensor = value.table("val")
+                        if tensor is None or tensor.type.name != "Tensor":
+                            continue
+                        extra = tensor.table("extra_tensor_info")
+                        index = tensor.number("data_buffer_idx")
+                        outside = extra is not None and extra.number("location") == _EXTERNAL
+                        own = (
+                            index,
+                            tensor.has("allocation_info"),
+                            extra is not None and extra.text("fully_qualified_name"),
+                        )
+                        if (not index and not outside) or own in seen:  # methods share their constants
+                            continue
+                        seen.add(own)
+                        yield (
+                            (extra.text("fully_qualified_name") if extra is not None else "") or f"{method}.{number}",
+                            tensor.at,
+                        )
+                    except DataError as error:
+                        yield f"{method}.{number}", error
+        except DataError:
+            return
+
+    def tensor_of(self, name: str, what: Any) -> Tensor:
+        """Return the tensor at a place."""
+        table = Table(self.parser, self.parser.schema.type("Tensor"), what)
+        extra, index, root = table.table("extra_tensor_info"), table.number("data_buffer_idx"), Table.root(self.parser)
+        if extra is not None and extra.number("location") == _EXTERNAL:
+            return self._beside(name, self._stored(name, table, 0, 0), extra.text("fully_qualified_name"))
+        if table.has("allocation_info"):
+            number = extra.number("mutable_data_segments_idx") if extra is not None else 0
+            lists = root.references("mutable_data_segments")
+            if number >= len(lists):
+                raise MalformedError(f"there is no list {number} of mutable tensors", offset=table.at)
+            return self._stored(
+                name, table, self._in_segment(root.element("mutable_data_segments", lists[number]), index), None
+            )
+        segment = root.table("constant_segment")
+        if segment is not None and segment.place("offsets")[1]:
+            return self._stored(name, table, self._in_segment(segment, index), None)
+        buffers = root.references("constant_buffer")
+        if index >= len(buffers):
+            raise MalformedError(f"there is no constant {index}: there are {len(buffers)}", offset=table.at)
+        start, length = root.element("constant_buffer", buffers[index]).place("storage")
+        return self._stored(name, table, start, length)
+
+    def _beside(self, name: str, told: Tensor, key: str) -> Tensor:
+        """Return a tensor whose bytes a data file beside the program has under a key."""
+        what: Any = {"stored_dtype": told.stored_dtype, "owner": self}
+        for _, file in self.files_beside():
+            found = file.view().find(key)
+            if found is None:
+                continue
+            if (found.dtype, found.shape) != (told.dtype, told.shape):
+                reason = f"{file.name} has it as {found.type_name} {found.shape_text}"
+                finding = Finding("bad-entry", reason, path=name, source=self.extraction.name)
+                return Tensor(name, told.dtype, told.shape, found.spans, status=Status.DAMAGED, finding=finding, **what)
+            made = Tensor(name, told.dtype, told.shape, found.spans, **what)
+            made._strides, made._status, made._finding = found._strides, found.claimed_status, found.finding
+            return made
+        reason = f"its bytes are in a data file (.ptd), as {key!r}, and none beside the program has it"
+        finding = Finding("missing-file", reason, path=name, source=self.extraction.name)
+        span = Span(None, 0, told.size * (1 if told.dtype is None else told.dtype.itemsize), "*.ptd")
+        return Tensor(name, told.dtype, told.shape, (span,), status=Status.MISSING, finding=finding, **what)
+
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
+        """Yield the data files in the folder of the program, if one of its tensors may lie there."""
+        if self._files is None:
+            folder = self.extraction.folder
+            names = [] if folder is None else sorted(name for name in folder.names() or () if name.endswith(".ptd"))
+            self._files = []
+            for name in names[:_MOST_FILES]:
+                try:
+                    file = self.extraction.sibling(name)
+                    if file.format == "executorch-data":
+                        self._files.append((name, file))
+                except (PparseError, ValueError):
+                    continue
+        yield from self._files
+
+    def _in_segment(self, told: Table, index: int) -> int:
+        """Return where the bytes begin that a list of offsets into a segment has for a number."""
+        start, size = self._segment(told.number("segment_index"))
+        at, count = told.place("offsets")
+        if index >= count:
+            raise MalformedError(f"there is no tensor {index} in the segment: there are {count}", offset=told.at)
+        offset = int.from_bytes(self.parser.reader.take(at + 8 * index, 8), "little")
+        if offset > size:
+            raise MalformedError(f"a tensor at {offset:,} of a segment of {size:,} bytes", offset=at + 8 * index)
+        return start + offset
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Version, methods with their number of instructions, operators, backends."""
+        found: dict[str, Any] = {}
+        try:
+            found["version"] = Table.root(self.parser).number("version")
+            for plan in self._plans():
+                found.setdefault("methods", []).append(plan.text("name"))
+                found.setdefault("operators", set()).update(map(_operator, plan.tables("operators")))
+                found.setdefault("backends", set()).update(one.text("id") for one in plan.tables("delegates"))
+        except DataError:
+            pass
+        return {key: sorted(value) if isinstance(value, set) else value for key, value in found.items() if value}
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of method ``number``. Raises `PathError` if there is none."""
+        from pparse.graphs.graph import Graph
+
+        try:
+            plans = list(self._plans())
+        except DataError:
+            plans = []
+        if not 0 <= number < len(plans):
+            raise PathError(f"{self.extraction.name}: there is no method {number}", path="execution_plan")
+        return Graph(ExecutorchGraph(self, plans[number], number), max_nodes)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph of the first method; None if there is none."""
+        try:
+            return self.graph_of()
+        except PathError:
+            return None
+
+
+def _operator(told: Table) -> str:
+    overload = told.text("overload")
+    return told.text("name") + (f".{overload}" if overload else "")
+
+
+class ExecutorchGraph(ListedGraph):
+    """The instructions of a method, with values by their numbers."""
+
+    format = "ExecuTorch"
+    where = "backend"
+    names_values = True
+
+    def __init__(self, viewer: ExecutorchViewer, plan: Table, number: int) -> None:
+        super().__init__(viewer.extraction)
+        self._viewer = viewer
+        self._plan = plan
+        root = viewer.root.find("execution_plan")
+        chains = None if root is None else root.child(number).find("chains")
+        self.elements = None if chains is None or not len(chains) else chains.child(0).find("instructions")
+        self._chain = next(plan.tables("chains"), None)
+        self._steps: Sequence[int] = () if self._chain is None else self._chain.references("instructions")
+        self._operators = [_operator(one) for one in plan.tables("operators")]
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each instruction."""
+        return map(self.row, range(len(self)))
+
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one instruction: a kernel makes its last argument, a backend what it has not read."""
+        if not 0 <= ordinal < len(self) or self._chain is None:
+            raise IndexError(f"there are {len(self)} instructions, none with number {ordinal}")
+        op, where, made = "unreadable", "", []
+        inputs: list[int] = []
+        try:
+            step = self._chain.element("instructions", self._steps[ordinal]).table("instr_args")
+            if step is not None:
+                op = step.type.name
+                if op == "KernelCall":
+                    number, args = step.number("op_index"), step.numbers("args")
+                    op = self._operators[number] if number < len(self._operators) else f"operator {number}"
+                    made, inputs = list(args[-1:]), [one for one in args if one != args[-1]]
+                elif op == "DelegateCall":
+                    outputs = set(self._plan.numbers("outputs"))
+                    args = step.numbers("args")
+                    made, inputs = [a for a in args if a in outputs], [a for a in args if a not in outputs]
+                elif op == "MoveCall":
+                    made, inputs = [step.number("move_to")], [step.number("move_from")]
+        except DataError:
+            pass
+        label = f"{op};{ordinal}"
+        return ordinal, label, op, [str(one) for one in inputs], where, (), [str(one) for one in made]
+
+    def inputs(self) -> Sequence[str]:
+        """Return the inputs."""
+        return [str(number) for number in self._plan.numbers("inputs")]
+
+    def constants(self) -> Iterator[str]:
+        """Yield the values that are no inputs, and that no instruction makes."""
+        made = {name for row in self.rows() for name in row[6] or ()} | set(self.inputs())
+        for number in range(len(self._plan.references("values"))):
+            if str(number) not in made:
+                yield str(number)
+
+    def results(self) -> Mapping[str, str]:
+        """Return the outputs."""
+        return {str(number): str(number) for number in self._plan.numbers("outputs")}
+
+    def producer(self, text: str) -> str | None:
+        """Return the number of the value."""
+        return text
+
+    def value(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape of a tensor, the type of another value."""
+        references = self._plan.references("values")
+        if not name.isdecimal() or int(name) >= len(references):
+            return None
+        try:
+            value = self._plan.element("values", references[int(name)]).table("val")
+        except DataError:
+            return None
+        if value is None or value.type.name != "Tensor":
+            return None if value is None else Value(name, value.type.name, None)
+        word = value.word("scalar_type")
+        return Value(name, str(dtype_named(word, _NAMES) or word), tuple(value.numbers("sizes")))

@@ -1,0 +1,246 @@
+"""Models of ONNX Runtime: initializers, tensors among the attributes of nodes, and the graph.
+
+Names are those of ONNX: an initializer has its own, of a sparse one ``NAME.values`` and ``NAME.indices`` are listed, a
+tensor of an attribute is ``NODE.ATTRIBUTE`` (microsoft/onnxruntime core/flatbuffers/schema/ort.fbs).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+from pparse.errors import DataError, MalformedError, PathError
+from pparse.findings import Finding, Status
+from pparse.graphs.source import ListedGraph, Value
+from pparse.parsers.flatbuffers.table import Table
+from pparse.tensors.tensor import Tensor
+from pparse.tensors.text_tensor import TextTensor
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, Final
+
+    from pparse.graphs.graph import Graph
+    from pparse.graphs.source import Row
+    from pparse.tree.node import Node
+
+_NAMES: Final = {
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    **{f"FLOAT8{form}": f"float8_{form.lower()}" for form in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")},
+}
+_FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
+_TENSOR: Final = 4
+
+
+class OrtViewer(FlatBuffersViewer):
+    """A mapping of names to tensors."""
+
+    @property
+    def model(self) -> Table | None:
+        """The table of the model. Raises `DataError`."""
+        return Table.root(self.parser).table("model")
+
+    def _graph(self) -> Table | None:
+        model = self.model
+        return None if model is None else model.table("graph")
+
+    def described(self) -> Iterator[tuple[str, Any]]:
+        """Yield the initializers, and the tensors of attributes."""
+        try:
+            graph = self._graph()
+            if graph is None:
+                return
+            for number, reference in enumerate(graph.references("initializers")):
+                try:
+                    tensor = graph.element("initializers", reference)
+                    yield tensor.text("name") or f"initializer_{number}", tensor.at
+                except DataError as error:
+                    yield f"initializer_{number}", error
+            for sparse in graph.tables("sparse_initializers"):
+                for part in ("values", "indices"):
+                    found = sparse.table(part)
+                    if found is not None:
+                        yield f"{_name_of_sparse(sparse)}.{part}", found.at
+            for number, node in enumerate(graph.tables("nodes")):
+                for attribute in node.tables("attributes"):
+                    found = attribute.table("t") if attribute.number("type") == _TENSOR else None
+                    if found is not None:
+                        yield f"{node.text('name') or f'node_{number}'}.{attribute.text('name')}", found.at
+        except DataError:
+            return  # the status of the root tells
+
+    def tensor_of(self, name: str, what: Any) -> Tensor:
+        """Return the tensor at a place."""
+        table = Table(self.parser, self.parser.schema.type("Tensor"), what)
+        word, shape = table.word("data_type"), tuple(table.numbers("dims"))
+        if min(shape, default=0) < 0 or prod(shape) >= 1 << 62:
+            raise MalformedError("it has a shape that no array can have", offset=table.at)
+        dtype = dtype_named(word, _NAMES)
+        if word == "STRING":
+            start, count = table.place("string_data")
+            made = self.stored(TextTensor, name, None, shape, start, 4 * count, word, 4 * prod(shape))
+            made._listing = lambda: (text.encode() for text in table.texts("string_data")), None  # type: ignore[attr-defined]
+            return made
+        start, length = table.place("raw_data")
+        beside = table.number("external_data_offset")
+        if beside >= 0 and not length:
+            told = Finding(
+                "external", "its bytes are in a file beside the model", path=name, source=self.extraction.name
+            )
+            return Tensor(
+                name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=told, owner=self
+            )
+        return self.stored(
+            Tensor, name, dtype, shape, start, length, word, None if dtype is None else packed_size(dtype, shape)
+        )
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the model says about itself."""
+        found: dict[str, Any] = {}
+        try:
+            found["ort_version"] = Table.root(self.parser).text("ort_version")
+            model = self.model
+            if model is not None:
+                for key in _FACTS:
+                    found[key] = (
+                        model.number(key) if key.endswith("_version") and key != "producer_version" else model.text(key)
+                    )
+                found["opset_imports"] = {
+                    one.text("domain") or "ai.onnx": one.number("version") for one in model.tables("opset_import")
+                }
+                found |= {
+                    f"metadata_props.{one.text('key')}": one.text("value") for one in model.tables("metadata_props")
+                }
+        except DataError:
+            pass
+        return {key: value for key, value in found.items() if value not in ("", 0, {})}
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph. Raises `PathError` if there is none."""
+        from pparse.graphs.graph import Graph
+
+        try:
+            found = self._graph() if not number else None
+        except DataError:
+            found = None
+        if found is None:
+            raise PathError(f"{self.extraction.name}: there is no graph {number}", path="model.graph")
+        return Graph(OrtGraph(self, found), max_nodes)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph; None if there is none."""
+        try:
+            return self.graph_of()
+        except PathError:
+            return None
+
+
+def _name_of_sparse(sparse: Table) -> str:
+    values = sparse.table("values")
+    return (values.text("name") if values is not None else "") or "sparse"
+
+
+class OrtGraph(ListedGraph):
+    """The nodes of a model."""
+
+    format = "the ORT format"
+    where = "domain"
+    names_values = True
+
+    def __init__(self, viewer: OrtViewer, graph: Table) -> None:
+        super().__init__(viewer.extraction)
+        self._viewer = viewer
+        self._graph = graph
+        node = viewer.root.find("model")
+        around = None if node is None else node.find("graph")
+        self.elements = None if around is None else around.find("nodes")
+        self._nodes = graph.references("nodes")
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the model is cut off."""
+        return self._viewer.root.is_complete
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each node."""
+        return map(self.row, range(len(self)))
+
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one node."""
+        if not 0 <= ordinal < len(self):
+            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
+        try:
+            node = self._graph.element("nodes", self._nodes[ordinal])
+            inputs, outputs, beside = (list(node.texts(key)) for key in ("inputs", "outputs", "implicit_inputs"))
+            op, where, name = node.text("op_type"), node.text("domain"), node.text("name")
+        except DataError:
+            op, where, name, inputs, outputs, beside = "unreadable", "", "", [], [], []
+        label = name or next((value for value in outputs if value), f"{op};{ordinal}")
+        return ordinal, label, op, inputs, where, beside, outputs
+
+    def attributes(self, ordinal: int) -> dict[str, Node]:
+        """Return the attributes of a node by name."""
+        found = self.node(ordinal).find("attributes")
+        named = [] if found is None else [(kid.find("name"), kid) for kid in found.children()]
+        return {str(name.load()): kid for name, kid in named if name is not None}
+
+    def inputs(self) -> Sequence[str]:
+        """Return the inputs that no initializer stands for."""
+        stored = set(self.constants())
+        return [name for name in self._graph.texts("inputs") if name not in stored]
+
+    def constants(self) -> Iterator[str]:
+        """Yield the names of the initializers."""
+        for tensor in self._graph.tables("initializers"):
+            yield tensor.text("name")
+        for sparse in self._graph.tables("sparse_initializers"):
+            yield _name_of_sparse(sparse)
+
+    def results(self) -> Mapping[str, str]:
+        """Return the outputs."""
+        return {name: name for name in self._graph.texts("outputs")}
+
+    def producer(self, text: str) -> str | None:
+        """Return the name of the value; None if it is omitted."""
+        return text or None
+
+    @cached_property
+    def _types(self) -> dict[str, Value]:
+        """Types and shapes of values by name."""
+        found: dict[str, Value] = {}
+        for info in self._graph.tables("node_args"):
+            told = info.table("type")
+            value = None if told is None else told.table("value")
+            if value is None or value.type.name != "TensorTypeAndShape":
+                continue
+            word = value.word("elem_type")
+            shape = value.table("shape")
+            sizes = None if shape is None else tuple(_size_of(one) for one in shape.tables("dim"))
+            name = info.text("name")
+            found[name] = Value(name, str(dtype_named(word, _NAMES) or word), sizes)
+        return found
+
+    def value(self, name: str, ordinal: int | None) -> Value | None:
+        """Return type and shape of a value, as the model states them."""
+        try:
+            found = self._types.get(name)
+        except DataError:
+            found = None
+        if found is None and (tensor := self._viewer.find(name)) is not None:
+            found = Value(name, tensor.type_name, tensor.shape)
+        return found
+
+
+def _size_of(dimension: Table) -> int | str | None:
+    told = dimension.table("value")
+    if told is None:
+        return None
+    return told.number("dim_value") if told.word("dim_type") == "VALUE" else told.text("dim_param") or None

@@ -1,0 +1,220 @@
+"""Formats whose tensors are vectors of numbers in tables: MNN's networks, CatBoost's trees."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+from pparse.errors import DataError, MalformedError, PathError
+from pparse.graphs.source import ListedGraph
+from pparse.parsers.flatbuffers.schema import SCALAR, VECTOR
+from pparse.parsers.flatbuffers.table import Table
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.tensor import Tensor
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, packed_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, Final
+
+    from pparse.graphs.graph import Graph
+    from pparse.graphs.source import Row
+
+
+class VectorsViewer(FlatBuffersViewer):
+    """A mapping of names to the vectors of some tables: ``PREFIX.FIELD``."""
+
+    def tables_with(self) -> Iterator[tuple[str, Table]]:
+        """Yield the tables whose vectors are tensors, with what their names begin with. Raises `DataError`."""
+        raise NotImplementedError
+
+    def described(self) -> Iterator[tuple[str, Any]]:
+        """Yield the vectors that are there."""
+        try:
+            for prefix, table in self.tables_with():
+                for field in table.type.fields:
+                    item = field.type.item
+                    if field.type.what == VECTOR and item is not None and item.what == SCALAR and table.has(field.name):
+                        name = self.name_of(prefix, table, field.name, item.name)
+                        if name:
+                            yield name, (table.type.name, table.at, field.name)
+        except DataError:
+            return  # the status of the root tells
+
+    def tensor_of(self, name: str, what: Any) -> Tensor:
+        """Return the tensor of a vector."""
+        kind, at, field = what
+        table = Table(self.parser, self.parser.schema.type(kind), at)
+        item = next(one.type.item for one in table.type.fields if one.name == field)
+        start, count = table.place(field)
+        dtype = DTYPES[item.name] if item is not None and item.name in DTYPES else DTYPES["int8"]
+        length = count * dtype.itemsize
+        shape = self.shape_of(table, field, count)
+        return self.stored(Tensor, name, dtype, shape, start, length, dtype.name, packed_size(dtype, shape))
+
+    def name_of(self, prefix: str, table: Table, field: str, kind: str) -> str:
+        """Return what the tensor of a vector is called; nothing if it is none."""
+        return f"{prefix}.{field}" if prefix else field
+
+    def shape_of(self, table: Table, field: str, count: int) -> tuple[int, ...]:
+        """Return the shape of a vector of so many numbers."""
+        return (count,)
+
+
+class CatboostViewer(VectorsViewer):
+    """The splits, borders and leaves of a model."""
+
+    def tables_with(self) -> Iterator[tuple[str, Table]]:
+        """Yield the table of the trees, then the features that have borders or values."""
+        trees = Table.root(self.parser).table("ObliviousTrees")
+        if trees is None:
+            return
+        yield "", trees
+        for kind in ("FloatFeatures", "OneHotFeatures", "CtrFeatures", "EstimatedFeatures"):
+            for number, feature in enumerate(trees.tables(kind)):
+                yield f"{kind}[{number}]", feature
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Version, number of trees, and what the model was trained with."""
+        found: dict[str, Any] = {}
+        try:
+            root = Table.root(self.parser)
+            found["FormatVersion"] = root.text("FormatVersion")
+            trees = root.table("ObliviousTrees")
+            if trees is not None:
+                found["trees"] = trees.place("TreeSizes")[1]
+                found["ApproxDimension"] = trees.number("ApproxDimension")
+            found |= {pair.text("Key"): pair.text("Value") for pair in root.tables("InfoMap")}
+        except DataError:
+            pass
+        return found
+
+
+# Fields of a blob by the number of its type (alibaba/MNN schema/default/Tensor.fbs, Type.fbs).
+_BLOBS: Final = ("float32s", "int32s", "int8s", "uint8s", "int64s")
+_WEIGHTS: Final = ("float32", "int8", "uint8", "uint16")
+
+
+class MnnViewer(VectorsViewer):
+    """The weights of operators, ``OPERATOR.weight``, and constants under the name of their operator."""
+
+    def tables_with(self) -> Iterator[tuple[str, Table]]:
+        """Yield the parameters of each operator, with those of its quantisation."""
+        for number, op in enumerate(Table.root(self.parser).tables("oplists")):
+            name, main = op.text("name") or f"operator_{number}", op.table("main")
+            if main is None:
+                continue
+            yield name, main
+            for inner in ("quanParameter", "symmetricQuan"):
+                if any(field.name == inner for field in main.type.fields) and (told := main.table(inner)) is not None:
+                    yield f"{name}.{inner}", told
+
+    def name_of(self, prefix: str, table: Table, field: str, kind: str) -> str:
+        """Return the operator's name for a constant, ``OPERATOR.FIELD`` for weights; other numbers are its options."""
+        if table.type.name == "Blob":
+            return prefix if field in _BLOBS else ""
+        return f"{prefix}.{field}" if kind in _WEIGHTS else ""
+
+    def shape_of(self, table: Table, field: str, count: int) -> tuple[int, ...]:
+        """Return the shape that a blob states, or that of a convolution's weights; else that of a vector."""
+        shape: tuple[int, ...] = (count,)
+        if table.type.name == "Blob" and field in _BLOBS:
+            shape = tuple(table.numbers("dims"))
+        elif table.type.name == "Convolution2D" and field == "weight" and (common := table.table("common")) is not None:
+            made = max(1, common.number("outputCount"))
+            window = (common.number("kernelY"), common.number("kernelX"))
+            taken = count // max(1, made * prod(window))
+            shape = (made, taken, *window)
+        if min(shape, default=0) < 0 or prod(shape) != count:
+            if table.type.name == "Blob" and field in _BLOBS:
+                raise MalformedError(f"{count:,} numbers for a shape of {shape}", offset=table.at)
+            return (count,)
+        return shape
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the network says about itself."""
+        found: dict[str, Any] = {}
+        try:
+            root = Table.root(self.parser)
+            for key in ("bizCode", "mnn_uuid"):
+                found[key] = root.text(key)
+            found["sourceType"] = root.word("sourceType")
+            found["outputName"] = list(root.texts("outputName"))
+            found["operators"] = sorted({op.word("type") for op in root.tables("oplists")})
+        except DataError:
+            pass
+        return {key: value for key, value in found.items() if value}
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of the operators. Raises `PathError` if there are none."""
+        from pparse.graphs.graph import Graph
+
+        try:
+            root = Table.root(self.parser)
+            if not number and root.references("oplists"):
+                return Graph(MnnGraph(self, root), max_nodes)
+        except DataError:
+            pass
+        raise PathError(f"{self.extraction.name}: there is no graph {number}", path="oplists")
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph; None if there is none."""
+        try:
+            return self.graph_of()
+        except PathError:
+            return None
+
+
+class MnnGraph(ListedGraph):
+    """The operators of a network; values are called as its list of names has them."""
+
+    format = "MNN"
+    where = "place"
+    names_values = True
+
+    def __init__(self, viewer: MnnViewer, root: Table) -> None:
+        super().__init__(viewer.extraction)
+        self._root = root
+        self.elements = viewer.root.find("oplists")
+        self._ops = root.references("oplists")
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return list(self._root.texts("tensorName"))
+
+    def _called(self, numbers: Sequence[int]) -> list[str]:
+        names = self._names
+        return [names[at] if 0 <= at < len(names) else f"tensor_{at}" for at in numbers]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each operator that is no input."""
+        return map(self.row, range(len(self)))
+
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one operator."""
+        if not 0 <= ordinal < len(self):
+            raise IndexError(f"there are {len(self)} operators, none with number {ordinal}")
+        try:
+            op = self._root.element("oplists", self._ops[ordinal])
+            inputs, outputs = (self._called(op.numbers(key)) for key in ("inputIndexes", "outputIndexes"))
+            kind, name = op.word("type"), op.text("name")
+        except DataError:
+            kind, name, inputs, outputs = "unreadable", "", [], []
+        return ordinal, name or f"{kind};{ordinal}", kind, inputs, "", (), outputs
+
+    placeholders = ("Input",)
+
+    def results(self) -> Mapping[str, str]:
+        """Return the outputs."""
+        return {name: name for name in self._root.texts("outputName")}
+
+    def producer(self, text: str) -> str | None:
+        """Return the name of the value."""
+        return text
