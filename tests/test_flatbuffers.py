@@ -269,3 +269,18 @@ def test_a_program_looks_for_its_tensors_beside_it(tmp_path):
     (tmp_path / "any.ptd").write_bytes((DATA / "external.ptd").read_bytes())
     with pparse.view(path) as model:
         assert model["a.bias"].numpy().tolist() == [1, 1.125, 1.25, 1.375]
+
+
+def test_a_real_model_that_is_cut_gives_its_buffers():
+    content = (DATA / "int8.tflite").read_bytes()
+    with pparse.view(content) as model:
+        whole = {tensor.spans[0].offset: bytes(tensor.numpy(raw=True).tobytes()) for tensor in model.values()}
+    with pparse.view(content[: len(content) * 6 // 10]) as model:
+        found = {tensor.spans[0].offset: tensor for tensor in model.values()}
+        assert model.status is Status.DAMAGED
+        assert {tensor.status for tensor in model.values()} == {Status.DAMAGED, Status.TRUNCATED}
+        there = {offset: raw for offset, raw in whole.items() if offset + len(raw) < len(content) * 6 // 10}
+        assert len(there) == 3
+        for offset, raw in there.items():
+            assert found[offset].numpy(partial="prefix").tobytes() == raw
+            assert found[offset].finding.code == "nameless"

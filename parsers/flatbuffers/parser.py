@@ -168,7 +168,7 @@ class FlatBuffersParser(Parser, Listing):
 
     def fields(self, at: int, type: Type) -> Iterator[Entry]:
         """Yield an entry for each field that the table at ``at`` has, by slot, as far as it is there."""
-        _, slots = self.reader.table(at)
+        _, slots, _ = self.reader.table(at)
         number = 0
         for field, slot in zip(type.fields, slots, strict=False):
             if not slot:
@@ -232,7 +232,7 @@ class FlatBuffersParser(Parser, Listing):
                 return self._entry(key, "array" if note is not type else type.name, at, at + type.size, note)
             target = self.reader.target(at, type.wide)
             if what == TABLE:
-                size, _ = self.reader.table(target)
+                size, _, _ = self.reader.table(target)
                 return self._entry(key, type.name, target, target + size, type)
             if what == TEXT:
                 return self._text(key, *self.reader.vector(target, 1, type.wide))

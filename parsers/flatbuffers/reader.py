@@ -96,8 +96,13 @@ class Reader:
         """Return where the offset at ``at`` leads to; ``wide``: it has 64 bits."""
         (offset,) = _UINT64(self.take(at, 8)) if wide else _UINT32(self.take(at, 4))
         if not 4 <= offset < 1 << 62:
-            raise MalformedError(f"the offset is {offset:,}: it leads nowhere", offset=at)
+            raise self.leads_nowhere(at, offset)
         return int(at + offset)
+
+    @staticmethod
+    def leads_nowhere(at: int, offset: int) -> MalformedError:
+        """Return the error on an offset, at ``at``, that cannot lead anywhere."""
+        return MalformedError(f"the offset is {offset:,}: it leads nowhere", offset=at)
 
     def vector(self, at: int, size: int, wide: int = 0) -> tuple[int, int]:
         """Return where the elements of the vector at ``at`` begin, and their number; each takes ``size`` bytes.
@@ -112,8 +117,8 @@ class Reader:
             raise MalformedError(f"a vector of {count:,} elements", offset=at)
         return at + width, int(count)
 
-    def table(self, at: int) -> tuple[int, tuple[int, ...]]:
-        """Return the size of the table at ``at``, and where in it each field is by its slot; 0: it has none."""
+    def table(self, at: int) -> tuple[int, tuple[int, ...], int]:
+        """Return the size of the table at ``at``; where in it each field is by its slot, 0: it has none; and the vtable."""
         if (at - self.start) & 3:
             raise MalformedError("a table is not aligned", offset=at)
         (back,) = _INT32(self.take(at, 4))
@@ -125,12 +130,7 @@ class Reader:
             known = self._vtables[vtable] = self._vtable(at, vtable)
         return known
 
-    def vtable_of(self, at: int) -> tuple[int, int]:
-        """Return begin and end of the vtable of a table that was read."""
-        (back,) = _INT32(self.take(at, 4))
-        return at - back, at - back + _HEAD(self.take(at - back, 4))[0]
-
-    def _vtable(self, at: int, vtable: int) -> tuple[int, tuple[int, ...]]:
+    def _vtable(self, at: int, vtable: int) -> tuple[int, tuple[int, ...], int]:
         if vtable < self.start + 4 or vtable & 1 != self.start & 1:
             raise MalformedError("the vtable of a table cannot be where it says", offset=at)
         length, size = _HEAD(self.take(vtable, 4))
@@ -140,14 +140,17 @@ class Reader:
         for slot in slots:
             if slot and not 4 <= slot < size:
                 raise MalformedError(f"a field at byte {slot} of a table of {size}", offset=vtable)
-        return size, slots
+        return size, slots, vtable
 
     def there(self, start: int, end: int) -> int:
         """Return how many of the bytes ``[start, end)`` exist; of data of unknown size, decodes no further."""
-        stop = end if self._end is None else min(end, self._end)
-        size = self.data.reach
-        if size is None and stop > start and not self.data.available(stop - 1, 1):
+        data = self.data
+        stop = end if self._end is None or end <= self._end else self._end
+        size = data.size if not data.gaps else data.reach
+        if size is not None and stop <= size:
+            return stop - start if stop > start else 0
+        if size is None and stop > start and not data.available(stop - 1, 1):
             size = start
-            while size < stop and (got := len(self.data.known(size, min(stop - size, 1 << 16)))):
+            while size < stop and (got := len(data.known(size, min(stop - size, 1 << 16)))):
                 size += got
         return max(0, min(stop, stop if size is None else size) - start)

@@ -54,7 +54,20 @@ _DEEPEST: Final = 32
 class Type:
     """The type of a field, an element, or the root."""
 
-    __slots__ = ("_fields", "align", "code", "holds", "item", "length", "name", "names", "size", "what", "wide")
+    __slots__ = (
+        "_by_name",
+        "_fields",
+        "align",
+        "code",
+        "holds",
+        "item",
+        "length",
+        "name",
+        "names",
+        "size",
+        "what",
+        "wide",
+    )
 
     def __init__(self, what: int, name: str, *, code: str = "", size: int = 4, item: Type | None = None) -> None:
         self.what = what
@@ -71,6 +84,7 @@ class Type:
         """Number of elements of an array."""
         self.names: dict[int, str] = {}
         """Names of the values of an enum; of the members of a union."""
+        self._by_name: dict[str, Field] | None = None
         self._fields: Callable[[], tuple[Field, ...]] | tuple[Field, ...] = ()
         self.wide = 0
         """1: the offset to it has 64 bits; 2: the length at its beginning, too."""
@@ -84,6 +98,13 @@ class Type:
         if not isinstance(found, tuple):
             found = self._fields = found()
         return found
+
+    def field(self, name: str) -> Field:
+        """Return the field of that name. Raises `KeyError`."""
+        found = self._by_name
+        if found is None:
+            found = self._by_name = {field.name: field for field in self.fields}
+        return found[name]
 
     def __repr__(self) -> str:
         return f"<Type {self.name}>"

@@ -9,7 +9,7 @@ what lies between the ends of all those that are.
 
 from __future__ import annotations
 
-from struct import unpack_from
+from struct import Struct, unpack_from
 
 from pparse.errors import DataError, EndOfDataError, MalformedError
 from pparse.findings import COMPLETE, Finding, Status
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 # References that are read at once, and what a table takes that was seen.
 _BLOCK: Final = 4096
 _EACH: Final = 120
+# The least offset: what it leads to is not inside of it.
+_LEAST: Final = 4
+_UINT32: Final = Struct("<I").unpack_from
+_UINT64: Final = Struct("<Q").unpack_from
 
 
 class Survey:
@@ -50,11 +54,12 @@ class Survey:
         extraction = parser.result.extraction
         self._there = extraction.find_end()
         self._seen: set[tuple[int, str]] = set()
+        self._vtables: set[int] = set()
         self._todo: list[tuple[Type, int, int]] = []  # type, place, and where the reference to it stands
         self._plans: dict[tuple[str, tuple[int, ...]], list[tuple[int, Type, int]]] = {}
         with extraction.session.budget.charge(0, "the tables that were looked at") as charge:
             self._run(charge)
-        self._seen, self._plans = set(), {}
+        self._seen, self._vtables, self._plans = set(), set(), {}
 
     def _run(self, charge: Any) -> None:
         parser, reader = self._parser, self._reader
@@ -79,30 +84,35 @@ class Survey:
 
     def _table(self, type: Type, at: int) -> None:
         reader = self._reader
-        size, slots = reader.table(at)
-        self._reach(at, at + size)
-        self._reach(*reader.vtable_of(at))
+        size, slots, vtable = reader.table(at)
+        end = at + size
+        if end > self.end or end > self._there:
+            self._reach(at, end)
+        if vtable not in self._vtables:
+            self._vtables.add(vtable)
+            self._reach(vtable, vtable + 4 + 2 * len(slots))
         raw = reader.take(at, size)
         self.tables += 1
-        beyond = self._parser.beyond.get(type.name)
-        if beyond is not None:
-            self._look_beyond(type, at, slots, *beyond)
         plan = self._plans.get((type.name, slots))
         if plan is None:
             plan = self._plans[type.name, slots] = self._plan(type, size, slots)
         for place, of, number in plan:
-            if of.what == UNION or (of.what == VECTOR and of.item is not None and of.item.what == UNION):
+            what = of.what
+            if what == UNION or (what == VECTOR and of.item is not None and of.item.what == UNION):
                 self._union(of, at, place, number, raw)
+            elif what == SCALAR:  # bytes behind the FlatBuffer, from the offset here on
+                self._look_beyond(raw, place, number)
+            elif what == TABLE and not of.wide:
+                (offset,) = _UINT32(raw, place)
+                if offset < _LEAST:
+                    self._break(at + place, at + place, reader.leads_nowhere(at + place, offset))
+                else:
+                    self._todo.append((of, at + place + offset, at + place))
             else:
                 self._follow(of, at + place)
 
-    def _look_beyond(self, type: Type, at: int, slots: tuple[int, ...], offset: str, size: str) -> None:
-        """Note bytes behind the FlatBuffer, of which a table says where they are in the file."""
-        places = {field.name: at + slots[field.place] for field in type.fields if field.place < len(slots)}
-        begin, length = (
-            int.from_bytes(self._reader.take(place, 8), "little") if (place := places.get(name, at)) > at else 0
-            for name in (offset, size)
-        )
+    def _look_beyond(self, raw: bytes, place: int, number: int) -> None:
+        begin, length = (_UINT64(raw, at)[0] if at else 0 for at in (place, number))
         if begin >= self._parser.beyond_from and length:
             begin += self._parser.beyond_start
             self._reach(begin, begin + length)
@@ -110,13 +120,17 @@ class Survey:
     def _plan(self, type: Type, size: int, slots: tuple[int, ...]) -> list[tuple[int, Type, int]]:
         """Return place and type of the fields that lead elsewhere; of unions, where in the table their number is."""
         found, before = [], 0
+        beyond = self._parser.beyond.get(type.name, ("", ""))
+        places = {}
         for field, slot in zip(type.fields, slots, strict=False):
             of = field.type
             if slot and slot + of.size > size:
                 raise MalformedError(f"the field {field.name} leaves its table", offset=None)
             if slot and of.what in (TABLE, TEXT, VECTOR, UNION):
                 found.append((slot, of, before))
-            before = slot
+            before = places[field.name] = slot
+        if places.get(beyond[1]):
+            found.append((places[beyond[0]], type.field(beyond[0]).type, places[beyond[1]]))
         return found
 
     def _union(self, of: Type, at: int, place: int, number: int, raw: bytes) -> None:
@@ -150,27 +164,34 @@ class Survey:
             if of.what == TABLE:
                 self._todo.append((of, target, ref))
                 return
-            size = 1 if of.what == TEXT or of.item is None else of.item.size
+            item = of.item
+            size = 1 if of.what == TEXT or item is None else item.size
             start, count = reader.vector(target, size, of.wide)
             end = start + count * size
             if of.what == TEXT:
                 self._text(start, end)
-            elif of.item is not None and of.item.what in (TABLE, TEXT, VECTOR):
-                self._elements(of.item, start, count)
-            self._reach(start, end)
+                return
+            if item is not None and item.what in (TABLE, TEXT, VECTOR):
+                self._elements(item, start, count)
+            if end > self.end or end > self._there:
+                self._reach(start, end)
         except DataError as error:
             self._break(ref, target, error)
 
     def _text(self, start: int, end: int) -> None:
-        if self._there > end:
-            if self._reader.take(end, 1) != b"\0":
-                raise MalformedError("no zero ends the text", offset=end)
-            if end - start <= SHORT_TEXT:
-                try:
-                    self._reader.take(start, end - start).decode()
-                except UnicodeDecodeError as error:
-                    raise MalformedError("the text is not UTF-8", offset=start + error.start) from error
-        self._reach(start, end + 1)
+        if end + 1 > self.end or end >= self._there:
+            self._reach(start, end + 1)
+        if self._there <= end:
+            return
+        short = end - start <= SHORT_TEXT
+        raw = self._reader.take(start, end + 1 - start) if short else self._reader.take(end, 1)
+        if raw[-1]:
+            raise MalformedError("no zero ends the text", offset=end)
+        if short and not raw.isascii():
+            try:
+                raw.decode()
+            except UnicodeDecodeError as error:
+                raise MalformedError("the text is not UTF-8", offset=start + error.start) from error
 
     def _elements(self, item: Type, start: int, count: int) -> None:
         there = self._reader.there(start, start + 4 * count) // 4
@@ -183,8 +204,8 @@ class Survey:
                 continue
             raw = self._reader.take(at, 4 * some)
             for ref, offset in zip(range(at, at + 4 * some, 4), unpack_from(f"<{some}I", raw), strict=True):
-                if offset < 4:
-                    self._break(ref, ref, MalformedError(f"the offset is {offset}: it leads nowhere", offset=ref))
+                if offset < _LEAST:
+                    self._break(ref, ref, self._reader.leads_nowhere(ref, offset))
                 else:
                     self._todo.append((item, ref + offset, ref))
 

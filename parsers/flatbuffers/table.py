@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from struct import unpack, unpack_from
+from struct import Struct, unpack_from
 
-from pparse.errors import MalformedError
-from pparse.parsers.flatbuffers.schema import SCALAR
+from pparse.errors import EndOfDataError, MalformedError
+from pparse.parsers.flatbuffers.schema import SCALAR, SCALARS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pparse.parsers.flatbuffers.parser import FlatBuffersParser
     from pparse.parsers.flatbuffers.schema import Field, Type
 
+_UNPACK: Final = {code: Struct("<" + code).unpack_from for code in SCALARS.values()}
 # The most bytes of a text, and numbers of a vector, that are read: names and shapes are far shorter.
 _LONGEST: Final = 64 << 10
 
@@ -22,7 +23,7 @@ _LONGEST: Final = 64 << 10
 class Table:
     """The table of a type at an offset. Raises `DataError` where it, or what it leads to, cannot be read."""
 
-    __slots__ = ("_parser", "_slots", "at", "end", "type")
+    __slots__ = ("_parser", "_raw", "_slots", "at", "end", "type")
 
     def __init__(self, parser: FlatBuffersParser, type: Type, at: int) -> None:
         self._parser = parser
@@ -30,7 +31,9 @@ class Table:
         """Its type."""
         self.at = at
         """Where it is."""
-        size, self._slots = parser.reader.table(at)
+        reader = parser.reader
+        size, self._slots, _ = reader.table(at)
+        self._raw = reader.take(at, reader.there(at, at + size))
         self.end = at + size
         """Where it ends, apart from what it leads to."""
 
@@ -41,11 +44,9 @@ class Table:
 
     def _place(self, name: str) -> tuple[Field, int]:
         """Return a field, and where it stands; 0: the table does not have it."""
-        for field in self.type.fields:
-            if field.name == name:
-                slot = self._slots[field.place] if field.place < len(self._slots) else 0
-                return field, self.at + slot if slot else 0
-        raise KeyError(f"{self.type.name} has no field {name}")
+        field = self.type.field(name)
+        slot = self._slots[field.place] if field.place < len(self._slots) else 0
+        return field, self.at + slot if slot else 0
 
     def has(self, name: str) -> bool:
         """Say whether the table has a field, and not its default."""
@@ -56,8 +57,10 @@ class Table:
         field, at = self._place(name)
         if not at:
             return field.default
-        (value,) = unpack("<" + field.type.code, self._parser.reader.take(at, field.type.size))
-        return value
+        place, unpack = at - self.at, _UNPACK[field.type.code]
+        if place + field.type.size > len(self._raw):
+            raise EndOfDataError("the table is cut before it", offset=at, wanted=field.type.size, got=0)
+        return unpack(self._raw, place)[0]
 
     def word(self, name: str) -> str:
         """Return the name of the value of an enum, or its number."""

@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from struct import unpack_from
 
-from pparse.errors import DataError, MalformedError, PathError, SourceError
+from pparse.errors import DataError, EndOfDataError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.flatbuffers.table import Table
 from pparse.tensors.dtype import DTYPES
@@ -42,6 +42,8 @@ _NAMES: Final = {"FLOAT16": "float16"}
 # A tensor of more dimensions than numpy has is none.
 _MOST_DIMENSIONS: Final = 64
 _SMALLEST: Final = 1
+# Bytes of a buffer begin at a multiple of that at most, and padding stands between their table and them.
+_ALIGNED: Final = 64
 
 
 class TfliteViewer(FlatBuffersViewer):
@@ -59,18 +61,52 @@ class TfliteViewer(FlatBuffersViewer):
     # -- tensors -------------------------------------------------------------------------------------------------------
 
     def described(self) -> Iterator[tuple[str, Any]]:
-        """Yield the tensors that have bytes."""
+        """Yield the tensors that have bytes; of a cut model, then the buffers that none of them names."""
+        named: set[int] = set()
+        lost = False
+        for number, graph in enumerate(self._subgraphs()):
+            if graph is None:
+                lost = True
+                continue
+            try:
+                tensors = graph.references("tensors")
+                lost = lost or len(tensors) < graph.place("tensors")[1]
+            except DataError:
+                lost = True
+                continue
+            yield from self._of_subgraph(number, graph, tensors, named)
         try:
-            model = self.model
-            for number, reference in enumerate(model.references("subgraphs")):
-                yield from self._of_subgraph(number, model.element("subgraphs", reference))
+            buffers = range(1, len(self.model.references("buffers"))) if lost else ()
         except DataError:
             return  # what the root is, its status tells
+        for number in buffers:
+            try:
+                if number not in named and self._place_of_buffer(number)[1]:
+                    yield f"buffer_{number}", number
+            except DataError:
+                continue  # nothing is known of it
 
-    def _of_subgraph(self, number: int, graph: Table) -> Iterator[tuple[str, Any]]:
-        for ordinal, reference in enumerate(graph.references("tensors")):
+    def _subgraphs(self) -> Iterator[Table | None]:
+        """Yield the subgraphs; None for what cannot be read, be it one of them or all."""
+        try:
+            model = self.model
+            references, (start, count) = model.references("subgraphs"), model.place("subgraphs")
+        except DataError:
+            yield None
+            return
+        for reference in references:
+            try:
+                yield model.element("subgraphs", reference)
+            except DataError:
+                yield None
+        if len(references) < count or not start:
+            yield None
+
+    def _of_subgraph(self, number: int, graph: Table, tensors: range, named: set[int]) -> Iterator[tuple[str, Any]]:
+        for ordinal, reference in enumerate(tensors):
             try:
                 tensor = graph.element("tensors", reference)
+                named.add(tensor.number("buffer"))
                 if self._has_bytes(tensor):
                     yield tensor_name(tensor, ordinal), (number, tensor.at)
             except DataError as error:
@@ -97,8 +133,10 @@ class TfliteViewer(FlatBuffersViewer):
         reader = self.parser.reader
         return Table(self.parser, self.parser.schema.type("Buffer"), reader.target(start + 4 * number))
 
-    def tensor_of(self, name: str, what: Place) -> Tensor:
-        """Return the tensor at a place."""
+    def tensor_of(self, name: str, what: Place | int) -> Tensor:
+        """Return the tensor at a place, or the bytes of a buffer by its number."""
+        if isinstance(what, int):
+            return self._nameless(name, what)
         table = self._table(what[1])
         word = table.word("type")
         shape = shape_of(table)
@@ -118,6 +156,33 @@ class TfliteViewer(FlatBuffersViewer):
             content = self.extraction.data.range(start, start + length)
             made._listing = partial(strings_in, content, made.size), content
         return made
+
+    def _nameless(self, name: str, number: int) -> Tensor:
+        """Return the bytes of a buffer whose tensor is lost: they are there, but not what they are."""
+        start, length = self._place_of_buffer(number)
+        made = self.stored(Tensor, name, DTYPES["uint8"], (length,), start, length, "bytes", length)
+        reason = "its name, type and shape are cut off: these are the bytes of a buffer"
+        made.doubt(Finding("nameless", reason, path=name, source=self.extraction.name, offset=start))
+        return made
+
+    def _place_of_buffer(self, number: int) -> tuple[int, int]:
+        """Return where the bytes of a buffer begin, and their number.
+
+        All tables of buffers share a vtable, which the converter puts last. Without it, a table is taken for one that
+        has bytes, and nothing else, if what it leads to begins right behind it.
+        """
+        try:
+            buffer = self._buffer(number)
+            if buffer is not None and buffer.number("offset") > _SMALLEST:
+                return self.parser.buffer_start + buffer.number("offset"), buffer.number("size")
+            return (0, 0) if buffer is None else buffer.place("data")
+        except EndOfDataError:
+            reader = self.parser.reader
+            table = reader.target(self.model.place("buffers")[0] + 4 * number)
+            vector = reader.target(table + 4)
+            if not 0 <= vector - table - 8 < _ALIGNED:
+                raise
+            return reader.vector(vector, 1)
 
     def _table(self, at: int) -> Table:
         return Table(self.parser, self.parser.schema.type("Tensor"), at)
@@ -191,7 +256,7 @@ class TfliteViewer(FlatBuffersViewer):
         """Return how the codes of a tensor are meant: by its scales and zero points, or those in other tensors."""
         rows = self._list()[0]
         number = meant_by_name(tensor.name, self._nth)
-        if number is None or isinstance(rows[number][1], DataError) or tensor.dtype is None:
+        if number is None or not isinstance(rows[number][1], tuple) or tensor.dtype is None:
             return None
         graph, at = rows[number][1]
         told = self._table(at).table("quantization")
