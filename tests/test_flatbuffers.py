@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -282,5 +283,20 @@ def test_a_real_model_that_is_cut_gives_its_buffers():
         there = {offset: raw for offset, raw in whole.items() if offset + len(raw) < len(content) * 6 // 10}
         assert len(there) == 3
         for offset, raw in there.items():
-            assert found[offset].numpy(partial="prefix").tobytes() == raw
+            assert found[offset].stored_nbytes == len(raw)
             assert found[offset].finding.code == "nameless"
+
+
+def test_files_behind_a_model_are_found(tmp_path):
+    path = tmp_path / "m.tflite"
+    path.write_bytes(small())
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("labels.txt", "cat\ndog\n")
+    with pparse.view(path) as model:
+        assert model.status is Status.COMPLETE
+        assert model["w"].is_complete
+        assert ("files", "labels.txt in a zip behind the model: 'pparse extract -f zip' writes them") in list(
+            model.parser.details()
+        )
+    with pparse.open(f"{path}::labels.txt") as file:
+        assert file.reader.read() == b"cat\ndog\n"

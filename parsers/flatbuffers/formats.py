@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 
+from pparse.display.text import few
+from pparse.document.extraction import extraction_of
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
-from pparse.tree.parser import Confidence, Signature
+from pparse.tree.parser import Confidence, Container, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Iterator
+    from typing import Any, Final
 
     from pparse.parsers.flatbuffers.survey import Survey
+    from pparse.tree.host import Host
     from pparse.tree.parser import Excerpt
 
 _UNCHECKED: Final = "there are no checksums: changed bytes show only where they contradict others"
 # A vtable has two numbers in its head; the root of a network of MNN has some twelve fields.
+_MARK: Final = 4
+# A zip ends with its end record, and a comment.
+_LONGEST_TAIL: Final = (64 << 10) + 22
+_MOST_FILES: Final = 1000
 _LOOKED_AT: Final = 4 << 10
 _HEAD: Final = 4
 _MOST_SLOTS: Final = 4 + 2 * 24
 
 
-class TfliteParser(FlatBuffersParser):
+class TfliteParser(FlatBuffersParser, Container):
     """TFLite, version 3 of its schema."""
 
     name = "tflite"
@@ -42,6 +51,43 @@ class TfliteParser(FlatBuffersParser):
     }
     beyond_from = 2
     padded = 64  # where buffers lie behind the FlatBuffer
+
+    @cached_property
+    def _behind(self) -> bytes:
+        """What begins behind the model, and the end of the file."""
+        extraction = self.result.extraction
+        there = extraction.find_end()
+        end = super().own_end(self.survey)
+        if end >= there:
+            return b""
+        tail = extraction.data.known(max(end, there - _LONGEST_TAIL), _LONGEST_TAIL)
+        return extraction.data.known(end, _MARK) + tail
+
+    @property
+    def files(self) -> Container | None:
+        """The zip of files behind the model, which its metadata names; None if there is none."""
+        behind = self._behind
+        if not behind.startswith(b"PK\3\4") or b"PK\5\6" not in behind:
+            return None
+        inner = extraction_of(self.result)
+        return inner.child("files", inner.data, inner.start, inner.end, "zip").parse().container
+
+    def own_end(self, survey: Survey) -> int:
+        """Return where the file should end; behind a model, a zip may follow."""
+        return self.result.extraction.find_end() if self.files is not None else super().own_end(survey)
+
+    def enter(self, name: str) -> Host | None:
+        """Return a file in the zip behind the model; None if there is none of this name."""
+        files = self.files
+        return None if files is None else files.enter(name)
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info`, with the files behind the model."""
+        yield from super().details()
+        files: Any = self.files
+        if files is not None:
+            names = [member.name for member in islice(files.files(), _MOST_FILES)]
+            yield "files", f"{few(names)} in a zip behind the model: 'pparse extract -f zip' writes them"
 
 
 class OrtParser(FlatBuffersParser):

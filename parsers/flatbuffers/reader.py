@@ -45,7 +45,7 @@ class Reader:
         self._budget = budget
         self._charge: Charge | None = None
         self._pages: dict[int, bytes] = {}
-        self._vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self._vtables: dict[int, tuple[int, tuple[int, ...], int]] = {}
         self._revision = data.revision
 
     def take(self, at: int, count: int) -> bytes:
@@ -118,7 +118,7 @@ class Reader:
         return at + width, int(count)
 
     def table(self, at: int) -> tuple[int, tuple[int, ...], int]:
-        """Return the size of the table at ``at``; where in it each field is by its slot, 0: it has none; and the vtable."""
+        """Return the size of the table at ``at``; where in it each field is by slot, 0: it has none; and its vtable."""
         if (at - self.start) & 3:
             raise MalformedError("a table is not aligned", offset=at)
         (back,) = _INT32(self.take(at, 4))
