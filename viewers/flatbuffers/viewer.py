@@ -180,6 +180,17 @@ class FlatBuffersViewer(Viewer):
         there = extraction.find_end()
         return there - end if has_odd_tail(extraction.data, extraction.start, end, there) else 0
 
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Look at everything and yield each finding, with those on tensors, which their tables alone do not show."""
+        yield from super().check(strict=strict)
+        seen = len(self.findings)
+        self.extent()
+        told = {finding.path for finding in self.findings}
+        for tensor in self.tensors():
+            if not tensor.is_complete and (finding := tensor.finding) is not None and tensor.name not in told:
+                self.findings.add(finding)
+        yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
+
     # -- the file ------------------------------------------------------------------------------------------------------
 
     def close_extent(self, extent: Extent) -> Extent:
