@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.errors import DataError, MalformedError, PathError, PparseError
+from pparse.errors import DataError, MalformedError, PparseError
 from pparse.findings import Finding, Status
-from pparse.graphs.source import ListedGraph, Value
+from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import Table
 from pparse.tensors.tensor import Span, Tensor
+from pparse.viewers.flatbuffers.table_graph import TableGraph
 from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
 
 TYPE_CHECKING = False
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.graphs.graph import Graph
-    from pparse.graphs.source import Row
+    from pparse.graphs.source import GraphSource
+    from pparse.viewers.flatbuffers.table_graph import Read
 
 _NAMES: Final = {
     "BYTE": "uint8",
@@ -225,25 +226,10 @@ class ExecutorchViewer(_SegmentViewer):
             pass
         return {key: sorted(value) if isinstance(value, set) else value for key, value in found.items() if value}
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Return the graph of method ``number``. Raises `PathError` if there is none."""
-        from pparse.graphs.graph import Graph
-
-        try:
-            plans = list(self._plans())
-        except DataError:
-            plans = []
-        if not 0 <= number < len(plans):
-            raise PathError(f"{self.extraction.name}: there is no method {number}", path="execution_plan")
-        return Graph(ExecutorchGraph(self, plans[number], number), max_nodes)
-
-    @property
-    def graph(self) -> Graph | None:
-        """The graph of the first method; None if there is none."""
-        try:
-            return self.graph_of()
-        except PathError:
-            return None
+    def graph_source(self, number: int) -> GraphSource | None:
+        """Return method ``number``."""
+        plans = list(self._plans())
+        return ExecutorchGraph(self, plans[number], number) if number < len(plans) else None
 
 
 def _operator(told: Table) -> str:
@@ -251,55 +237,36 @@ def _operator(told: Table) -> str:
     return told.text("name") + (f".{overload}" if overload else "")
 
 
-class ExecutorchGraph(ListedGraph):
+class ExecutorchGraph(TableGraph):
     """The instructions of a method, with values by their numbers."""
 
     format = "ExecuTorch"
     where = "backend"
-    names_values = True
 
     def __init__(self, viewer: ExecutorchViewer, plan: Table, number: int) -> None:
-        super().__init__(viewer.extraction)
-        self._viewer = viewer
+        chain = next(plan.tables("chains"), None)
+        super().__init__(viewer, chain, "instructions", ("execution_plan", number, "chains", 0))
         self._plan = plan
-        root = viewer.root.find("execution_plan")
-        chains = None if root is None else root.child(number).find("chains")
-        self.elements = None if chains is None or not len(chains) else chains.child(0).find("instructions")
-        self._chain = next(plan.tables("chains"), None)
-        self._steps: Sequence[int] = () if self._chain is None else self._chain.references("instructions")
         self._operators = [_operator(one) for one in plan.tables("operators")]
 
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each instruction."""
-        return map(self.row, range(len(self)))
-
-    def row(self, ordinal: int) -> Row:
-        """Return the row of one instruction: a kernel makes its last argument, a backend what it has not read."""
-        if not 0 <= ordinal < len(self) or self._chain is None:
-            raise IndexError(f"there are {len(self)} instructions, none with number {ordinal}")
-        op, where, made = "unreadable", "", []
-        inputs: list[int] = []
-        try:
-            step = self._chain.element("instructions", self._steps[ordinal]).table("instr_args")
-            if step is not None:
-                op = step.type.name
-                if op == "KernelCall":
-                    number, args = step.number("op_index"), step.numbers("args")
-                    op = self._operators[number] if number < len(self._operators) else f"operator {number}"
-                    made, inputs = list(args[-1:]), [one for one in args if one != args[-1]]
-                elif op == "DelegateCall":
-                    outputs = set(self._plan.numbers("outputs"))
-                    args = step.numbers("args")
-                    made, inputs = [a for a in args if a in outputs], [a for a in args if a not in outputs]
-                elif op == "MoveCall":
-                    made, inputs = [step.number("move_to")], [step.number("move_from")]
-        except DataError:
-            pass
-        label = f"{op};{ordinal}"
-        return ordinal, label, op, [str(one) for one in inputs], where, (), [str(one) for one in made]
+    def read(self, element: Table) -> Read:
+        """Return what an instruction says: a kernel makes its last argument, a backend outputs of the method."""
+        step = element.table("instr_args")
+        if step is None:
+            return "", "nothing", (), "", (), ()
+        op = step.type.name
+        made: Sequence[int] = ()
+        inputs: Sequence[int] = ()
+        if op == "KernelCall":
+            number, args = step.number("op_index"), step.numbers("args")
+            op = self._operators[number] if number < len(self._operators) else f"operator {number}"
+            made, inputs = args[-1:], tuple(one for one in args if one != args[-1])
+        elif op == "DelegateCall":
+            outputs, args = set(self._plan.numbers("outputs")), step.numbers("args")
+            made, inputs = (tuple(one for one in args if (one in outputs) is side) for side in (True, False))
+        elif op == "MoveCall":
+            made, inputs = (step.number("move_to"),), (step.number("move_from"),)
+        return f"{op};{element.at:x}", op, list(map(str, inputs)), "", (), list(map(str, made))
 
     def inputs(self) -> Sequence[str]:
         """Return the inputs."""
@@ -315,10 +282,6 @@ class ExecutorchGraph(ListedGraph):
     def results(self) -> Mapping[str, str]:
         """Return the outputs."""
         return {str(number): str(number) for number in self._plan.numbers("outputs")}
-
-    def producer(self, text: str) -> str | None:
-        """Return the number of the value."""
-        return text
 
     def value(self, name: str, ordinal: int | None) -> Value | None:
         """Return type and shape of a tensor, the type of another value."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from pparse.errors import DataError, MalformedError, PathError
+from pparse.errors import DataError, MalformedError
 from pparse.findings import Finding, Status
-from pparse.graphs.source import ListedGraph, Value
+from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import Table
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.text_tensor import TextTensor
+from pparse.viewers.flatbuffers.table_graph import TableGraph
 from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
 
 TYPE_CHECKING = False
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
-    from pparse.graphs.graph import Graph
-    from pparse.graphs.source import Row
+    from pparse.graphs.source import GraphSource
     from pparse.tree.node import Node
+    from pparse.viewers.flatbuffers.table_graph import Read
 
 _NAMES: Final = {
     "FLOAT": "float32",
@@ -119,25 +120,10 @@ class OrtViewer(FlatBuffersViewer):
             pass
         return {key: value for key, value in found.items() if value not in ("", 0, {})}
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Return the graph. Raises `PathError` if there is none."""
-        from pparse.graphs.graph import Graph
-
-        try:
-            found = self._graph() if not number else None
-        except DataError:
-            found = None
-        if found is None:
-            raise PathError(f"{self.extraction.name}: there is no graph {number}", path="model.graph")
-        return Graph(OrtGraph(self, found), max_nodes)
-
-    @property
-    def graph(self) -> Graph | None:
-        """The graph; None if there is none."""
-        try:
-            return self.graph_of()
-        except PathError:
-            return None
+    def graph_source(self, number: int) -> GraphSource | None:
+        """Return the graph, the only one."""
+        found = None if number else self._graph()
+        return None if found is None else OrtGraph(self, found)
 
 
 def _name_of_sparse(sparse: Table) -> str:
@@ -145,46 +131,20 @@ def _name_of_sparse(sparse: Table) -> str:
     return (values.text("name") if values is not None else "") or "sparse"
 
 
-class OrtGraph(ListedGraph):
+class OrtGraph(TableGraph):
     """The nodes of a model."""
 
     format = "the ORT format"
     where = "domain"
-    names_values = True
 
     def __init__(self, viewer: OrtViewer, graph: Table) -> None:
-        super().__init__(viewer.extraction)
-        self._viewer = viewer
+        super().__init__(viewer, graph, "nodes", ("model", "graph"))
         self._graph = graph
-        node = viewer.root.find("model")
-        around = None if node is None else node.find("graph")
-        self.elements = None if around is None else around.find("nodes")
-        self._nodes = graph.references("nodes")
 
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing of the model is cut off."""
-        return self._viewer.root.is_complete
-
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each node."""
-        return map(self.row, range(len(self)))
-
-    def row(self, ordinal: int) -> Row:
-        """Return the row of one node."""
-        if not 0 <= ordinal < len(self):
-            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
-        try:
-            node = self._graph.element("nodes", self._nodes[ordinal])
-            inputs, outputs, beside = (list(node.texts(key)) for key in ("inputs", "outputs", "implicit_inputs"))
-            op, where, name = node.text("op_type"), node.text("domain"), node.text("name")
-        except DataError:
-            op, where, name, inputs, outputs, beside = "unreadable", "", "", [], [], []
-        label = name or next((value for value in outputs if value), f"{op};{ordinal}")
-        return ordinal, label, op, inputs, where, beside, outputs
+    def read(self, element: Table) -> Read:
+        """Return what a node says."""
+        inputs, outputs, beside = (list(element.texts(key)) for key in ("inputs", "outputs", "implicit_inputs"))
+        return element.text("name"), element.text("op_type"), inputs, element.text("domain"), beside, outputs
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the attributes of a node by name."""
@@ -208,10 +168,6 @@ class OrtGraph(ListedGraph):
         """Return the outputs."""
         return {name: name for name in self._graph.texts("outputs")}
 
-    def producer(self, text: str) -> str | None:
-        """Return the name of the value; None if it is omitted."""
-        return text or None
-
     @cached_property
     def _types(self) -> dict[str, Value]:
         """Types and shapes of values by name."""
@@ -234,7 +190,7 @@ class OrtGraph(ListedGraph):
             found = self._types.get(name)
         except DataError:
             found = None
-        if found is None and (tensor := self._viewer.find(name)) is not None:
+        if found is None and (tensor := self.viewer.find(name)) is not None:
             found = Value(name, tensor.type_name, tensor.shape)
         return found
 

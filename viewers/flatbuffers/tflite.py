@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
-    from pparse.graphs.graph import Graph
+    from pparse.graphs.source import GraphSource
     from pparse.tensors.dtype import DType
 
     # Number of the subgraph, and where the table of the tensor is.
@@ -384,27 +384,11 @@ class TfliteViewer(FlatBuffersViewer):
                     tensor = "" if key == info.tensor else f"  {info.tensor}"
                     yield side, f"{key}  {info.dtype or info.stored_dtype}  {shape}{tensor}"
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Return the graph of a subgraph. Raises `PathError` if there is none."""
-        from pparse.graphs.graph import Graph
+    def graph_source(self, number: int) -> GraphSource | None:
+        """Return subgraph ``number``."""
         from pparse.viewers.flatbuffers.tflite_graph import TfliteGraph
 
-        try:
-            count = len(self.model.references("subgraphs"))
-        except DataError:
-            count = 0
-        if not 0 <= number < count:
-            reason = f"there is no subgraph {number}: there are {count}" if count else "the model has no graph"
-            raise PathError(f"{self.extraction.name}: {reason}", path="subgraphs")
-        return Graph(TfliteGraph(self, number), max_nodes)
-
-    @property
-    def graph(self) -> Graph | None:
-        """The graph of the first subgraph; None if there is none."""
-        try:
-            return self.graph_of()
-        except PathError:
-            return None
+        return TfliteGraph(self, number) if number < len(self.model.references("subgraphs")) else None
 
 
 def tensor_name(tensor: Table, ordinal: int) -> str:

@@ -10,47 +10,37 @@ from __future__ import annotations
 from functools import cached_property
 
 from pparse.errors import DataError
-from pparse.graphs.source import ListedGraph, Value
+from pparse.graphs.source import Value
 from pparse.tree.entry import SCALAR
+from pparse.viewers.flatbuffers.table_graph import TableGraph
 from pparse.viewers.flatbuffers.tflite import operator_name, tensor_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pparse.graphs.source import Row
     from pparse.limits import Charge
+    from pparse.parsers.flatbuffers.table import Table
     from pparse.tree.node import Node
+    from pparse.viewers.flatbuffers.table_graph import Read
     from pparse.viewers.flatbuffers.tflite import TfliteViewer
 
 _NAME_COST = 150
 
 
-class TfliteGraph(ListedGraph):
+class TfliteGraph(TableGraph):
     """One subgraph."""
 
     format = "TFLite"
     where = "options"
-    names_values = True
 
     def __init__(self, viewer: TfliteViewer, number: int, outer: TfliteGraph | None = None) -> None:
-        self._viewer = viewer
-        self._number = number
+        self._number, self._viewer = number, viewer
         model = viewer.model
         self._graph = model.element("subgraphs", model.references("subgraphs")[number])
-        super().__init__(viewer.extraction, "" if outer is None else self._graph.text("name") or f"subgraph {number}")
+        name = "" if outer is None else self._graph.text("name") or f"subgraph {number}"
+        super().__init__(viewer, self._graph, "operators", ("subgraphs", number), name)
         self.kind = "graph" if outer is None else "body"
-        root = viewer.root.find("subgraphs")
-        self.elements = None if root is None else root.child(number).find("operators")
-        self._operators = self._graph.references("operators")
-
-    def __len__(self) -> int:
-        return len(self._operators)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing of the model is cut off."""
-        return self._viewer.root.is_complete
 
     @cached_property
     def _codes(self) -> list[str]:
@@ -85,23 +75,12 @@ class TfliteGraph(ListedGraph):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each operator."""
-        return map(self.row, range(len(self)))
-
-    def row(self, ordinal: int) -> Row:
-        """Return the row of one operator."""
-        if not 0 <= ordinal < len(self):
-            raise IndexError(f"there are {len(self)} operators, none with number {ordinal}")
-        try:
-            operator = self._graph.element("operators", self._operators[ordinal])
-            code, codes = operator.number("opcode_index"), self._codes
-            op = codes[code] if code < len(codes) else f"operator code {code}"
-            inputs, outputs = (self._called(operator.numbers(side)) for side in ("inputs", "outputs"))
-        except DataError:
-            op, inputs, outputs = "unreadable", [], []
-        label = next((name for name in outputs if name), f"{op};{ordinal}")
-        return ordinal, label, op, inputs, "", (), outputs
+    def read(self, element: Table) -> Read:
+        """Return what an operator says; it has no name of its own."""
+        code, codes = element.number("opcode_index"), self._codes
+        op = codes[code] if code < len(codes) else f"operator code {code}"
+        inputs, outputs = (self._called(element.numbers(side)) for side in ("inputs", "outputs"))
+        return "", op, inputs, "", (), outputs
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the options of an operator by name."""
@@ -136,10 +115,6 @@ class TfliteGraph(ListedGraph):
     def results(self) -> Mapping[str, str]:
         """Return the outputs."""
         return {name: name for name in self._called(self._graph.numbers("outputs"))}
-
-    def producer(self, text: str) -> str | None:
-        """Return the name of the value; None if the input is not given."""
-        return text or None
 
     def value(self, name: str, ordinal: int | None) -> Value | None:
         """Return type and shape of a value, as its tensor has them; unknown dimensions are None."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import prod
 
-from pparse.errors import DataError, MalformedError, PathError
-from pparse.graphs.source import ListedGraph
+from pparse.errors import DataError, MalformedError
 from pparse.parsers.flatbuffers.schema import SCALAR, VECTOR
 from pparse.parsers.flatbuffers.table import Table
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.tensor import Tensor
+from pparse.viewers.flatbuffers.table_graph import TableGraph
 from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, packed_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
-    from pparse.graphs.graph import Graph
-    from pparse.graphs.source import Row
+    from pparse.graphs.source import GraphSource
+    from pparse.viewers.flatbuffers.table_graph import Read
 
 
 class VectorsViewer(FlatBuffersViewer):
@@ -148,73 +147,30 @@ class MnnViewer(VectorsViewer):
             pass
         return {key: value for key, value in found.items() if value}
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Return the graph of the operators. Raises `PathError` if there are none."""
-        from pparse.graphs.graph import Graph
-
-        try:
-            root = Table.root(self.parser)
-            if not number and root.references("oplists"):
-                return Graph(MnnGraph(self, root), max_nodes)
-        except DataError:
-            pass
-        raise PathError(f"{self.extraction.name}: there is no graph {number}", path="oplists")
-
-    @property
-    def graph(self) -> Graph | None:
-        """The graph; None if there is none."""
-        try:
-            return self.graph_of()
-        except PathError:
-            return None
+    def graph_source(self, number: int) -> GraphSource | None:
+        """Return the operators, the only graph."""
+        root = Table.root(self.parser)
+        return None if number or not root.references("oplists") else MnnGraph(self, root)
 
 
-class MnnGraph(ListedGraph):
+class MnnGraph(TableGraph):
     """The operators of a network; values are called as its list of names has them."""
 
     format = "MNN"
     where = "place"
-    names_values = True
+    placeholders = ("Input",)
 
     def __init__(self, viewer: MnnViewer, root: Table) -> None:
-        super().__init__(viewer.extraction)
-        self._root = root
-        self.elements = viewer.root.find("oplists")
-        self._ops = root.references("oplists")
+        super().__init__(viewer, root, "oplists", ())
+        self._names = list(root.texts("tensorName"))
 
-    def __len__(self) -> int:
-        return len(self._ops)
-
-    @cached_property
-    def _names(self) -> list[str]:
-        return list(self._root.texts("tensorName"))
-
-    def _called(self, numbers: Sequence[int]) -> list[str]:
+    def read(self, element: Table) -> Read:
+        """Return what an operator says."""
+        sides = (element.numbers(key) for key in ("inputIndexes", "outputIndexes"))
         names = self._names
-        return [names[at] if 0 <= at < len(names) else f"tensor_{at}" for at in numbers]
-
-    def rows(self) -> Iterator[Row]:
-        """Yield a row for each operator that is no input."""
-        return map(self.row, range(len(self)))
-
-    def row(self, ordinal: int) -> Row:
-        """Return the row of one operator."""
-        if not 0 <= ordinal < len(self):
-            raise IndexError(f"there are {len(self)} operators, none with number {ordinal}")
-        try:
-            op = self._root.element("oplists", self._ops[ordinal])
-            inputs, outputs = (self._called(op.numbers(key)) for key in ("inputIndexes", "outputIndexes"))
-            kind, name = op.word("type"), op.text("name")
-        except DataError:
-            kind, name, inputs, outputs = "unreadable", "", [], []
-        return ordinal, name or f"{kind};{ordinal}", kind, inputs, "", (), outputs
-
-    placeholders = ("Input",)
+        inputs, outputs = ([names[at] if 0 <= at < len(names) else f"tensor_{at}" for at in side] for side in sides)
+        return element.text("name"), element.word("type"), inputs, "", (), outputs
 
     def results(self) -> Mapping[str, str]:
         """Return the outputs."""
-        return {name: name for name in self._root.texts("outputName")}
-
-    def producer(self, text: str) -> str | None:
-        """Return the name of the value."""
-        return text
+        return {} if self.table is None else {name: name for name in self.table.texts("outputName")}

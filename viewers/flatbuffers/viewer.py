@@ -12,7 +12,7 @@ from abc import abstractmethod
 from functools import partial
 
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
-from pparse.errors import DataError, LimitError
+from pparse.errors import DataError, LimitError, PathError
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
 from pparse.tensors.dtype import DTYPES
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
+    from pparse.graphs.source import GraphSource
     from pparse.parsers.flatbuffers.parser import FlatBuffersParser
     from pparse.parsers.flatbuffers.survey import Survey
     from pparse.tensors.dtype import DType
@@ -190,6 +192,32 @@ class FlatBuffersViewer(Viewer):
             if not tensor.is_complete and (finding := tensor.finding) is not None and tensor.name not in told:
                 self.findings.add(finding)
         yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
+
+    # -- the graph -----------------------------------------------------------------------------------------------------
+
+    def graph_source(self, number: int) -> GraphSource | None:
+        """Return what the format says of graph ``number``; None if there is none. Raises `DataError`."""
+        return None
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return graph ``number`` of the model. Raises `PathError` if there is none."""
+        try:
+            found = self.graph_source(number) if number >= 0 else None
+        except DataError:
+            found = None
+        if found is None:
+            raise PathError(f"{self.extraction.name}: the model has no graph {number}", path=str(number))
+        from pparse.graphs.graph import Graph
+
+        return Graph(found, max_nodes)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The first graph; None if there is none."""
+        try:
+            return self.graph_of()
+        except PathError:
+            return None
 
     # -- the file ------------------------------------------------------------------------------------------------------
 

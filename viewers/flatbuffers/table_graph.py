@@ -1,0 +1,77 @@
+"""A graph whose nodes are the tables of a vector, for `pparse.graphs`: what the formats here have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from pparse.errors import DataError
+from pparse.graphs.source import ListedGraph
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pparse.graphs.source import Row
+    from pparse.parsers.flatbuffers.table import Table
+    from pparse.tree.node import Node
+    from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer
+
+    # Name (empty: it has none), operation, inputs, where, beside, outputs.
+    Read = tuple[str, str, Sequence[str], str, Sequence[str], Sequence[str]]
+
+
+class TableGraph(ListedGraph):
+    """The tables in the vector ``field`` of a table, which ``path`` leads to from the root."""
+
+    names_values = True
+
+    def __init__(
+        self, viewer: FlatBuffersViewer, table: Table | None, field: str, path: Sequence[str | int], name: str = ""
+    ) -> None:
+        super().__init__(viewer.extraction, name)
+        self.viewer = viewer
+        """The viewer of the model."""
+        self.table = table
+        """What has the vector; None if there is none."""
+        self._field = field
+        self._references: Sequence[int] = () if table is None else table.references(field)
+        node: Node | None = viewer.root
+        for step in (*path, field):
+            if isinstance(step, int):
+                node = node.child(step) if node is not None and step < len(node) else None
+            else:
+                node = node.find(step) if node is not None else None
+        self.elements = node
+
+    @abstractmethod
+    def read(self, element: Table) -> Read:
+        """Return what the table of a node says. Raises `DataError`."""
+
+    def __len__(self) -> int:
+        return len(self._references)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the model is cut off."""
+        return self.viewer.root.is_complete
+
+    def rows(self) -> Iterator[Row]:
+        """Yield a row for each node."""
+        return map(self.row, range(len(self)))
+
+    def row(self, ordinal: int) -> Row:
+        """Return the row of one node; one without a name is called as its first output, or by its number."""
+        if not 0 <= ordinal < len(self) or self.table is None:
+            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
+        try:
+            name, op, inputs, where, beside, outputs = self.read(
+                self.table.element(self._field, self._references[ordinal])
+            )
+        except DataError:
+            name, op, inputs, where, beside, outputs = "", "unreadable", (), "", (), ()
+        label = name or next((value for value in outputs if value), f"{op};{ordinal}")
+        return ordinal, label, op, inputs, where, beside, outputs
+
+    def producer(self, text: str) -> str | None:
+        """Return the name of the value; None if the input is not given."""
+        return text or None
