@@ -260,7 +260,10 @@ class ExecutorchGraph(TableGraph):
         if op == "KernelCall":
             number, args = step.number("op_index"), step.numbers("args")
             op = self._operators[number] if number < len(self._operators) else f"operator {number}"
-            made, inputs = args[-1:], tuple(one for one in args if one != args[-1])
+            if op.partition(".")[0].endswith("_"):  # it changes a value that is there
+                made, inputs = (), args
+            else:
+                made, inputs = args[-1:], tuple(one for one in args if one != args[-1])
         elif op == "DelegateCall":
             outputs, args = set(self._plan.numbers("outputs")), step.numbers("args")
             made, inputs = (tuple(one for one in args if (one in outputs) is side) for side in (True, False))
