@@ -168,8 +168,8 @@ class Damage:
         shallow = depth_at_most(text, extraction.session.limits.leaf_depth)
         sound = shallow and decoder.skim(text) is not UNLOADED_VALUE
         decoder.duplicates, decoder.pairs = repeated, []
-        if sound:
-            self.rule_out()
+        if sound and self._mended is None:
+            self._mended = {}
         return not sound
 
     def parses(self, text: bytes) -> bool:
@@ -178,13 +178,9 @@ class Damage:
             self._parser.decoder.decode_shallow(text, self._result.root.start)
         except (MalformedError, LimitError, UnsupportedError):
             return False
-        self.rule_out()
-        return True
-
-    def rule_out(self) -> None:
-        """Remember that the text is sound, unless damage was found before."""
         if self._mended is None:
             self._mended = {}
+        return True
 
     def take(self, node: Node, index: ChildIndex) -> bool:
         """Give ``index`` the children of a damaged container; return False for any other."""

@@ -705,7 +705,6 @@ class JsonParser(Parser):
 
             end = sound_end(self, root, extraction.session.limits.depth, flawless=True)
             if end is not None:
-                self.damage.rule_out()
                 self.result.close_node(root, Status.COMPLETE, None, end=end)
                 yield Visit.of(root, 0)
                 return

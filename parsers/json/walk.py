@@ -386,11 +386,8 @@ def sound_end(parser: JsonParser, node: Node, levels: int, *, flawless: bool = F
         for _ in tokens(walk, detail=False):
             pass
         end, odd = walk.pos, parser.decoder.odd_numbers > counted[1]
-        if walk.fault is not None or (
-            flawless and (odd or outermost.count >= walk.limits.entries or walk.skip_blank() or walk.pos < walk.end)
-        ):
-            return None
-        return end
+        told = flawless and (odd or outermost.count >= walk.limits.entries or walk.skip_blank() or walk.pos < walk.end)
+        return None if told or walk.fault is not None else end
     except DataError:
         return None
     finally:
@@ -709,12 +706,10 @@ def _skip_following(walk: TextWalk) -> bool:
             return True
         walk.guessed = walk.base + max(at + 1, end)
     match = FOLLOWING[walk.brackets[-1]].match(walk.block, at, at + _LEAF)
-    if match is None:
-        return False
-    if not _skip_members(walk, at, match.end()):
-        walk.singly = walk.base + match.end()
-        return False
-    return True
+    if match is None or _skip_members(walk, at, match.end()):
+        return match is not None
+    walk.singly = walk.base + match.end()
+    return False
 
 
 def _skip_members(walk: TextWalk, at: int, end: int) -> bool:
