@@ -361,3 +361,12 @@ def test_bytes_behind_the_file_put_its_last_array_in_doubt() -> None:
     assert alone == listed
     padded = content + bytes(-len(content) % 512)
     assert set(statuses(padded)[0].values()) == {Status.COMPLETE}  # to a block of a disk
+
+
+def test_numbers_that_look_like_the_mark_of_an_array_cost_nothing(monkeypatch):
+    from pparse.parsers.msgpack import flax
+
+    looked: list[int] = []
+    monkeypatch.setattr(flax, "_is_array", lambda raw, at: looked.append(at))
+    assert not flax._has_array(b"\xdc\x01\x00" + b"\xcb\x3f\xf0\x01\x93\x00\x00\x00\x00" * 256)
+    assert not looked

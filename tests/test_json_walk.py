@@ -527,3 +527,62 @@ def test_small_members_are_checked_many_at_a_time(monkeypatch):
     keys = [f'"{key}": [1, {{"b": 2.5}}]' for key in ("first", *range(3000), "first", *range(3000, 4000))]
     (finding,) = read(f"{{{', '.join(keys)}}}".encode()).check()
     assert (finding.code, finding.path) == ("duplicate-key", "first#2")
+
+
+@rows(
+    ("text", "end"),
+    [
+        (b'[{"id": 1}, {"id": 2}, {"id": [{"a": 1}, {"b": 2}]}, {"no": 3}]', 21),  # before the last with this first key
+        (b'[1, {"a": "b, 2"}, 3, {"a": 1}]', 20),
+        (b'["a", "b", "c, d"]', 9),
+        (b'{"a": {"b": 1}, "c": {"d": 2}, "e": {}}', 29),
+        (b"[[1,2],[3,[4]],[5]]", 14),
+        (b"[1,  2]", 0),
+        (b"[1,", 0),
+        (b"[1, {", 0),
+    ],
+)
+def test_where_members_end_is_told_by_the_text_around_the_first_comma(text, end):
+    from pparse.parsers.json import walk
+
+    brackets, at = 0, 1
+    while brackets or text[at : at + 1] != b",":
+        brackets += (text[at] in b"[{") - (text[at] in b"]}")
+        at += 1
+    assert walk._likely_end(text, at) == end
+
+
+def test_where_a_wrong_guess_ends_is_decoded_twice_at_most(monkeypatch):
+    seen, skim = [], StrictDecoder.skim
+    monkeypatch.setattr(StrictDecoder, "skim", lambda self, text: seen.append(len(text)) or skim(self, text))
+    value = [{"a": [[[[[number]]]]], "b": [{"a": 1}, {"a": 2}]} for number in range(9000)]  # no pattern holds a member
+    text = dump(value)
+    assert list(read(text).check()) == []
+    assert sum(seen) < 4 * len(text)
+
+
+@rows(
+    ("text", "code"),
+    [
+        (b'[{"a": 1}, {"a": 2}]', None),
+        (b"[1, 2, 3] 4", "trailing-data"),
+        (b"[1, NaN, 3]", "not-finite"),
+        (b'[1, {"a": 1, "b": 2, "a": 3}, 4]', "duplicate-key"),
+        (b"[1, [[[[[[[[2]]]]]]]], 4]", "limit"),
+        (b"[1, 2, 3", "truncated"),
+        (b"[1, , 3]", "malformed"),
+        (b'["a", "\\ud800", "b"]', "malformed"),
+        (b"[1, 1e999, 2]", "unsupported"),
+    ],
+)
+def test_a_check_makes_an_index_of_what_is_not_sound_and_tells_of_it(text, code):
+    limits = Limits().replace(entries=7, depth=6, leaf_depth=2)
+    with read(text, limits=limits) as document, read(text, limits=limits) as other:
+        list(other.walk(detail=False))
+        assert [finding.to_dict() for finding in document.check()] == [each.to_dict() for each in other.findings]
+        assert code in [finding.code for finding in document.findings] or code is None
+        assert (document.root.index is None) == (code is None)
+        assert document.root.status is other.root.status
+        assert len(document.root) == len(other.root)
+    with read(b"[1, 2, 3, 4, 5, 6, 7, 8, 9]", limits=limits) as document, pytest.raises(LimitError, match="entries=7"):
+        list(document.check())

@@ -12,8 +12,9 @@ import pytest
 import pparse
 from pparse import EndOfDataError, LimitError, MalformedError, OptionError, PparseError, Status
 from pparse.data.base import BytesData
+from pparse.kernels.msgpack_skip import skip, sound
 from pparse.limits import Limits
-from pparse.parsers.msgpack.parser import Timestamp, is_sound
+from pparse.parsers.msgpack.parser import Timestamp, pass_sound
 from pparse.tree import engine
 from tests import sweep
 from tests.msgpack_samples import EVERYTHING, Raw, encode, ext, pairs
@@ -338,8 +339,59 @@ def test_what_check_says_in_one_pass_is_what_the_nodes_say(monkeypatch: pytest.M
                 damaged = content[:at] + bytes((byte,)) + content[at + 1 :]
                 found = said(damaged)
                 with monkeypatch.context() as slowly:
-                    slowly.setattr("pparse.parsers.msgpack.parser.is_sound", lambda _: False)
+                    slowly.setattr(
+                        f"{pass_sound.__module__}.pass_sound", lambda _, at, end, pending, *__, **___: (at, pending)
+                    )
                     assert said(damaged) == found, damaged
-    with opened(content) as document:
-        document.root.index_to(None)
-        assert is_sound(document.root)
+    for many in (content, content * 3):
+        with opened(many) as document:
+            parser, is_stream = document.result.parser, many != content
+            assert pass_sound(parser, 0, len(many), 3 if is_stream else 1, 61, is_known=True) == (len(many), 0)
+            assert list(document.check()) == []
+            assert (document.root.index is None) != is_stream
+
+
+@rows(
+    "values",
+    [
+        [1.5] * 40 + [2, 3.5, "a"],
+        [*[1.5] * 14, 1, *[1.5] * 15, 2, *[1.5] * 16, 3, 1 << 20, 1 << 10, -300],
+        [200, 200, 70_000, -(1 << 40), 1 << 63] * 9,
+        ["", "a" * 31, "é", "b" * 31, "c" * 40, {"k": [1.25, "x"], "": {}}] * 4,
+        [[[[[[[]]]]]], {"a": {"b": {"c": [[], 0.5]}}}, b"xyz", ext(5, b"\xcb\xcb")] * 3,
+        [{"id": number, "v": [number / 7] * (number % 5)} for number in range(60)],
+        [[7] * 20, {f"k{number}": number for number in range(20)}],
+    ],
+)
+def test_sound_values_are_passed_over_as_any_are(values: list[object]) -> None:
+    block = encode(values) + encode(values)
+    for pending in (1, 2, 3, 1 << 62):
+        behind, left = skip(block, 0, pending, len(block))
+        assert sound(block, 0, pending) == (behind, left)
+    for cut in range(1, len(block)):
+        at, left = sound(block[:cut], 0, 2)
+        found, missing = skip(block, at, left, len(block))
+        assert (found, missing, left > 0 or at > cut) == (len(block), 0, True)
+
+
+def test_more_children_than_may_be_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pparse.parsers.msgpack.parser._BLOCK", 64)
+    for value in ([0] * 301, [1, [0] * 9000], {"a": {str(number): "x" * 30 for number in range(301)}}):
+        with opened(encode(value), limits=Limits().replace(entries=300)) as document, pytest.raises(LimitError):
+            list(document.check())
+    with opened(encode([[0] * 300] * 300), limits=Limits().replace(entries=300)) as document:
+        assert list(document.check()) == []
+
+
+def test_where_an_only_value_ends_is_found_without_reading_long_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[int] = []
+    for module in (skip.__module__, pass_sound.__module__):
+        monkeypatch.setattr(f"{module}.skip", lambda *place: passed.append(place[1]) or skip(*place))
+    rows_of_text = [{"id": number, "text": "word"} for number in range(3000)]
+    with opened(encode(rows_of_text)) as document:
+        assert document.root.kind == "array"
+        assert list(document.check()) == []
+    assert len(passed) < 9  # not value by value
+    with opened(encode(["x" * 900_000, 1])) as document:
+        assert document.root.kind == "array"
+        assert document.session.stats.bytes < 100_000

@@ -28,6 +28,7 @@ import sys
 from array import array
 from itertools import islice, pairwise
 
+from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, OptionError, UnsupportedError
@@ -60,6 +61,7 @@ from pparse.tree.context import DONE, NodeContext
 from pparse.tree.engine import GROUP, largest_block
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Confidence, Parser, signatures
+from pparse.tree.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +76,6 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
-    from pparse.tree.visit import Visit
 
 
 # Children with longer text are described from its two ends.
@@ -656,9 +657,9 @@ class JsonParser(Parser):
         whole = node.known_status is Status.COMPLETE or node.unsure_number
         if not self.damage.is_mended or node.end is None or not whole:
             return super().is_sound_inside(node)
-        from pparse.parsers.json.walk import is_sound
+        from pparse.parsers.json.walk import sound_end
 
-        return room > 0 and is_sound(self, node, room)
+        return room > 0 and sound_end(self, node, room) == node.end
 
     def _levels_for_text(self, node: Node) -> int:
         """Return how many levels below ``node`` can be read as text, so that no node in it would be too deep."""
@@ -694,6 +695,20 @@ class JsonParser(Parser):
         kids = (text[record.starts[at] - begin : record.ends[at] - begin] for at in range(first, stop))
         found = self.decoder.skim_members(b",".join(kids), is_map)
         return found is not None and len(found) == stop - first
+
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Read sound text once, and index nothing; any other as `walk` does."""
+        root, extraction = self.result.root, self.result.extraction
+        is_new = root.kind in CLOSER and root.known_status is None and self.headless is None
+        if is_new and extraction.data.access is Access.FREE and not extraction.data.gaps:
+            from pparse.parsers.json.walk import sound_end
+
+            end = sound_end(self, root, extraction.session.limits.depth, flawless=True)
+            if end is not None:
+                self.result.close_node(root, Status.COMPLETE, None, end=end)
+                yield Visit.of(root, 0)
+                return
+        yield from super().check(strict=strict)
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Read the document once, and check every byte of its grammar; if it is damaged, only what is whole at once."""

@@ -120,6 +120,7 @@ class TextWalk:
         self.charge = parser.result.extraction.session.budget.charge(2 * BLOCK, "a walk over JSON text")
         self.refused_depth: int | None = None  # offset of the first bracket below the limit
         self.singly = 0  # up to here, one of the scalars is wrong: they are read one by one
+        self.guessed = 0  # up to here, it is not guessed again where members end
         self.whole_leaves = False  # whether small containers are visited with their values, and not what is in them
         self.repeated = 0  # how many keys were met again in one object
         self.fault: Finding | None = None  # the first that is an error
@@ -331,6 +332,8 @@ class TextWalk:
 
 
 _LEAF: Final = 64 << 10
+# The longest beginning of an object with its first key that is looked for again.
+_LIKELY: Final = 64
 _WORD: Final = re.compile(rb"[^ \t\n\r,:\[\]{}\"]++").match
 _NOT_SCALAR: Final = re.compile(rb"[\[{\\]").search
 _HALF_PAIR: Final = re.compile(rb".*\\u[dD][89abAB][0-9a-fA-F]{2}", re.DOTALL).fullmatch
@@ -361,19 +364,32 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     walk.charge.release()
 
 
-def is_sound(parser: JsonParser, node: Node, levels: int) -> bool:
-    """Return whether nothing is wrong in the text of a container, with ``levels`` or so in it; tell nothing of it."""
+def sound_end(parser: JsonParser, node: Node, levels: int, *, flawless: bool = False) -> int | None:
+    """Return where a container ends, with ``levels`` or so in it; None if anything is wrong in its text, and at the
+    first such place. Tells nothing of it, and makes no index.
+
+    ``flawless``: None also for what is worth a warning, for more members than may be, and if more than blanks follow.
+    """
     walk = TextWalk(parser, node)
     walk.limits = walk.limits.replace(depth=levels)
     walk.findings = FindingList()
     counted = parser.decoder.duplicates, parser.decoder.odd_numbers
+
+    def stop(finding: Finding) -> None:
+        if flawless or finding.severity is Severity.ERROR or finding.code == "limit":
+            raise MalformedError(finding.reason)
+
+    walk.on_note = stop
     try:
         walk.enter(node)
+        outermost = walk.levels[0]
         for _ in tokens(walk, detail=False):
-            pass  # faults
-        return walk.fault is None and walk.refused_depth is None and walk.pos == node.end
+            pass
+        end, odd = walk.pos, parser.decoder.odd_numbers > counted[1]
+        told = flawless and (odd or outermost.count >= walk.limits.entries or walk.skip_blank() or walk.pos < walk.end)
+        return None if told or walk.fault is not None else end
     except DataError:
-        return False
+        return None
     finally:
         parser.decoder.duplicates, parser.decoder.odd_numbers = counted
         walk.charge.release()
@@ -681,18 +697,44 @@ def _whole_leaf(walk: TextWalk, keep: bool) -> Any:
 
 def _skip_following(walk: TextWalk) -> bool:
     """Skip the small members that follow the comma at the position, as far as one step finds them sound."""
-    at, level = walk.pos - walk.base, walk.level
-    match = FOLLOWING[walk.brackets[-1]].match(walk.block, at, at + _LEAF) if walk.pos >= walk.singly else None
-    if match is None or level is None:
+    if walk.pos < walk.singly or walk.level is None:
         return False
-    is_map = walk.brackets[-1] == 0x7B
-    found = walk.parser.decoder.skim_members(match[0][1:], is_map)
-    if found is None or (is_map and not walk.add_keys([key for key, _ in found])):
-        walk.singly = walk.base + match.end()
+    at = walk.pos - walk.base
+    if walk.pos >= walk.guessed and len(walk.brackets) + walk.limits.leaf_depth < walk.limits.depth:
+        end = _likely_end(walk.block, at)
+        if end and _skip_members(walk, at, end):
+            return True
+        walk.guessed = walk.base + max(at + 1, end)
+    match = FOLLOWING[walk.brackets[-1]].match(walk.block, at, at + _LEAF)
+    if match is None or _skip_members(walk, at, match.end()):
+        return match is not None
+    walk.singly = walk.base + match.end()
+    return False
+
+
+def _skip_members(walk: TextWalk, at: int, end: int) -> bool:
+    """Skip the text of the block from the comma ``at`` to ``end``, if it is members of the innermost bracket."""
+    is_map, level = walk.brackets[-1] == 0x7B, walk.level
+    found = walk.parser.decoder.skim_members(walk.block[at + 1 : end], is_map)
+    if not found or level is None or (is_map and not walk.add_keys([key for key, _ in found])):
         return False
     level.count += len(found)
-    walk.pos = walk.base + match.end()
+    walk.pos = walk.base + end
     return True
+
+
+def _likely_end(block: bytes, at: int) -> int:
+    """Return where a member behind the comma ``at`` ends, the last in a step: by what stands around this comma. 0 if
+    there is none. It may be in another object or string: what is before it must be decoded."""
+    begin = at - (block[at - 1 : at] in (b"}", b"]"))
+    match = BLANK.match(block, at + 1)
+    behind = match.end() if match is not None else at + 1
+    first = block[behind : behind + 1]
+    if first == b"{":  # with its first key
+        behind = block.find(b'"', block.find(b'"', behind) + 1, behind + _LIKELY)
+    behind += first in (b"{", b"[", b'"')
+    found = block.rfind(block[begin:behind], at + 1, at + _LEAF) if behind > at else -1
+    return found + at - begin if found > at else 0
 
 
 def _long_string(walk: TextWalk) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels import interpreted
 from pparse.kernels.msgpack_skip import SIZES, skip
+from pparse.lazy import lazy_pattern
 from pparse.parsers.msgpack.parser import HEAD, MsgpackParser, container, decode, head, is_extension, is_text
 from pparse.tree.context import DONE
 from pparse.tree.entry import MAP
@@ -35,6 +36,7 @@ _ARRAY: Final = ("shape", "dtype", "data")
 _PARTS: Final = {"ndarray": _ARRAY, "scalar": _ARRAY, "complex": ("real", "imag")}
 # How the payload of an array and of a scalar begins, behind the type.
 _MARKS: Final = (b"\x01\x93", b"\x03\x93")
+_BEGINNING: Final = lazy_pattern(rb"(?s:\xc7.|\xc8.{2}|\xc9.{4}|\xd4|\xd5|\xd6|\xd7|\xd8)[\x01\x03]\x93")
 _KINDS: Final = {1: "ndarray", 2: "complex", 3: "scalar"}
 
 
@@ -136,7 +138,7 @@ def _is_array(raw: bytes, at: int) -> bool:
 def _has_array(raw: bytes) -> bool:
     """Say whether an array of flax begins in ``raw``, or a chunked one."""
     at, chunked = 0, b"\xb9" + CHUNKED.encode()
-    if not any(mark in raw for mark in (*_MARKS, chunked)):  # as in most files of others
+    if _BEGINNING.search(raw) is None and chunked not in raw:  # as in most files of others
         return False
     while at < len(raw):
         if _is_array(raw, at) or raw.startswith(chunked, at):

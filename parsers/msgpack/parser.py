@@ -24,7 +24,7 @@ from codecs import getincrementaldecoder
 from contextlib import suppress
 from struct import Struct, error
 
-from pparse.data.base import find_not_utf8
+from pparse.data.base import Access, find_not_utf8
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.errors import EndOfDataError, GapError, LimitError, MalformedError, OptionError, spoken
 from pparse.findings import Finding, Severity, Status
@@ -273,44 +273,53 @@ _BLOCK: Final = 128 << 10
 _LONGEST: Final = 32
 
 
-def is_sound(root: Node) -> bool:
-    """Say whether all texts below ``root``, which is whole, are UTF-8, and all timestamps are good; reads everything.
+def pass_sound(parser: MsgpackParser, at: int, end: int, pending: int, step: int, *, is_known: bool) -> tuple[int, int]:
+    """Pass over up to ``pending`` values from ``at`` to ``end`` whose texts are UTF-8 and whose timestamps are good,
+    reading ``step`` bytes at a time.
 
-    False also where a gap hinders it.
+    Returns where it stopped, and how many values are left: more than 0 at ``end``, and not far before a fault or a gap.
+    If it is not known to be whole, a text longer than ``step`` is a fault, and so many children as may be above the
+    limit ``entries``.
     """
-    session, data = root.extraction.session, root.extraction.data
-    at, end = root.start, root.end or 0
-    with session.budget.charge(2 * _BLOCK, "checking texts"):
-        while at < end:
-            session.check_cancelled()
-            try:
-                block = data.pread(at, min(_BLOCK, end - at))
-                pos = _look_at(root, block, at)
-            except (MalformedError, EndOfDataError, GapError):
-                return False
-            if not pos:
-                return False  # a gap is in the way
-            at += pos
-    return True
+    extraction = parser.result.extraction
+    entries = extraction.session.limits.entries
+    # A child has a byte at least, and what begins and ends in a block has no more of them.
+    most = entries - step if not is_known and end - at > entries else pending + (1 << 62)
+    while pending and at < end:
+        extraction.session.check_cancelled()
+        try:
+            block = extraction.data.pread(at, min(step, end - at))
+            pos, left = _look_at(parser, block, at, pending, is_known=is_known)
+        except (MalformedError, EndOfDataError, GapError):
+            break
+        if not pos or left > most:
+            break
+        at, pending = at + pos, left
+    return at, pending
 
 
-def _look_at(root: Node, block: bytes, base: int) -> int:
-    """Look at the values in ``block``, which begins at offset ``base``; return where the next one begins in it.
+def _look_at(parser: MsgpackParser, block: bytes, base: int, pending: int, *, is_known: bool) -> tuple[int, int]:
+    """Look at up to ``pending`` values in ``block``, which begins at offset ``base``; return where the next one begins
+    in it, and how many are left.
 
     Raises `MalformedError` if one is not sound."""
     pos = 0
     while True:
-        pos = sound(block, pos)
-        if pos >= len(block) or (pos and len(block) - pos < _LONGEST):
-            return pos
+        pos, pending = sound(block, pos, pending)
+        if not pending or pos >= len(block) or (pos and len(block) - pos < _LONGEST):
+            return pos, pending
         if not is_text(block[pos]):
             pos = decode(block, pos)[1]
         else:
             count, start = head(block, pos)
-            fault = find_not_utf8(root.extraction.data, base + start, base + start + count)
-            if fault is not None and not root.result.parser.holds_old_raw():  # type: ignore[attr-defined]
+            if pos and start + count > len(block):
+                return pos, pending
+            data = parser.result.extraction.data
+            fault = find_not_utf8(data, base + start, base + start + count) if is_known else base + start
+            if fault is not None and not (is_known and parser.holds_old_raw()):
                 raise MalformedError("the text is not UTF-8", offset=base + start)
             pos = start + count
+        pending -= 1
 
 
 # -- Before 2013: a raw, which str is now, had any bytes, and there were no bin, str8 and extensions -------------------
@@ -404,6 +413,7 @@ class MsgpackParser(Parser):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._old_raw: bool | None = None
+        self._sound_end: int | None = None  # where the first value ends, if it was found sound when it was looked for
         self._documents = str(result.extraction.session.options.get("documents", self.documents))
         if self._documents not in ("auto", "one", "many"):
             raise OptionError(f"option documents must be auto, one or many, not {self._documents!r}")
@@ -463,7 +473,9 @@ class MsgpackParser(Parser):
         if self._documents != "auto":
             return self._documents == "many"
         data, end = self.result.extraction.data, self._limit
-        at, pending = start, 1
+        at, pending = pass_sound(self, start, min(end, start + _LOOK), 1, _PIECE, is_known=False)
+        if not pending:
+            self._sound_end = at
         try:
             while pending:
                 block = data.pread(at, max(0, min(_PIECE, end - at)))
@@ -471,6 +483,8 @@ class MsgpackParser(Parser):
                 at += pos
                 if not pos or at - start > _LOOK:
                     return False
+            if at - start > _LOOK:
+                return False
             block = data.pread(at, max(0, min(_PIECE, end - at)))
         except GapError:
             return False
@@ -668,14 +682,34 @@ class MsgpackParser(Parser):
                 self.note("trailing-data", reason, behind, severity=trailing_severity("document"))
 
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
-        """Look at all texts and times in one pass; node by node, if something is wrong."""
-        root = self.result.root
+        """Look at everything in one pass, without an index; node by node, if something is wrong."""
+        root, data = self.result.root, self.result.extraction.data
         with suppress(LimitError):  # noted on the way
-            root.index_to(None)
-            if root.known_status is Status.COMPLETE and is_sound(root):
+            end = self._find_sound_end() if root.known_status is None else None
+            if end is not None and (end >= self._limit or not data.available(end, 1)):
+                self.result.close_node(root, Status.COMPLETE, None, end=end)
+            else:
+                root.index_to(None)  # notes what is wrong, or follows
+            if root.known_status is Status.COMPLETE and (end is not None or self._find_sound_end() is not None):
                 yield Visit.of(root, 0)
                 return
         yield from self.checked_nodes()
+
+    def _find_sound_end(self) -> int | None:
+        """Return where the root ends, if all in it is whole and sound; None also if only its index can tell that."""
+        extraction, root = self.result.extraction, self.result.root
+        data, is_known = extraction.data, root.known_status is not None
+        if not is_known and (root.kind == "stream" or data.access is not Access.FREE or data.gaps):
+            return None
+        data.check_unchanged()
+        end, pending = self._sound_end, 0
+        if end is None:
+            limit, count = root.end or self._limit, 1 << 62 if root.kind == "stream" else 1
+            with extraction.session.budget.charge(2 * _BLOCK, "checking texts"):
+                end, pending = pass_sound(self, root.start, limit, count, _BLOCK, is_known=is_known)
+        if is_known:
+            return end if end >= (root.end or 0) else None
+        return end if not pending and not data.gaps and data.available(end - 1, 1) else None
 
     def checked_nodes(self) -> Iterator[Visit]:
         """Walk through all nodes, and look at long texts."""
