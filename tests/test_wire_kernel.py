@@ -206,6 +206,8 @@ def test_tags_longer_than_they_must_be():
         assert read_tag(varint(8, length) + PADDING, 0) == (8, length)
         raw = varint(8, length) + b"\x05"
         assert walked(raw, 64) == {8: [0]}
+        raw = varint(10, length) + b"\x01a\x0a\x01a" + varint(10, length) + b"\x80\x00"
+        assert walked(raw, 64) == {10: [0, length + 2, length + 5]}
     assert read_tag(varint((1 << 32) - 1) + PADDING, 0) == ((1 << 32) - 1, 5)
     with pytest.raises(MalformedError, match="too long"):
         read_tag(varint(8, 6) + PADDING, 0)

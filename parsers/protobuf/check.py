@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data, Range
+    from pparse.limits import MemoryBudget
+    from pparse.parsers.protobuf.library import Library
     from pparse.protobuf.schema import MessageType
 
 _FIRST_BLOCK: Final = 4 << 10
@@ -36,9 +38,15 @@ _FIRST_BLOCK: Final = 4 << 10
 _BLOCK: Final = 256 << 10
 # Deeper nesting is left to the tree, which has its own limit.
 _MAX_DEPTH: Final = 10_000
+# Messages around one that is given to the library, which goes a hundred levels down by itself.
+_MOST_AROUND: Final = _MAX_DEPTH - 100
 # Messages up to this size are kept, so many of each type at most, to know them again.
 _SMALL: Final = 64
 _MOST_SOUND: Final = 1_000
+# From this size on, the library is quicker even if it has to be imported first.
+_LARGE: Final = 1 << 20
+# Messages in it are given to the library from this size on; shorter ones are there with what is around them.
+_LONG: Final = 4 << 10
 _TOO_LONG: Final = lazy_pattern(rb"[\x80-\xff]{10}")
 # What the payload of a field is checked for; packed numbers of fixed size for that, which is above 0.
 _SKIP, _TEXT, _VARINTS = 0, -1, -2
@@ -50,10 +58,10 @@ class _Table(dict[int, "Any"]):
     By tag of wire type 2 that takes a byte; by minus the tag for longer ones, and for groups. Filled on demand.
     """
 
-    __slots__ = ("_tables", "_type", "hits", "sound")
+    __slots__ = ("_tables", "hits", "sound", "type")
 
     def __init__(self, type: MessageType, tables: dict[str, _Table]) -> None:
-        self._type = type
+        self.type = type
         self._tables = tables
         self.sound: set[bytes] | None = set()
         """Small messages of the type that were gone through, or are just now; None: they are too different."""
@@ -71,7 +79,7 @@ class _Table(dict[int, "Any"]):
 
     def __missing__(self, key: int) -> Any:
         tag = abs(key)
-        field = self._type.fields.get(tag >> 3)
+        field = self.type.fields.get(tag >> 3)
         found: Any = _SKIP
         if field is not None and accepts(field, tag & 7):
             if field.message is not None:
@@ -95,11 +103,16 @@ def table_of(type: MessageType, tables: dict[str, _Table]) -> _Table:
 
 
 class Checker:
-    """Checks messages of one schema; caches tables of its types."""
+    """Checks messages of one schema; caches tables of its types.
 
-    def __init__(self, check_cancelled: Callable[[], None]) -> None:
+    With a ``budget``, for the memory that it takes, the library protobuf parses most of a large message.
+    """
+
+    def __init__(self, check_cancelled: Callable[[], None], budget: MemoryBudget | None = None) -> None:
         self._tables: dict[str, _Table] = {}
         self._check_cancelled = check_cancelled
+        self._budget = budget
+        self._library: Library | None = None
         self.stopped = 0
         self.last_read: tuple[Data, int, int, bytes] | None = None
         """The block that was read last: its data, their revision then, where it begins, and it."""
@@ -109,6 +122,10 @@ class Checker:
 
         If not, ``stopped`` is the offset of the field at fault; everything before it is sound.
         """
+        if self._library is None and self._budget is not None and part.end - part.start >= _LARGE:
+            from pparse.parsers.protobuf.library import Library
+
+            self._library = Library(type, self._budget)
         whole = None
         for small in (_SMALL, -1):
             try:
@@ -131,9 +148,10 @@ class Checker:
         block, base, size = b"", part.start, 0
         data, last = part.data, part.end
         step = _FIRST_BLOCK
+        library = self._library
         # In the block: where it goes on, behind what it is read on, and where the message and what is around it end.
         at, edge, stop, bound = 0, -1, last - base, last - base
-        field_at = 0
+        field_at, again = 0, last
         try:
             while True:
                 if at == stop:
@@ -143,6 +161,9 @@ class Checker:
                     stop, bound, table = around[-1]
                     stop -= base  # below 0 for a group, which is not reached
                     bound -= base
+                    continue
+                if at >= again and at + _LONG <= min(stop, size) and len(around) < _MOST_AROUND and library is not None:
+                    at, again = library.parsed(table.type, block, at, min(stop, size))
                     continue
                 if at >= bound:  # beyond the message, or at its end inside a group without an end
                     return None if small >= 0 else False
@@ -162,6 +183,7 @@ class Checker:
                     stop, bound, _ = around[-1]
                     stop -= base
                     bound -= base
+                    again = 0 if library is not None else last
                 found = table.get(block[at])
                 length = block[at + 1]
                 start = at + 2
@@ -185,6 +207,7 @@ class Checker:
                             table = inner if isinstance(inner, _Table) else table
                             around.append((-(tag >> 3), base + bound, table))
                             stop = -1
+                            library, again = None, last  # which field was the last in a group without an end?
                         elif wire == END_GROUP:
                             if around.pop()[0] != -(tag >> 3):
                                 return False

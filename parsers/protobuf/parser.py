@@ -542,8 +542,9 @@ class TreeCheck:
     def __init__(self, parser: ProtobufParser) -> None:
         self._parser = parser
         self._result = parser.result
-        self._checker = Checker(parser.result.extraction.session.check_cancelled)
-        self._kept = parser.result.extraction.session.kept_block
+        session = parser.result.extraction.session
+        self._checker = Checker(session.check_cancelled, session.budget)
+        self._kept = session.kept_block
 
     def run(self) -> Iterator[Visit]:
         """Yield a visit of each node that was checked; findings are added to its node."""

@@ -60,17 +60,25 @@ def scan(  # noqa: C901 -- hot loop: a call an element costs a tenth and more
             if wire == END_GROUP:
                 raise MalformedError("a group ends that was never opened", offset=base + last)
             begins = found[tag]
+            if wire == LEN and pos == last + 1:
+                append = begins.append
+                while True:  # go through the run
+                    append(last)
+                    length = block[last + 1]
+                    if length < 0x80:
+                        pos = last + length + 2
+                    elif (byte := block[last + 2]) < 0x80:
+                        pos = last + length + (byte << 7) - 0x7D
+                    else:
+                        length, pos = read_length(block, last + 1, base)
+                        pos += length
+                    if pos >= stop or block[pos] != tag:
+                        break
+                    last = pos
+                continue
         begins.append(last)
         if wire == LEN:
-            length = block[pos]
-            pos += 1
-            if length >= 0x80:
-                byte = block[pos]
-                if byte < 0x80:
-                    length += (byte << 7) - 0x80
-                    pos += 1
-                else:
-                    length, pos = read_length(block, pos - 1, base)
+            length, pos = read_length(block, pos, base)
             pos += length
         elif wire == VARINT:
             if block[pos] < 0x80:
