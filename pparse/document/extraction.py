@@ -192,7 +192,8 @@ class Session(Declared):
     def new_retention(self) -> Retention:
         """Return a new retention policy, for one result."""
         retention = Retention(self.budget, self.retain, self.include, self.exclude)
-        self._retentions.add(retention)
+        if retention.limit:  # else it never holds a node
+            self._retentions.add(retention)
         return retention
 
     @property
@@ -245,7 +246,7 @@ class Session(Declared):
         with self.lock:
             for data in self.sources():
                 data.close()
-            for retention in list(self._retentions):
+            for retention in list(self._retentions) if self._retentions else ():
                 retention.clear()
             self.kept_block.drop()
 
