@@ -332,10 +332,10 @@ class Extraction(HasStatus):
                 data.resolve()
             except LimitError:
                 pass  # a read there reports it
-        size = data.reach
+        size = data.reach if data.gaps else data.size
         if size is None:
             size = _find_size(data, self.session.check_cancelled)
-        return size if end is None else min(end, size)
+        return size if end is None or end > size else end
 
     @property
     def path(self) -> str:

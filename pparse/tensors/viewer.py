@@ -324,7 +324,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
         """Return the holes of a file that tensors are in."""
-        return self.holes if data is self.extraction.parsed.data else []
+        return self.holes if data is self.extraction.data or data is self.extraction.parsed.data else []
 
     def unwritten(self, tensor: Tensor) -> tuple[int, int]:
         """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""

@@ -352,7 +352,8 @@ class Node(HasStatus):
             # Purging at each doubling bounds the table by the living children, without a callback per child.
             self._kids = {number: ref for number, ref in self._kids.items() if ref() is not None}
         self._kids[ordinal] = weakref.ref(kid)
-        self.result.retention.touch(kid)
+        if (retention := self.result.retention).limit:
+            retention.touch(kid)
         return kid
 
     def _make(self, ordinal: int, entry: Entry) -> Node:
