@@ -274,7 +274,7 @@ class Node(HasStatus):
     def index(self) -> ChildIndex | None:
         """The index of the children so far; None for scalars and unloaded containers."""
         content = self._content
-        return None if content is UNLOADED_VALUE or self.shape == SCALAR else content
+        return content if type(content) is ChildIndex else None
 
     def index_to(self, count: int | None, fresh: list[Entry] | None = None) -> ChildIndex:
         """Index the first ``count`` children (None: all), or as many as exist, and return the index.
