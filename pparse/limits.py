@@ -11,7 +11,7 @@ with ``evict`` may be asked to give its memory back when others need room, the l
 
 from __future__ import annotations
 
-import weakref
+import _weakref as weakref  # `weakref` itself takes longer to import
 from functools import lru_cache, partial
 
 from pparse.errors import LimitError

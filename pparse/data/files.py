@@ -8,11 +8,11 @@ Without ``os.pread`` (Windows) a lock guards seek and read.
 
 from __future__ import annotations
 
+import _weakref as weakref
 import errno
 import os
 import re
 import stat
-import weakref
 from itertools import islice, product
 
 from pparse.data.base import Data

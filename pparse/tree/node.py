@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-import weakref
+import _weakref as weakref
 
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
