@@ -261,6 +261,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         tensor._told = self.extraction.session.stats.discoveries
         return tensor
 
+    as_of_now.__guarded__ = True  # type: ignore[attr-defined]  # it reads one number
+
     is_resolved = False
     """Whether the checksums of single tensors were compared, or are compared by whoever reads these."""
 
