@@ -78,7 +78,7 @@ class Declared:
     def __init__(self, *values: Any, **named: Any) -> None:
         fields = type(self).__annotations__
         self.__dict__.update(zip(fields, values, strict=False), **named)
-        if len(values) > len(fields) or not self.__dict__.keys() <= fields.keys():
+        if len(values) > len(fields) or not named.keys() <= fields.keys():
             raise TypeError(f"{type(self).__name__} takes {', '.join(fields)}")
 
 

@@ -11,8 +11,8 @@ with ``evict`` may be asked to give its memory back when others need room, the l
 
 from __future__ import annotations
 
-import weakref
-from functools import partial
+import _weakref as weakref  # `weakref` itself takes longer to import
+from functools import lru_cache, partial
 
 from pparse.errors import LimitError
 from pparse.lazy import lazy_pattern
@@ -40,6 +40,7 @@ _UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
 _SIZE: Final = lazy_pattern(r"\s*(\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
 
 
+@lru_cache(typed=True)
 def parse_size(text: int | str) -> int:
     """Return the number of bytes in ``text``: ``64MiB`` and ``64M`` count in powers of 1024, ``64MB`` in 1000.
 

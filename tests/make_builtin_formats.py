@@ -49,6 +49,14 @@ def parsers() -> list[str]:
     return known + sorted(found.difference(known)) + [codec.parser for codec in CODECS.values() if codec.told_by]
 
 
+def magic(parser: type[Parser]) -> tuple[tuple[int, tuple[bytes, ...]], ...]:
+    """Return the bytes of a parser's signatures, those at one offset together."""
+    found: dict[int, list[bytes]] = {}
+    for mark in parser.signatures:
+        found.setdefault(mark.at, []).append(mark.magic)
+    return tuple((at, tuple(magics)) for at, magics in found.items())
+
+
 def row(dotted: str) -> tuple[object, ...]:
     """Return the row of one parser."""
     parser: type[Parser] = import_dotted(dotted)
@@ -56,7 +64,7 @@ def row(dotted: str) -> tuple[object, ...]:
         parser.name,
         dotted,
         parser.viewer,
-        tuple((mark.at, mark.magic) for mark in parser.signatures),
+        magic(parser),
         parser.extensions,
         parser.is_generic,
         parser.reads == "folder",

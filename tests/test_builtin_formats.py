@@ -46,7 +46,7 @@ def test_every_format_has_a_contract_and_a_sample_of_the_truth() -> None:
 def test_the_rows_of_codecs_are_what_their_parsers_say(codec) -> None:
     known = next(known for known in BUILTINS if known.name == codec.name)
     parser = import_dotted(known.parser)
-    assert known.magic == tuple((mark.at, mark.magic) for mark in parser.signatures)
+    assert known.magic == make.magic(parser)
     assert (known.extensions, known.generic, known.folder) == (parser.extensions, parser.is_generic, False)
     assert known.named_is_enough is parser.named_is_enough
 

@@ -318,7 +318,8 @@ class GgufParser(Parser, Listing):
 
     def expect_tensor(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Take the description of a tensor; what is wrong with one does not concern the others."""
-        while ctx.emitted < ctx.node.note:
+        count = ctx.node.note
+        while ctx.emitted < count:
             self._take_tensor(ctx)
             if ctx.satisfied:
                 return ctx.pos, self.expect_tensor, 0
@@ -334,7 +335,7 @@ class GgufParser(Parser, Listing):
         if rank > _MOST_DIMENSIONS:
             raise MalformedError(f"a tensor has {rank} dimensions", offset=ctx.pos - 4)
         *dimensions, kind, offset = ctx.take(f"{self.order}{rank}{self.length}IQ")
-        place = GgufPlace(kind, tuple(reversed(dimensions)), offset)
+        place = GgufPlace(kind, tuple(dimensions[::-1]), offset)
         entry = Entry(name, "tensor", at, ctx.pos, note=place)
         if place.size is None:
             entry.status = Status.DAMAGED if kind in TYPES else Status.UNSUPPORTED
@@ -440,21 +441,18 @@ class GgufPlace:
         """Its bytes; None if they cannot be known."""
         self.problem: str | None = None
         """Why they cannot be known."""
-        self._measure()
-
-    def _measure(self) -> None:
-        known, row = TYPES.get(self.kind), self.shape[-1] if self.shape else 1
+        known, row = TYPES.get(kind), shape[-1] if shape else 1
         if known is None:
-            self.problem = type_words(self.kind)
+            self.problem = type_words(kind)
         elif row % known.block_size:
             self.problem = f"its rows of {row} elements are no whole blocks of {known.block_size}"
         else:
-            count = prod(self.shape)
+            count = prod(shape)
             size = count // known.block_size * known.block_bytes
-            if max(size, count) + self.offset < _MOST_BYTES:
+            if size + offset < _MOST_BYTES and count + offset < _MOST_BYTES:
                 self.size = size
             else:
-                self.problem = f"no file has {count} elements at {self.offset}"
+                self.problem = f"no file has {count} elements at {offset}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what its node shows."""

@@ -505,6 +505,12 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
             elif op == 0x28:
                 frame.marks.append(len(stack))
                 i += 1
+            elif op == 0x4D:
+                push(buf[i + 1] | buf[i + 2] << 8)
+                i += 3
+            elif op == 0x74:
+                push(tuple(frame.popped()))
+                i += 1
             elif op in fresh:
                 push(fresh[op]())
                 i += 1
@@ -655,7 +661,8 @@ def _reduce(frame: _Frame, i: int, kwargs: Any = None) -> None:
 
 
 def _called(target: Any, args: Any, frame: _Frame, i: int, kwargs: Any = None) -> Any:
-    made = plain_result(str(target), args) if isinstance(target, Global) and kwargs is None else None
+    is_plain = kwargs is None and type(target) is Global and target._full in _MAKERS
+    made = plain_result(target._full, args) if is_plain else None
     return made if made is not None else Call(target, args, kwargs, frame.base + i)
 
 
@@ -735,7 +742,6 @@ _FRESH: Final[dict[int, Callable[[], Any]]] = {
 }
 _TUPLES: Final = {0x85: -1, 0x86: -2, 0x87: -3}
 _HANDLERS: Final[dict[int, Handler]] = {
-    0x4D: _fixed(2, _unsigned),
     0x4A: _fixed(4, _long),
     0x47: _fixed(8, lambda raw: unpack(">d", raw)[0]),
     0x8A: _counted(1, _long),
@@ -753,7 +759,6 @@ _HANDLERS: Final[dict[int, Handler]] = {
     0x53: _line(_quoted),
     0x56: _line(lambda raw: str(raw, "raw-unicode-escape")),
     0x50: _line(lambda raw: Persistent(_text(raw))),
-    0x74: _make_of(tuple),
     0x6C: _make_of(list),
     0x64: _make_of(lambda items: _set_pairs({}, items)),
     0x91: _make_of(lambda items: frozenset(as_set(items, set()))),

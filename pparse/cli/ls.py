@@ -17,7 +17,6 @@ from pparse.errors import LimitError
 from pparse.findings import BROKEN, COMPLETE, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
-from pparse.recovery.document_verdict import all_findings, document_status
 from pparse.tensors.status import COMPLETE_WORDS, status_words
 from pparse.tensors.viewer import findings_of
 
@@ -295,6 +294,8 @@ def tensor_to_dict(tensor: Tensor) -> dict[str, object]:
 
 
 def _list_members(document: Extraction, options: Any, out: Output) -> int:
+    from pparse.recovery.document_verdict import all_findings  # as models need none of it
+
     counted = _Counted(document, options)
     chosen = (member for member in counted if options.matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
@@ -350,6 +351,8 @@ class _Counted:
     @property
     def status(self) -> Status:
         """Status of the document, by what is known of it and of the members so far."""
+        from pparse.recovery.document_verdict import document_status
+
         damaged = self.damaged or any(finding.is_fault for finding in self.document.findings)
         return document_status(self.document, damaged=damaged)
 
@@ -432,6 +435,8 @@ def _close_members(counted: _Counted, size: Callable[[int], str], out: Output) -
     if held is not None:
         out.say(f"it holds {held}, whose tensors this version does not read yet")
     report_document_cut(out, document, status)
+    from pparse.recovery.document_verdict import all_findings
+
     out.findings(all_findings(document, status))
 
 

@@ -23,7 +23,6 @@ from pparse.document.opening import (
 from pparse.errors import DataError, PathError, PparseError, system_error
 from pparse.findings import BROKEN, Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
-from pparse.recovery.document_verdict import document_status
 from pparse.tensors.status import status_words, whole_words
 from pparse.tensors.viewer import findings_of
 
@@ -431,6 +430,7 @@ def cut_to_dict(document: Extraction, status: Status) -> dict[str, object]:
 def to_resume(document: Extraction) -> list[Resume]:
     """Return the files to resume in order to complete a document, as far as is known now."""
     from pparse.document.registry import viewer_for
+    from pparse.recovery.document_verdict import document_status
 
     try:
         viewer = viewer_for(document)

@@ -9,9 +9,9 @@ Any number of readers, `Cursor` and `Range`, share one source. Offsets count fro
 
 from __future__ import annotations
 
+import _weakref as weakref
 import enum
 import os
-import weakref
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right

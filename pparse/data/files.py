@@ -8,11 +8,11 @@ Without ``os.pread`` (Windows) a lock guards seek and read.
 
 from __future__ import annotations
 
+import _weakref as weakref
 import errno
 import os
 import re
 import stat
-import weakref
 from itertools import islice, product
 
 from pparse.data.base import Data
@@ -766,7 +766,6 @@ def split_set(path: str) -> SplitSet | None:
         return None  # the longest number of a part is not that long
     zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
     first = name
-    whole = whole_name(name)
     if zipped is not None:
         firsts = [
             one for one in reversed([*first_names(name)]) if any(is_there(inside(folder, one[:-1] + no)) for no in "12")
@@ -774,9 +773,12 @@ def split_set(path: str) -> SplitSet | None:
         if not firsts or not (name in firsts or name.lower().endswith(".zip")):
             return None
         first = firsts[0]
-        whole = next((one for one in _last_names(zipped) if is_there(inside(folder, one))), whole)
+        lasts = _last_names(zipped)
+        whole = next((one for one in lasts if is_there(inside(folder, one))), lasts[0])
     elif part is None or name not in first_names(name):
         return None
+    else:
+        whole = part["whole"]
     begin = whole if zipped is None else zipped["whole"] + "."
     names = frozenset(one for one in names_in(folder) if one.startswith(begin) and is_file(inside(folder, one)))
     found = parts_in(names, first)

@@ -6,8 +6,10 @@ piece is a `Range` of the same descriptor. A `FolderExtraction` is a folder, and
 
 from __future__ import annotations
 
+import _weakref as weakref
 import os
-import weakref
+from _weakrefset import WeakSet
+from functools import cached_property
 from itertools import islice
 
 from pparse.data.base import BytesData, Data, Distance, IoStats
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import ExitStack
     from typing import Any, Final, Self
+    from weakref import WeakValueDictionary
 
     from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Range
@@ -114,12 +117,17 @@ class Session(Declared):
         """The block that was read last."""
         self.indexes = IndexLedger(self.budget)
         """Accounts for the indexes of all nodes."""
-        self.given: weakref.WeakValueDictionary[str, Data] = weakref.WeakValueDictionary()
-        """Files of a `pparse.Folder` that the caller gave, by name, as far as they are open."""
         self.expected: dict[str, object] = {}
         """What identifies those files, according to a handle."""
-        self._sources: weakref.WeakSet[Data] = weakref.WeakSet()
-        self._retentions: weakref.WeakSet[Retention] = weakref.WeakSet()
+        self._sources: WeakSet[Data] = WeakSet()
+        self._retentions: WeakSet[Retention] = WeakSet()
+
+    @cached_property
+    def given(self) -> WeakValueDictionary[str, Data]:
+        """Files of a `pparse.Folder` that the caller gave, by name, as far as they are open."""
+        from weakref import WeakValueDictionary
+
+        return WeakValueDictionary()
 
     def adopt(self, data: Data) -> Data:
         """Close ``data`` when the document is closed; return it."""
@@ -192,7 +200,8 @@ class Session(Declared):
     def new_retention(self) -> Retention:
         """Return a new retention policy, for one result."""
         retention = Retention(self.budget, self.retain, self.include, self.exclude)
-        self._retentions.add(retention)
+        if retention.limit:  # else it never holds a node
+            self._retentions.add(retention)
         return retention
 
     @property
@@ -245,7 +254,7 @@ class Session(Declared):
         with self.lock:
             for data in self.sources():
                 data.close()
-            for retention in list(self._retentions):
+            for retention in list(self._retentions) if self._retentions else ():
                 retention.clear()
             self.kept_block.drop()
 
@@ -331,10 +340,10 @@ class Extraction(HasStatus):
                 data.resolve()
             except LimitError:
                 pass  # a read there reports it
-        size = data.reach
+        size = data.reach if data.gaps else data.size
         if size is None:
             size = _find_size(data, self.session.check_cancelled)
-        return size if end is None else min(end, size)
+        return size if end is None or end > size else end
 
     @property
     def path(self) -> str:

@@ -11,7 +11,6 @@ from operator import itemgetter
 from pparse.data import files
 from pparse.data.base import Distance
 from pparse.data.files import MOST_ABSENT, absent_part, following_names, how_to_join, name_of, parts_in, split_set
-from pparse.data.zero_runs import first_unwritten
 from pparse.document.extraction import Extraction, FolderExtraction, Session, extraction_of, snapshot_of
 from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, names_in
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
@@ -537,6 +536,8 @@ def is_cut_outside(document: Extraction) -> bool:
 
 def first_hole(document: Extraction) -> int | None:
     """Return the first byte of the outermost file that was never written; None if all were."""
+    from pparse.data.zero_runs import first_unwritten
+
     outer = outermost_file(document)
     return first_unwritten(outer.data, outer.start, outer.find_end())
 

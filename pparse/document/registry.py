@@ -12,7 +12,7 @@ name. Content decides; the extension counts only if the content tells nothing.
 from __future__ import annotations
 
 import importlib
-from functools import cache
+from functools import cache, lru_cache
 
 from pparse.data.base import Access
 from pparse.document.builtin_formats import ROWS
@@ -42,8 +42,8 @@ class Builtin(Declared):
     """``module:class`` …"""
     viewer: str | None
     """… and that of the viewer; None: only nodes."""
-    magic: tuple[tuple[int, bytes], ...]
-    """``(offset, bytes)``, one of which must match; empty: any content."""
+    magic: tuple[tuple[int, tuple[bytes, ...]], ...]
+    """Offsets, and the bytes of which some must stand at one of them; empty: any content."""
     extensions: tuple[str, ...]
     generic: bool
     """Whether other formats are made of it."""
@@ -57,11 +57,14 @@ class Builtin(Declared):
 
 
 BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
+_BY_NAME: Final = {known.name: known for known in BUILTINS}
+_MAGIC: Final = [(known.name, *magic) for known in BUILTINS for magic in known.magic]
 
 # How many models of a folder are asked for their size.
 _MOST_SIZES: Final = 8
 
 EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
+_LONGEST: Final = max(map(len, EXTENSIONS))
 
 
 class Registry:
@@ -126,6 +129,7 @@ def default_registry() -> Registry:
     return Registry()
 
 
+@cache
 def import_dotted(dotted: str) -> Any:
     """Return the object with the name ``module:name``."""
     module, _, name = dotted.partition(":")
@@ -134,7 +138,7 @@ def import_dotted(dotted: str) -> Any:
 
 def builtin(name: str) -> Builtin | None:
     """Return the built-in with that name, if any."""
-    return next((candidate for candidate in BUILTINS if candidate.name == name), None)
+    return _BY_NAME.get(name)
 
 
 def model_extensions() -> tuple[str, ...]:
@@ -241,7 +245,7 @@ def detect(extraction: Extraction) -> type[Parser]:
         if (reason := nothing_there(extraction)) is not None:
             raise NothingThereError(reason, source=extraction.name)
         raise FormatError(what_it_is(extraction, EXTENSIONS, model_extensions()), source=extraction.name)
-    chosen = max(best, key=lambda parser: _rank(parser, best))
+    chosen = max(best, key=lambda parser: _rank(parser, best)) if len(best) > 1 else next(iter(best))
     if extraction.is_folder:
         models = [model for parser in best for model in parser.models_in(extraction)]
         if len(models) > 1:
@@ -276,7 +280,7 @@ def _misnamed(excerpt: Excerpt, chosen: type[Parser]) -> str | None:
     """
     if excerpt.ends_with(chosen.usual_names):
         return None
-    owners = [known for known in BUILTINS if excerpt.ends_with(known.extensions)]
+    owners = _named_like(excerpt)
     named = [import_dotted(known.parser) for known in owners if not known.named_is_enough]
     what = f"{chosen.name} ({chosen.description})"
     other = next((parser for parser in named if excerpt.ends_with(parser.usual_names)), None)
@@ -303,8 +307,8 @@ def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Pars
     head = excerpt.head(64)
     if not is_text(head) and len(head) >= 8:
         return
-    other = next((known for known in BUILTINS if excerpt.ends_with(known.extensions)), None)
-    if other is not None:
+    if owners := _named_like(excerpt):
+        other = owners[0]
         start = excerpt.head(80).decode("utf-8", "replace")
         raise FormatError(
             f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
@@ -325,15 +329,16 @@ def _rank(parser: type[Parser], best: Mapping[type[Parser], Confidence]) -> tupl
 def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple[type[Parser], Confidence]]:
     """Ask the parsers whose first bytes fit; unless one of them is certain, also those that only one byte or the name
     suggests."""
-    head = excerpt.head(512)
-    files = [known for known in BUILTINS if not known.folder]
-    found = [(len(magic), known.name) for known in files for at, magic in known.magic if head.startswith(magic, at)]
-    fits = {name: length for length, name in sorted(found)}  # the longest bytes of each count
-    called = {known.name for known in files if excerpt.ends_with(known.extensions)}
+    head, fits = excerpt.head(512), dict[str, int]()
+    for name, at, magics in _MAGIC:
+        if head.startswith(magics, at):  # the longest bytes of each format count
+            longest = max(len(magic) for magic in magics if head.startswith(magic, at))
+            fits[name] = max(longest, fits.get(name, 0))
+    called = {known.name for known in _named_like(excerpt)}
     # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
     # others need no import.
     suggested = sorted(
-        (known for known in files if known.name in fits or known.name in called),
+        (known for known in BUILTINS if known.name in fits or known.name in called),
         key=lambda known: (known.name not in fits, fits.get(known.name) == 1, known.name not in called),
     )
     certain = likely = False
@@ -348,6 +353,16 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
                 certain |= confidence is Confidence.CERTAIN
                 likely |= confidence is Confidence.LIKELY and has_name
             yield parser, confidence
+
+
+def _named_like(excerpt: Excerpt) -> tuple[Builtin, ...]:
+    """Return the built-ins of whose extensions the name has one."""
+    return _with_end(excerpt.bare_name[-_LONGEST:])
+
+
+@lru_cache
+def _with_end(end: str) -> tuple[Builtin, ...]:
+    return tuple(known for known in BUILTINS if end.endswith(known.extensions))
 
 
 def _by_name(known: Builtin, excerpt: Excerpt, head: bytes) -> Confidence:

@@ -223,16 +223,6 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             else:
                 raise _StopAtError(base + i, UNDERFLOW)
             i += 1
-        elif action == 12:
-            push((base + i) << 8 | op)
-            i += 2 + buf[i + 1]
-        elif action == 15:
-            marks.append(len(slots))
-            push((base + i) << 8 | 0x28)
-            i += 1
-        elif action == 13:
-            push((base + i) << 8 | op)
-            i += 5 + from_bytes(buf[i + 1 : i + 5], "little")
         elif action == 11:
             if memo is not None:
                 number = buf[i + 1] if op == 0x71 else from_bytes(buf[i + 1 : i + 5], "little")
@@ -248,6 +238,16 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             count += 1
             numbered += 1
             i += 2 if op == 0x71 else 5
+        elif action == 12:
+            push((base + i) << 8 | op)
+            i += 2 + buf[i + 1]
+        elif action == 15:
+            marks.append(len(slots))
+            push((base + i) << 8 | 0x28)
+            i += 1
+        elif action == 13:
+            push((base + i) << 8 | op)
+            i += 5 + from_bytes(buf[i + 1 : i + 5], "little")
         elif action == 16:
             _combine(state, len(slots) - (op - 0x84), op, base + i)
             i += 1

@@ -6,7 +6,6 @@ This is the one place that decides whether a document is whole after everything 
 
 from __future__ import annotations
 
-from copy import copy
 from itertools import islice
 
 from pparse.data.range_status import cut_status, joined
@@ -159,6 +158,8 @@ def untold(extraction: Extraction, source: str) -> Iterator[Finding]:
     )
     for finding in found:
         if finding.is_fault:
+            from copy import copy
+
             told = copy(finding)  # the original keeps its own source
             told.source = source
             yield told
@@ -274,6 +275,8 @@ def is_whole_below(document: Extraction) -> bool:
 
 def _findings_inside(name: str, extraction: Extraction, *, strict: bool) -> Iterator[Finding]:
     """Check a document inside an archive; if it cannot be opened, or a limit ends the check, that is the finding."""
+    from copy import copy
+
     try:
         whole = True
         for finding in extraction.check(strict=strict, around=False):

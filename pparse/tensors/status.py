@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from copy import copy
 from itertools import chain
 from math import prod
 
@@ -454,6 +453,8 @@ class Extent:
         kept = self._reasons.setdefault(status, [])
         finding = tensor.why_listed() if len(kept) < _REASONS else None
         if finding is not None and not finding.path:
+            from copy import copy
+
             finding = copy(finding)
             finding.path = tensor.name
         kept.extend(filter(None, (finding,)))

@@ -266,6 +266,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         tensor._told = self.extraction.session.stats.discoveries
         return tensor
 
+    as_of_now.__guarded__ = True  # type: ignore[attr-defined]  # it reads one number
+
     is_resolved = False
     """Whether the checksums of single tensors were compared, or are compared by whoever reads these."""
 
@@ -329,7 +331,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
         """Return the holes of a file that tensors are in."""
-        return self.holes if data is self.extraction.parsed.data else []
+        return self.holes if data is self.extraction.data or data is self.extraction.parsed.data else []
 
     def unwritten(self, tensor: Tensor) -> tuple[int, int]:
         """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""

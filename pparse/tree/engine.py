@@ -70,6 +70,9 @@ def largest_block(budget: MemoryBudget, factor: int) -> int:
 
 def run(ctx: NodeContext, parser: Parser) -> None:
     """Run the states of ``parser`` until ``ctx`` is satisfied, done, cut or damaged for good."""
+    if ctx.state is DONE and ctx.pending is None:  # all children were found as it began: nothing is to be read
+        _close(ctx, parser)
+        return
     session = ctx.result.extraction.session
     size = session.block_size or FIRST_BLOCK
     still: set[tuple[object, ...]] = set()

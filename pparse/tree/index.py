@@ -12,8 +12,8 @@ budget there is no table, and children are found by reading.
 
 from __future__ import annotations
 
+import _weakref as weakref
 import sys
-import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque

@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-import weakref
+import _weakref as weakref
 
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
@@ -274,7 +274,7 @@ class Node(HasStatus):
     def index(self) -> ChildIndex | None:
         """The index of the children so far; None for scalars and unloaded containers."""
         content = self._content
-        return None if content is UNLOADED_VALUE or self.shape == SCALAR else content
+        return content if type(content) is ChildIndex else None
 
     def index_to(self, count: int | None, fresh: list[Entry] | None = None) -> ChildIndex:
         """Index the first ``count`` children (None: all), or as many as exist, and return the index.
@@ -352,7 +352,8 @@ class Node(HasStatus):
             # Purging at each doubling bounds the table by the living children, without a callback per child.
             self._kids = {number: ref for number, ref in self._kids.items() if ref() is not None}
         self._kids[ordinal] = weakref.ref(kid)
-        self.result.retention.touch(kid)
+        if (retention := self.result.retention).limit:
+            retention.touch(kid)
         return kid
 
     def _make(self, ordinal: int, entry: Entry) -> Node:

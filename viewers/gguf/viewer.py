@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.findings import COMPLETE, Finding, Severity, Status
 from pparse.limits import count_words
@@ -75,22 +73,25 @@ class GgufViewer(NodeViewer):
         span = Span(extraction.data, begin, place.size or 0, self._path, extraction.end)
         status, finding = node.known_status or COMPLETE, node.finding
         if status is COMPLETE:
-            told: Any = partial(Finding, path=name, source=extraction.name)
             status = status_by_place(begin, begin + span.length, there)
             if start is None and self.root.status is Status.DAMAGED and span.length:
                 reason = "the table is damaged: where the data begin is not known"
-                status, finding = Status.DAMAGED, told("malformed", reason)
-            elif self.behind[1] not in (b"", _MAGIC):  # the file is longer than its table says
-                status, finding = Status.DAMAGED, told("shifted", SHIFTED, offset=begin)
-            elif node.ordinal in self.sharing:
+                status, finding = Status.DAMAGED, self._found(name, "malformed", reason)
+            elif (self._behind or self.behind)[1] not in (b"", _MAGIC):  # the file is longer than its table says
+                status, finding = Status.DAMAGED, self._found(name, "shifted", SHIFTED, offset=begin)
+            elif node.ordinal in (self.sharing if self._sharers is None else self._sharers):
                 status = Status.DAMAGED
-                finding = told("overlap", CONFLICTS[SHARED], offset=begin, length=span.length)
+                finding = self._found(name, "overlap", CONFLICTS[SHARED], offset=begin, length=span.length)
             elif not span.length and (doubt := extraction.data.why_suspect(node.start, node.end or node.start)):
-                status, finding = Status.DAMAGED, told("doubt", doubt, offset=node.start)
+                status, finding = Status.DAMAGED, self._found(name, "doubt", doubt, offset=node.start)
             elif name != node.key:
-                finding = told("duplicate-name", "its name occurs more than once", severity=Severity.WARNING)
+                reason = "its name occurs more than once"
+                finding = self._found(name, "duplicate-name", reason, severity=Severity.WARNING)
                 self.findings.add(finding)
         return self._made(name, place, span, status, finding)
+
+    def _found(self, name: str, code: str, reason: str, **told: Any) -> Finding:
+        return Finding(code, reason, path=name, source=self.extraction.name, **told)
 
     def _made(self, name: str, place: GgufPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
         known = TYPES.get(place.kind)

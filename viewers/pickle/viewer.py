@@ -136,7 +136,9 @@ def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
         first += stored.storage.view[1]
     if 0 in stored.shape:
         return first * dtype.itemsize, first * dtype.itemsize
-    count = 1 + sum((length - 1) * step for length, step in zip(stored.shape, stored.stride, strict=True))
+    count = 1
+    for length, step in zip(stored.shape, stored.stride, strict=True):
+        count += (length - 1) * step
     if dtype.packed:
         begin = first * dtype.bits // 8
         return begin, begin + dtype.stored_nbytes(count)
@@ -286,9 +288,11 @@ class PickleViewer(Viewer):
         why = self._doubt_of_names(self.is_constant(tensor.name))
         if why is not None and tensor.is_claimed_whole:
             tensor.doubt(self._finding(tensor.name, "doubt", f"the pickle that describes it may be wrong: {why}"))
-        elif self.holes and tensor.spans and tensor.spans[0].data is self.extraction.parsed.data:
+            return tensor
+        holes = self.holes if self._holes is None else self._holes
+        if holes and tensor.spans and tensor.spans[0].data is self.extraction.parsed.data:
             span = tensor.spans[0]
-            count = unwritten_in(self.holes, span.offset, span.offset + span.length)[1]
+            count = unwritten_in(holes, span.offset, span.offset + span.length)[1]
             if count and not (self.storages.has_checksums and self._agrees(span)):
                 tensor.unwritten_nbytes = count
         return tensor
@@ -381,10 +385,18 @@ class PickleViewer(Viewer):
             strides = tuple(step * dtype.itemsize for step in stored.stride)
         stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
         swapped = self.storages.byteorder == "big" and stored_as.itemsize > 1
-        order, found = "big" if swapped else "little", why if status is not COMPLETE else None
-        more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
-        made = Tensor(name, dtype, stored.shape, (), owner=self, **more)
-        made._spans = partial(self._places_of, held, begin, end, stop)
+        made = Tensor(
+            name,
+            dtype,
+            stored.shape,
+            partial(self._places_of, held, begin, end, stop),
+            stored_dtype=word,
+            strides=strides,
+            byteorder="big" if swapped else "little",
+            status=status,
+            finding=why if status is not COMPLETE else None,
+            owner=self,
+        )
         if (stored.conj or stored.neg) and status is COMPLETE:
             span = made.spans[0]
             if span.data is not None:
