@@ -1,6 +1,6 @@
 """Makes a schema of ours from public FlatBuffers schemas: ``python tests/make_flatbuffers_schema.py model.fbs …``.
 
-Prints the lines of a module in ``parsers/flatbuffers/schemas``; the docstring of `pparse.parsers.flatbuffers.schema`
+Prints the lines of a file in ``parsers/flatbuffers/schemas``; the docstring of `pparse.parsers.flatbuffers.schema`
 has their notation. Namespaces, comments, and attributes that do not change how a file is read are left out. The root is
 that of the last file; included files come before those that include them. A field may be marked as holding another
 format by ``--holds TABLE.FIELD=flexbuffer``, where only the runtime's sources say so.

@@ -300,3 +300,65 @@ def test_files_behind_a_model_are_found(tmp_path):
         )
     with pparse.open(f"{path}::labels.txt") as file:
         assert file.reader.read() == b"cat\ndog\n"
+
+
+class Kinds(TfliteParser):
+    """A made-up format with what TFLite has not."""
+
+    name = "kinds"
+    viewer = None
+
+    @property
+    def schema(self):
+        return Schema(
+            "root A\nunion U B C\ntable B n:int32\ntable C s:string\nstruct S a:int8 b:float32\nflags F uint8 X Y\n"
+            "table A many:[U] one:U inner:[uint8]<B> points:[S] far:[uint8]^^ f:F names:[string] t:bool=true"
+        )
+
+
+def test_unions_structs_nested_buffers_and_wide_offsets():
+    build = Builder()
+    numbered, named = build.table(n=(0, "i", -5)), build.table(s=(0, "@", build.text("ü")))
+    inside = Builder()
+    inner = inside.finish(inside.table(n=(0, "i", 7)))
+    fields = {
+        "kinds": (0, "@", build.vector(b"\2\1", 2)),
+        "many": (1, "@", build.references([named, numbered])),
+        "kind": (2, "B", 2),
+        "one": (3, "@", named),
+        "inner": (4, "@", build.vector(inner, len(inner), 16)),
+        "points": (5, "@", build.vector(struct.pack("<bxxxfbxxxf", 1, 0.5, 2, 1.5), 2)),
+        "far": (6, "Q", 0),
+        "f": (7, "B", 3),
+        "names": (8, "@", build.references([build.text("a"), build.text("")])),
+    }
+    content = bytearray(build.finish(build.table(**fields)))
+    with pparse.open(bytes(content), parsers=[Kinds], format="kinds") as document:
+        at = document.parse().parser.reader
+        root = at.target(0)
+        place = root + at.table(root)[1][6]
+    content[place : place + 8] = struct.pack("<Q", len(content) - place)
+    content += struct.pack("<Q3s", 3, b"abc")
+    with pparse.open(bytes(content), parsers=[Kinds], format="kinds") as document:
+        assert document.root.to_python() == {
+            "many_type": ["C", "B"],
+            "many": [{"s": "ü"}, {"n": -5}],
+            "one_type": "C",
+            "one": {"s": "ü"},
+            "inner": {"n": 7},
+            "points": [{"a": 1, "b": 0.5}, {"a": 2, "b": 1.5}],
+            "far": b"abc",
+            "f": 3,
+            "names": ["a", ""],
+        }
+        assert document.status is Status.COMPLETE
+        assert not list(document.check())
+
+
+def test_a_size_before_the_buffer_is_passed_over():
+    content = small()
+    with pparse.view(struct.pack("<I", len(content)) + content) as model:
+        assert np.array_equal(model["w"].numpy(), WEIGHTS)
+        assert model.status is Status.COMPLETE
+    with pparse.view(struct.pack("<I", len(content)) + content[:-20]) as model:
+        assert model.status is Status.TRUNCATED

@@ -7,7 +7,7 @@ from itertools import islice
 
 from pparse.display.text import few
 from pparse.document.extraction import extraction_of
-from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
+from pparse.parsers.flatbuffers.parser import FlatBuffersParser, identified, plausible_root
 from pparse.tree.parser import Confidence, Container, Signature
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ class TfliteParser(FlatBuffersParser, Container):
     schema_name = "tflite"
     description = "TFLite model (LiteRT)"
     extensions = (".tflite", ".lite")
-    signatures = (Signature(b"TFL3", 4),)
+    signatures = identified(b"TFL3")
     limitations = (
         _UNCHECKED,
         "where a model is cut before its last tables, its buffers are without names and shapes",
@@ -97,7 +97,7 @@ class OrtParser(FlatBuffersParser):
     description = "ONNX Runtime model (ORT format)"
     schema_name = "ort"
     extensions = (".ort",)
-    signatures = (Signature(b"ORTM", 4),)
+    signatures = identified(b"ORTM")
     viewer = "pparse.viewers.flatbuffers.ort:OrtViewer"
     limitations = (
         _UNCHECKED,
@@ -136,7 +136,7 @@ class ExecutorchParser(_Segmented):
     description = "ExecuTorch program"
     schema_name = "executorch"
     extensions = (".pte",)
-    signatures = (Signature(b"ET12", 4),)
+    signatures = identified(b"ET12")
     viewer = "pparse.viewers.flatbuffers.executorch:ExecutorchViewer"
     header, header_base = b"eh00", 16
     limitations = (
@@ -154,7 +154,7 @@ class ExecutorchDataParser(_Segmented):
     description = "tensors for ExecuTorch programs"
     schema_name = "executorch_data"
     extensions = (".ptd",)
-    signatures = (Signature(b"FT01", 4),)
+    signatures = identified(b"FT01")
     viewer = "pparse.viewers.flatbuffers.executorch:ExecutorchDataViewer"
     header, header_base = b"FH01", 24
     limitations = (_UNCHECKED,)
@@ -198,7 +198,7 @@ class CatboostParser(FlatBuffersParser):
     limitations = (_UNCHECKED, "parts behind the trees (tables of categories, texts) are not read")
     references = ("catboost/catboost catboost/libs/model/model.cpp, flatbuffers/model.fbs",)
 
-    @property
+    @cached_property
     def buffer_start(self) -> int:
         """Where the FlatBuffer begins."""
         return self.result.extraction.start + 8

@@ -20,7 +20,6 @@ known once `pparse.parsers.flatbuffers.survey` went through it: the status of th
 from __future__ import annotations
 
 from functools import cached_property
-from importlib import import_module
 from struct import unpack
 
 from pparse.data.range_status import cut_status
@@ -32,7 +31,7 @@ from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT
 from pparse.tree.context import SHORT_TEXT, NumberArray, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.entry import SCALAR as LEAF
-from pparse.tree.parser import Confidence, Listing, Parser
+from pparse.tree.parser import Confidence, Listing, Parser, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class FlatBuffersParser(Parser, Listing):
     """Base of the formats that are FlatBuffers; each names its schema."""
 
     schema_name: ClassVar[str] = ""
-    """The module in ``schemas`` that has its schema."""
+    """The file in ``schemas`` that has its schema."""
     beyond: ClassVar[dict[str, tuple[str, str]]] = {}
     """Names of tables that say where bytes behind the FlatBuffer are, and of the fields with their offset and their
     number (``uint64``)."""
@@ -93,12 +92,14 @@ class FlatBuffersParser(Parser, Listing):
     @cached_property
     def schema(self) -> Schema:
         """The types of the format."""
-        return Schema(import_module(f"pparse.parsers.flatbuffers.schemas.{self.schema_name}").SCHEMA)
+        return Schema.named(self.schema_name)
 
-    @property
+    @cached_property
     def buffer_start(self) -> int:
-        """Where the FlatBuffer begins."""
-        return self.result.extraction.start
+        """Where the FlatBuffer begins: behind its size, if the identifier stands where it then does."""
+        start, head = self.result.extraction.start, self.result.extraction.data.known(self.result.extraction.start, 12)
+        identifier = self.schema.identifier.encode()
+        return start + 4 * (len(identifier) == 4 and head[4:8] != identifier and head[8:12] == identifier)
 
     @property
     def beyond_start(self) -> int:
@@ -117,9 +118,12 @@ class FlatBuffersParser(Parser, Listing):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """CERTAIN by the identifier at byte 4, and a root that lies in the file."""
-        found = super().match(excerpt)
-        return found if found and plausible_root(excerpt) else Confidence.NO
+        """CERTAIN by the identifier at byte 4, or 8 behind a size, and a root that lies in the file."""
+        for mark in cls.signatures:
+            begin = mark.at - 4
+            if excerpt.head(mark.at + 4)[mark.at :] == mark.magic and plausible_root(excerpt, begin):
+                return Confidence.CERTAIN
+        return Confidence.NO
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -377,3 +381,8 @@ def plausible_root(excerpt: Excerpt, at: int = 0) -> bool:
         return False
     offset = int.from_bytes(head[:4], "little")
     return offset >= 4 and not offset & 3 and (excerpt.size is None or offset < max(excerpt.size, 1 << 10))
+
+
+def identified(identifier: bytes) -> tuple[Signature, ...]:
+    """Return the signatures of a format by its identifier, with and without a size before the FlatBuffer."""
+    return Signature(identifier, 4), Signature(identifier, 8)

@@ -1,6 +1,7 @@
 """Types of FlatBuffers, read lazily from a compact schema.
 
-A schema is lines of text, one for each type; a line that begins with a space goes on with the one before::
+A schema is lines of text, one for each type; a line that begins with a space goes on with the one before, one that
+begins with ``#`` is a comment::
 
     root Model TFL3
     enum TensorType int8 FLOAT32 FLOAT16 INT32 INT4=17
@@ -27,7 +28,7 @@ from pparse.errors import MalformedError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Final
+    from typing import Any, Final
 
 # What a type can be.
 SCALAR, TEXT, TABLE, STRUCT, VECTOR, ARRAY, UNION = range(7)
@@ -129,6 +130,16 @@ class Field:
 class Schema:
     """The types of a format."""
 
+    @staticmethod
+    def named(name: str) -> Schema:
+        """Return one of our own, in the folder ``schemas``."""
+        # What imported this module can read what lies beside it: importlib.resources takes longer to import.
+        import os.path
+
+        loader: Any = __spec__.loader
+        raw: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "schemas", f"{name}.txt"))
+        return Schema(raw.decode())
+
     def __init__(self, text: str) -> None:
         self._lines: dict[str, list[str]] = {}
         self._types: dict[str, Type] = {}
@@ -138,7 +149,7 @@ class Schema:
             words = line.split()
             if words[:1] == ["root"]:
                 self.root, self.identifier = words[1], words[2] if len(words) > 2 else ""
-            elif len(words) > 1:
+            elif len(words) > 1 and words[0] != "#":
                 self._lines[words[1]] = words
 
     @property

@@ -1,1 +1,0 @@
-"""Schemas of FlatBuffers, a format a module, as `pparse.parsers.flatbuffers.schema` reads them."""
