@@ -45,7 +45,8 @@ class SparseTensor(ComputedTensor):
         limits.check("scalar_bytes", self.size * dtype.itemsize, "the tensor with its zeros", path=self.name)
         limits.check("scalar_bytes", 8 * values.size * max(1, self.ndim), "the places of its elements", path=self.name)
         found = np.zeros(shape, dtype.numpy)
-        places = self._places(values.size)
+        with self._owner.lock:  # what tables are read from is shared
+            places = self._places(values.size)
         try:
             found[tuple(places)] = values.numpy()
         except (IndexError, ValueError) as error:
