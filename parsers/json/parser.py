@@ -699,7 +699,7 @@ class JsonParser(Parser):
     def check(self, *, strict: bool = False) -> Iterator[Visit]:
         """Read sound text once, and index nothing; any other as `walk` does."""
         root, extraction = self.result.root, self.result.extraction
-        is_new = root.kind in CLOSER and root.known_status is None and self.headless is None
+        is_new = root.kind in CLOSER and root.known_status is None and root.index is None and self.headless is None
         if is_new and extraction.data.access is Access.FREE and not extraction.data.gaps:
             from pparse.parsers.json.walk import sound_end
 

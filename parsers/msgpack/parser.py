@@ -685,7 +685,7 @@ class MsgpackParser(Parser):
         """Look at everything in one pass, without an index; node by node, if something is wrong."""
         root, data = self.result.root, self.result.extraction.data
         with suppress(LimitError):  # noted on the way
-            end = self._find_sound_end() if root.known_status is None else None
+            end = self._find_sound_end() if root.known_status is None and root.index is None else None
             if end is not None and (end >= self._limit or not data.available(end, 1)):
                 self.result.close_node(root, Status.COMPLETE, None, end=end)
             else:
