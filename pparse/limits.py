@@ -212,8 +212,10 @@ class Charge:
                 budget._make_room(delta, self)
             budget.used += delta
             self.amount += delta
-            budget.peak = max(budget.peak, budget.used)
-            self.touch()
+            if budget.used > budget.peak:
+                budget.peak = budget.used
+            if self._evict is not None:
+                self.touch()
 
     def touch(self) -> None:
         """Record a use just now, so that others are evicted first."""
@@ -275,7 +277,8 @@ class MemoryBudget:
         `LimitError` naming ``--budget`` if there is still no room.
         """
         charge = Charge(self, what, evict)
-        charge.resize(amount)
+        if amount:  # what holds nothing cannot be evicted
+            charge.resize(amount)
         return charge
 
     def fits(self, amount: int) -> bool:

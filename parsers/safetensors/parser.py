@@ -326,11 +326,10 @@ class SafetensorsParser(Parser, Listing, Container):
         Yields nothing without a readable header; the findings then tell why.
         """
         self.resolve_header()
-        if self.is_resolved and not self.conflicts:
-            yield from self._rows(first)
-        elif self.is_resolved:
-            for ordinal, name, info, entry in self._rows(first):
-                yield ordinal, name, self._judged(ordinal, info), entry
+        rows = self._rows(first) if self.is_resolved else iter(())
+        if not self.conflicts:
+            return rows
+        return ((ordinal, name, self._judged(ordinal, info), entry) for ordinal, name, info, entry in rows)
 
     @property
     def streams(self) -> bool:

@@ -280,7 +280,7 @@ def _misnamed(excerpt: Excerpt, chosen: type[Parser]) -> str | None:
     """
     if excerpt.ends_with(chosen.usual_names):
         return None
-    owners = _named_like(excerpt)
+    owners = _named_like(excerpt.bare_name[-_LONGEST:])
     named = [import_dotted(known.parser) for known in owners if not known.named_is_enough]
     what = f"{chosen.name} ({chosen.description})"
     other = next((parser for parser in named if excerpt.ends_with(parser.usual_names)), None)
@@ -307,8 +307,8 @@ def _refuse_stand_in(extraction: Extraction, excerpt: Excerpt, chosen: type[Pars
     head = excerpt.head(64)
     if not is_text(head) and len(head) >= 8:
         return
-    if owners := _named_like(excerpt):
-        other = owners[0]
+    other = next(iter(_named_like(excerpt.bare_name[-_LONGEST:])), None)
+    if other is not None:
         start = excerpt.head(80).decode("utf-8", "replace")
         raise FormatError(
             f"it is named like {other.name}, but is {chosen.name} text (a server's answer?): {start!r}; "
@@ -334,7 +334,7 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
         if head.startswith(magics, at):  # the longest bytes of each format count
             longest = max(len(magic) for magic in magics if head.startswith(magic, at))
             fits[name] = max(longest, fits.get(name, 0))
-    called = {known.name for known in _named_like(excerpt)}
+    called = {known.name for known in _named_like(excerpt.bare_name[-_LONGEST:])}
     # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
     # others need no import.
     suggested = sorted(
@@ -355,13 +355,9 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
             yield parser, confidence
 
 
-def _named_like(excerpt: Excerpt) -> tuple[Builtin, ...]:
-    """Return the built-ins of whose extensions the name has one."""
-    return _with_end(excerpt.bare_name[-_LONGEST:])
-
-
 @lru_cache
-def _with_end(end: str) -> tuple[Builtin, ...]:
+def _named_like(end: str) -> tuple[Builtin, ...]:
+    """Return the built-ins of whose extensions a name has one that ends so."""
     return tuple(known for known in BUILTINS if end.endswith(known.extensions))
 
 

@@ -385,18 +385,10 @@ class PickleViewer(Viewer):
             strides = tuple(step * dtype.itemsize for step in stored.stride)
         stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
         swapped = self.storages.byteorder == "big" and stored_as.itemsize > 1
-        made = Tensor(
-            name,
-            dtype,
-            stored.shape,
-            partial(self._places_of, held, begin, end, stop),
-            stored_dtype=word,
-            strides=strides,
-            byteorder="big" if swapped else "little",
-            status=status,
-            finding=why if status is not COMPLETE else None,
-            owner=self,
-        )
+        order, found = "big" if swapped else "little", why if status is not COMPLETE else None
+        more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
+        places = partial(self._places_of, held, begin, end, stop)
+        made = Tensor(name, dtype, stored.shape, places, owner=self, **more)
         if (stored.conj or stored.neg) and status is COMPLETE:
             span = made.spans[0]
             if span.data is not None:
