@@ -660,3 +660,30 @@ def test_tensors_in_nodes_are_read_as_initializers_are(monkeypatch):
         assert [place.name for place in viewer.constants.places(most=3)] == ["t", "a", "b"]
     with pparse.view(content, format="onnx", limits=pparse.Limits(tensor_rank=1)) as viewer:
         assert [viewer[name].status for name in "tba"] == [Status.UNSUPPORTED] * 2 + [Status.COMPLETE]
+
+
+@rows(
+    "damaged, told",
+    [
+        (b"\x0a\x01x\x12\x01y\x22\x03Add", False),
+        (b"\x0a\x01x\x12\x01y\x22\x7fAdd", True),  # beyond the node
+        (b"\x0a\x01x\x12\x01y\x02\x03Add", False),  # field 0, which is no node's: the tensors in it are the same
+        (b"\x0a\x01x\x12\x01y\x22\x03Add\x0f", True),  # no wire type
+        (b"\x0a\x01x\x12\x01y\x22\x03Add\xaa\x00\x00", False),  # an attribute, its tag longer than it must be
+        (b"\x0a\x01x\x12\x01y\x22\x80\x80\x80", True),
+    ],
+)
+def test_nodes_that_are_left_out_have_nothing_to_tell(damaged, told):
+    """A node without attributes is left out of the places of tensors only if nothing is wrong with it."""
+    from pparse.viewers.onnx.places import is_bare
+
+    held = tensor_attribute("value", tensor("", [1], UINT8, raw=b"a"))
+    nodes = [node("Add", outputs=["a"], attributes=[]), damaged, node("Constant", outputs=["k"], attributes=[held])]
+    with view(model_of(nodes=nodes)) as viewer:
+        everything = [place.name for place in viewer.constants.places(most=1 << 30)]
+        found = [finding.reason for finding in viewer.findings]
+    with view(model_of(nodes=nodes)) as viewer:
+        assert [place.name for place in viewer.constants.places()] == everything == ["k"]
+        assert [finding.reason for finding in viewer.findings] == found
+    assert bool(found) is told
+    assert is_bare(damaged + bytes(20), 0, len(damaged)) is (damaged[6:] == b"\x22\x03Add")

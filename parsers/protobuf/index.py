@@ -445,13 +445,15 @@ class PartScan:
     def fields(
         self, key: int, first: int = 0, window: WireWindow | None = None, slot: Occurrences | None = None
     ) -> Iterator[WireField]:
-        """Yield the fields of a slot (or of ``slot``, a part of it) from number ``first`` on, each read again."""
+        """Return the fields of a slot (or of ``slot``, a part of it) from number ``first`` on, read as they come."""
         slot = slot or self.slots[key]
         window = window or self.window()
         if slot.stride == 1:
             offsets = slot.offsets
-            yield from map(window.field, map(offsets.__getitem__, range(first, len(offsets))))
-            return
+            return map(window.field, map(offsets.__getitem__, range(first, len(offsets))))
+        return self._thinned(key, first, window, slot)
+
+    def _thinned(self, key: int, first: int, window: WireWindow, slot: Occurrences) -> Iterator[WireField]:
         ordinal = first - first % STRIDE
         while ordinal < slot.count:
             offset = slot.offsets[ordinal // STRIDE]

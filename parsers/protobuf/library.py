@@ -16,7 +16,7 @@ from pparse.protobuf.schema import TYPE_ENUM, TYPE_GROUP, TYPE_INT32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, Final
 
     from pparse.limits import MemoryBudget
@@ -60,8 +60,8 @@ class Library:
             for field in type.fields.values():
                 kind = TYPE_INT32 if field.type == TYPE_ENUM else field.type
                 # FieldDescriptorProto: name, number, label, type, type_name
-                own = [(0x0A, b"f%d" % field.number), (0x18, field.number), (0x20, 3 if field.repeated else 1)]
-                own.append((0x28, kind))
+                own: list[tuple[int, int | bytes]] = [(0x0A, b"f%d" % field.number), (0x18, field.number)]
+                own += [(0x20, 3 if field.repeated else 1), (0x28, kind)]
                 if (inner := field.message) is not None:
                     if inner.full_name not in names:
                         names[inner.full_name] = b"m%d" % len(types)
@@ -92,7 +92,8 @@ class Library:
         try:
             with self._budget.charge(_MEMORY, "what the library protobuf parses"):
                 while stop - at >= _LEAST:
-                    until, groups = min(stop, at + self._most), []
+                    until = min(stop, at + self._most)
+                    groups: list[int] = []
                     pos, last = scan(block, at, until, defaultdict(list), groups)
                     pos = last if pos > until or groups else pos
                     if pos - at < _LEAST:
@@ -106,7 +107,7 @@ class Library:
         return at, at + 1
 
 
-def _encoded(fields: list[tuple[int, int | bytes]]) -> bytes:
+def _encoded(fields: Iterable[tuple[int, int | bytes]]) -> bytes:
     """Return the message with these fields, by tag."""
     return b"".join(
         bytes((tag,)) + (encode_varint(value) if isinstance(value, int) else encode_varint(len(value)) + value)

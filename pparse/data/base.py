@@ -243,21 +243,21 @@ class Cursor(Reader):
 class Range(Reader):
     """A reader of the stretch ``[start, end)`` of a Data. Ranges of one stretch are equal, whatever their positions."""
 
-    __slots__ = ("_end",)
+    __slots__ = ("end",)
 
     def __init__(self, data: Data, start: int, end: int) -> None:
         if start < 0 or end < start:
             raise ValueError(f"not a range: [{start}, {end})")
-        super().__init__(data, start)
-        self._end = end
-
-    @property
-    def end(self) -> int:
+        # Not by the method of the base: a message in a list takes a range.
+        self.data = data
+        self.start = self._pos = self._block_at = start
+        self.end: int = end
         """Where the range ends, as an offset of the Data. If the data ends earlier, reads are short."""
-        return self._end
+        self._block = b""
+        self._next_block = _FIRST_BLOCK
 
     def __len__(self) -> int:
-        return self._end - self.start
+        return self.end - self.start
 
     def __bool__(self) -> bool:
         return True
@@ -265,13 +265,13 @@ class Range(Reader):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Range):
             return NotImplemented
-        return self.data is other.data and self.start == other.start and self._end == other._end
+        return self.data is other.data and self.start == other.start and self.end == other.end
 
     def __hash__(self) -> int:
-        return hash((id(self.data), self.start, self._end))
+        return hash((id(self.data), self.start, self.end))
 
     def _end_error(self, wanted: int, got: int) -> EndOfDataError | EndOfRangeError:
-        if self._pos + got >= self._end:
+        if self._pos + got >= self.end:
             return EndOfRangeError(
                 "the range ends here", offset=self._pos, wanted=wanted, got=got, source=self.data.name
             )

@@ -22,7 +22,7 @@ from pparse.data.base import Range
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
-from pparse.kernels.wire import LEN, PADDING, read_length, read_tag, skip_payload
+from pparse.kernels.wire import LEN, PADDING, SLACK, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.check import fitting_tags
 from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.graphs.source import Row
-    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.index import Piece, WireField
+    from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.protobuf.schema import Schema
     from pparse.tensors.tensor import Tensor
@@ -107,6 +108,16 @@ def fields_in(raw: bytes, pos: int, stop: int) -> list[Field] | None:
     except MalformedError:
         return None
     return found if pos == stop else None
+
+
+def is_bare(raw: bytes, pos: int, stop: int) -> bool:
+    """Say whether the NodeProto ``raw[pos:stop]`` is whole and has short texts only, no attributes."""
+    while pos < stop:
+        tag, length = raw[pos], raw[pos + 1]
+        if tag >= 0x80 or tag & 7 != LEN or tag == _TAG_ATTRIBUTE or tag < 8 or length >= 0x80:
+            return False
+        pos += length + 2
+    return pos == stop
 
 
 def texts_in(raw: bytes, fields: Sequence[Field], *numbers: int) -> Texts | None:
@@ -383,7 +394,7 @@ class OnnxPlaces(TensorPlaces):
         left = -1 if most is None else most
         check = self.parser.result.extraction.session.check_cancelled
         for root in self.roots():
-            waiting = [self._elements(root, known)]
+            waiting = [self._elements(root, known, every=most is not None)]
             while waiting:
                 try:
                     for found in waiting[-1]:
@@ -392,7 +403,7 @@ class OnnxPlaces(TensorPlaces):
                             if found.at[1]:  # of an initializer there is but one: no number follows it
                                 continue
                         elif isinstance(found, GraphScope):
-                            waiting.append(self._elements(found, known))
+                            waiting.append(self._elements(found, known, every=most is not None))
                             break
                         left -= 1
                         if not left & 0xFFF:
@@ -405,8 +416,13 @@ class OnnxPlaces(TensorPlaces):
                     self.note(error)
                     waiting.pop()
 
-    def _elements(self, scope: GraphScope, known: list[GraphScope]) -> Iterator[OnnxPlace | GraphScope | int]:
-        """Yield the places in a scope, the scopes below it, and after each element of its other lists a number."""
+    def _elements(
+        self, scope: GraphScope, known: list[GraphScope], *, every: bool
+    ) -> Iterator[OnnxPlace | GraphScope | int]:
+        """Yield the places in a scope, the scopes below it, and after each element of its other lists a number.
+
+        If not after ``every`` one, nodes that have nothing are left out.
+        """
         number = len(known)
         known.append(scope)
         node: Node | None = None
@@ -416,7 +432,9 @@ class OnnxPlaces(TensorPlaces):
                 elements = node.find(key)
                 if elements is None or elements.shape == SCALAR:
                     continue
-                for ordinal, pieces, window in messages_of(elements):
+                for ordinal, pieces, window in messages_of(
+                    elements, None if every or key != "node" else self._not_bare
+                ):
                     if not source:
                         place = self._initializer(scope.prefix, ordinal, pieces, window)
                         place.at = number, source, ordinal
@@ -429,6 +447,17 @@ class OnnxPlaces(TensorPlaces):
                     yield ordinal
             except FaultError as error:  # of one list: the others may be whole
                 self.note(error, scope.path)
+
+    def _not_bare(self, run: Run, window: WireWindow) -> Iterator[tuple[int, WireField]]:
+        """Yield the nodes of a run with their numbers, except those in the window that have no attributes."""
+        check, part = self.parser.result.extraction.session.check_cancelled, run.scan.part
+        end = min(part.end, self.make.data_end(part))
+        for number, field in enumerate(run.scan.fields(run.key, 0, window)):
+            if not number & 0xFFF:
+                check()
+            base, stop = window.base, field.end
+            if stop > end or stop - base > window.size or not is_bare(window.block, field.start - base, stop - base):
+                yield number, field
 
     def _entered(self, scope: GraphScope) -> Node:
         """Return the node of a scope that was just found."""
@@ -482,8 +511,10 @@ class OnnxPlaces(TensorPlaces):
     def _initializer(self, prefix: str, ordinal: int, pieces: Sequence[Piece], window: WireWindow | None) -> OnnxPlace:
         part = self.plain(pieces)
         if part is not None and window is not None and part.data is window.data:
-            size = len(part)
-            at = window.at(part.start)
+            start = part.start
+            size, at = part.end - start, start - window.base
+            if not 0 <= at <= window.size - SLACK:
+                at = window.at(start)
             head = read_head(window.block, at, min(size, window.size - at, _HEAD), size)
             if head is not None and head[2]:
                 return OnnxPlace(prefix + head[2], pieces, window, head)

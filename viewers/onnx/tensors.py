@@ -482,7 +482,11 @@ def read_head(raw: bytes, at: int, there: int, size: int) -> tuple[int, tuple[in
             tag, value = raw[pos], raw[pos + 1]
             pos += 2
             if value >= 0x80:
-                value, pos = read_length(raw, pos - 1)
+                if (byte := raw[pos]) < 0x80:
+                    value += (byte << 7) - 0x80
+                    pos += 1
+                else:
+                    value, pos = read_length(raw, pos - 1)
             if tag == _TAG_DIM and order <= _TAG_DIM:
                 if value >> 40 or len(shape) >= _MAX_RANK:
                     return None

@@ -20,14 +20,14 @@ from pparse.tree.result import near_misses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.limits import Charge
-    from pparse.parsers.protobuf.index import Piece, WireWindow
+    from pparse.parsers.protobuf.index import Piece, WireField, WireWindow
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.tensors.status import Extent
@@ -371,10 +371,17 @@ def index_of(elements: Node | None) -> ListIndex | None:
     return index if isinstance(index, ListIndex) else None
 
 
-def messages_of(elements: Node | None) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
-    """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged."""
+def messages_of(
+    elements: Node | None, numbered: Callable[[Run, WireWindow], Iterator[tuple[int, WireField]]] | None = None
+) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
+    """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged.
+
+    ``numbered`` is used if no element has overlay entries.
+    """
     index = index_of(elements)
-    return iter(()) if index is None else index.messages()
+    if index is None:
+        return iter(())
+    return index.messages(None if numbered is None or index.touched() else numbered)
 
 
 def wires(elements: Node | None) -> Iterator[tuple[int, Range | None]]:

@@ -20,7 +20,15 @@ from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
-from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, node_at, value_at
+from pparse.viewers.tensor_proto.viewer import (
+    TensorPlace,
+    TensorPlaces,
+    index_of,
+    kids_of,
+    messages_of,
+    node_at,
+    value_at,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -190,10 +198,7 @@ class Constants(TensorPlaces):
 
         With ``letters``, NodeDefs that contain none of them may be left out.
         """
-        index = index_of(nodes)
-        if index is None:
-            return iter(())
-        return index.messages(partial(self._numbered, letters=letters) if letters and not index.touched() else None)
+        return messages_of(nodes, partial(self._numbered, letters=letters) if letters else None)
 
     def _numbered(self, run: Run, window: WireWindow, *, letters: Sequence[bytes]) -> Iterator[tuple[int, WireField]]:
         """Yield the elements of a run with their numbers, except those that contain none of the ``letters``."""
