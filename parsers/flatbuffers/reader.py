@@ -5,8 +5,9 @@ table, the first four bytes are an ``int32``, which subtracted leads to its vtab
 ``uint16`` size of the table, then for each slot where in the table the field stands, 0 if it does not
 (https://flatbuffers.dev/internals). Offsets lead forward only, so no chain of them is a circle.
 
-Every place is compared with the end before it is read. What cannot be raises `MalformedError`, what lies behind the end
-`EndOfDataError`, what a stream around the file lost `GapError`.
+What belongs together lies in several places at once (a table, its vtable, its name, its shape), so some pages are kept,
+not one block that moves (`pparse.data.window`). Every place is compared with the end before it is read. What cannot be
+raises `MalformedError`, what lies behind the end `EndOfDataError`, what a stream around the file lost `GapError`.
 """
 
 from __future__ import annotations
