@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse import LimitError, MalformedError, Status
+from pparse import EndOfDataError, LimitError, MalformedError, Status, UnsupportedError
 from pparse.parsers.flatbuffers.formats import TfliteParser
 from pparse.parsers.flatbuffers.schema import Schema
 from tests.flatbuffers_files import Builder, tflite
@@ -200,34 +200,41 @@ def test_a_budget_bounds_the_survey():
         assert len(model) == 6000
 
 
-def test_a_sparse_tensor_has_its_zeros():
-    # Blocks of 2x2 of a matrix of 4x4: of two rows of blocks, the first has both, the second the last.
+def sparse(shape: tuple[int, ...], order: list[int], blocked: list[int], levels: list[object], raw: bytes) -> bytes:
+    """Return a model with a sparse tensor ``s`` of int8: a level is a size, or its lists of segments and indices."""
     build = Builder()
 
-    def level(size: int = 0, lists: tuple[list[int], list[int]] | None = None) -> int:
-        if lists is None:
-            return build.table(size=(1, "i", size))
-        segments, indices = (build.table(v=(0, "@", build.vector(bytes(each), len(each)))) for each in lists)
+    def level(told: object) -> int:
+        if isinstance(told, int):
+            return build.table(size=(1, "i", told))
+        lists = (build.vector(np.array(each, "<i4").tobytes(), len(each)) for each in told)
+        segments, indices = (build.table(v=(0, "@", each)) for each in lists)
         return build.table(
             format=(0, "b", 1),
-            kind=(2, "B", 3),
+            kind=(2, "B", 1),
             segments=(3, "@", segments),
-            other=(4, "B", 3),
+            other=(4, "B", 1),
             indices=(5, "@", indices),
         )
 
-    levels = [level(2), level(lists=([0, 2, 3], [0, 1, 1])), level(2), level(2)]
-    order, blocks, shape = build.numbers("i", 0, 1, 2, 3), build.numbers("i", 0, 1), build.numbers("i", 4, 4)
-    sparsity = build.table(order=(0, "@", order), map=(1, "@", blocks), levels=(2, "@", build.references(levels)))
-    name, raw = build.text("s"), bytes((1, 0, 0, 4, 2, 3, 0, 0, 5, 0, 0, 6))
+    made = [level(told) for told in levels]
+    dims, name = build.numbers("i", *shape), build.text("s")
+    orders, blocks = build.numbers("i", *order), build.numbers("i", *blocked)
+    sparsity = build.table(order=(0, "@", orders), map=(1, "@", blocks), levels=(2, "@", build.references(made)))
     tensor = build.table(
-        shape=(0, "@", shape), type=(1, "b", 9), buffer=(2, "I", 1), name=(3, "@", name), sparsity=(6, "@", sparsity)
+        shape=(0, "@", dims), type=(1, "b", 9), buffer=(2, "I", 1), name=(3, "@", name), sparsity=(6, "@", sparsity)
     )
     graph = build.table(tensors=(0, "@", build.references([tensor])))
     buffers = build.references([build.table(), build.table(data=(0, "@", build.vector(raw, len(raw))))])
     graphs = build.references([graph])
-    root = build.table(version=(0, "I", 3), graphs=(2, "@", graphs), buffers=(4, "@", buffers))
-    with pparse.view(build.finish(root, b"TFL3")) as model:
+    return build.finish(build.table(version=(0, "I", 3), graphs=(2, "@", graphs), buffers=(4, "@", buffers)), b"TFL3")
+
+
+def test_a_sparse_tensor_has_its_zeros():
+    # Blocks of 2x2 of a matrix of 4x4: of two rows of blocks, the first has both, the second the last.
+    raw = bytes((1, 0, 0, 4, 2, 3, 0, 0, 5, 0, 0, 6))
+    content = sparse((4, 4), [0, 1, 2, 3], [0, 1], [2, ([0, 2, 3], [0, 1, 1]), 2, 2], raw)
+    with pparse.view(content) as model:
         wanted = [[1, 0, 2, 3], [0, 4, 0, 0], [0, 0, 5, 0], [0, 0, 0, 6]]
         assert model["s"].numpy().tolist() == wanted
         assert model["s"][1:3, :2].tolist() == [[0, 4], [0, 0]]
@@ -236,6 +243,29 @@ def test_a_sparse_tensor_has_its_zeros():
             [0, 0, 5, 0, 0, 0, 0, 6],
         ]
         assert (model["s"].nbytes, model["s"].stored_nbytes) == (16, 12)
+
+
+def test_a_sparse_tensor_may_have_any_number_of_places():
+    count = 70_000
+    with pparse.view(sparse((1, 2 * count), [0, 1], [], [1, ([0, count], range(1, 2 * count, 2))], b"a" * count)) as m:
+        assert m["s"].numpy()[0].tolist() == [0, ord("a")] * count
+
+
+@rows(
+    "levels",
+    [
+        [3, ([0, 2, 1, 3], [0, 1, 1])],
+        [3, ([0, 1, 2, 3], [0, -1, 1])],
+        [3, ([0, 1, 2, 3], [0, 4, 1])],
+        [3, ([0, 900, 900, 3], [0, 1, 1])],
+        [3, ([-1, 0, 1, 3], [0, 1, 1])],
+        [([0, 0], []), 1 << 30],
+    ],
+    ids=["backwards", "negative", "outside", "nowhere", "before", "endless"],
+)
+def test_places_that_cannot_be_are_an_error(levels):
+    with pparse.view(sparse((3, 4), [0, 1], [], levels, b"abc")) as model, pytest.raises(MalformedError):
+        model["s"].numpy()
 
 
 @rows(
@@ -260,6 +290,35 @@ def test_files_of_other_libraries(file, name, first, ops):
         assert [node.op for node in nodes][: len(ops)] == ops
         assert model.graph.inputs
         assert model.graph.outputs
+
+
+@rows(
+    "file,part,found",
+    [
+        ("small.ort", 0.6, ["Flatten", "unreadable", "unreadable"]),
+        ("small.pte", 0.6, EndOfDataError),
+        ("int8.tflite", 0.6, EndOfDataError),
+        ("external.ptd", 1, UnsupportedError),
+    ],
+)
+def test_a_cut_model_has_a_graph_or_says_why_it_has_none(file, part, found):
+    content = (DATA / file).read_bytes()
+    with pparse.view(content[: int(len(content) * part)]) as model:
+        if isinstance(found, list):
+            assert [node.op for node in model.graph.nodes.values()] == found
+            return
+        assert model.graph is None
+        with pytest.raises(found, match="graph"):
+            model.graph_of()
+
+
+def test_an_instruction_without_an_operator_is_called_by_its_number():
+    content = bytearray((DATA / "small.pte").read_bytes())
+    with pparse.open(bytes(content)) as document:
+        at = document.node("execution_plan[0].chains[0].instructions[2].instr_args.op_index").start
+    content[at : at + 4] = struct.pack("<i", -1000)
+    with pparse.view(bytes(content)) as model:
+        assert [node.op for node in model.graph.nodes.values()][2] == "operator -1000"
 
 
 def test_a_program_looks_for_its_tensors_beside_it(tmp_path):

@@ -71,9 +71,10 @@ class Table:
     def text(self, name: str) -> str:
         """Return a text, empty if there is none; what is not UTF-8 in it is escaped."""
         field, at = self._place(name)
-        return self._text_at(at, field.type.wide) if at else ""
+        return self.text_at(at, field.type.wide) if at else ""
 
-    def _text_at(self, at: int, wide: int = 0) -> str:
+    def text_at(self, at: int, wide: int = 0) -> str:
+        """Return the text to which the offset at a place leads."""
         reader = self._parser.reader
         start, count = reader.vector(reader.target(at, wide), 1, wide)
         if count > _LONGEST:
@@ -102,7 +103,7 @@ class Table:
     def texts(self, name: str) -> Iterator[str]:
         """Yield the texts of a vector."""
         start, count = self.place(name)
-        return (self._text_at(start + 4 * number) for number in range(self._there(start, count)))
+        return (self.text_at(start + 4 * number) for number in range(self._there(start, count)))
 
     def _there(self, start: int, count: int) -> int:
         return self._parser.reader.there(start, start + 4 * count) // 4

@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "recover": ("pparse.cli.recover", "save everything that can be saved of a damaged file"),
     "convert": ("pparse.cli.convert", "tensors of any format into safetensors, .npz or GGUF"),
     "index": ("pparse.cli.index", "index a file of gzip or JSON Lines, for fast reads in its middle"),
-    "graph": ("pparse.cli.graph", "nodes and edges of a graph (TensorFlow, ONNX); what some outputs need"),
+    "graph": ("pparse.cli.graph", "nodes and edges of a graph (ONNX, TensorFlow, TFLite …); what some outputs need"),
     "split": ("pparse.cli.split", "cut a big protocol buffer message into chunks (.cpb)"),
     "merge": ("pparse.cli.merge", "merge the chunks of a .cpb"),
     "formats": ("pparse.cli.formats", "formats, limitations, plug-ins"),

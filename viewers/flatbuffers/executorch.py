@@ -259,7 +259,7 @@ class ExecutorchGraph(TableGraph):
         inputs: Sequence[int] = ()
         if op == "KernelCall":
             number, args = step.number("op_index"), step.numbers("args")
-            op = self._operators[number] if number < len(self._operators) else f"operator {number}"
+            op = self._operators[number] if 0 <= number < len(self._operators) else f"operator {number}"
             if op.partition(".")[0].endswith("_"):  # it changes a value that is there
                 made, inputs = (), args
             else:

@@ -15,7 +15,7 @@ from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import Table
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.text_tensor import TextTensor
-from pparse.viewers.flatbuffers.table_graph import TableGraph
+from pparse.viewers.flatbuffers.table_graph import TableGraph, readable
 from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
 
 TYPE_CHECKING = False
@@ -144,7 +144,11 @@ class OrtGraph(TableGraph):
     def read(self, element: Table) -> Read:
         """Return what a node says."""
         inputs, outputs, beside = (list(element.texts(key)) for key in ("inputs", "outputs", "implicit_inputs"))
-        return element.text("name"), element.text("op_type"), inputs, element.text("domain"), beside, outputs
+        try:
+            domain = element.text("domain")
+        except DataError:  # nodes share it, so a cut takes that of all
+            domain = ""
+        return element.text("name"), element.text("op_type"), inputs, domain, beside, outputs
 
     def attributes(self, ordinal: int) -> dict[str, Node]:
         """Return the attributes of a node by name."""
@@ -155,18 +159,16 @@ class OrtGraph(TableGraph):
     def inputs(self) -> Sequence[str]:
         """Return the inputs that no initializer stands for."""
         stored = set(self.constants())
-        return [name for name in self._graph.texts("inputs") if name not in stored]
+        return [name for name in readable(self._graph, "inputs") if name not in stored]
 
     def constants(self) -> Iterator[str]:
         """Yield the names of the initializers."""
-        for tensor in self._graph.tables("initializers"):
-            yield tensor.text("name")
-        for sparse in self._graph.tables("sparse_initializers"):
-            yield _name_of_sparse(sparse)
+        yield from readable(self._graph, "initializers", lambda tensor: tensor.text("name"))
+        yield from readable(self._graph, "sparse_initializers", _name_of_sparse)
 
     def results(self) -> Mapping[str, str]:
         """Return the outputs."""
-        return {name: name for name in self._graph.texts("outputs")}
+        return {name: name for name in readable(self._graph, "outputs")}
 
     @cached_property
     def _types(self) -> dict[str, Value]:

@@ -9,7 +9,7 @@ from pparse.graphs.source import ListedGraph
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pparse.graphs.source import Row
     from pparse.parsers.flatbuffers.table import Table
@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
     # Name (empty: it has none), operation, inputs, where, beside, outputs.
     Read = tuple[str, str, Sequence[str], str, Sequence[str], Sequence[str]]
+
+
+def readable(table: Table, field: str, named: Callable[[Table], str] | None = None) -> Iterator[str]:
+    """Yield the texts of a vector, or the names of its tables, that can be read: a cut model has some of them."""
+    try:
+        references = table.references(field)
+    except DataError:
+        return
+    for reference in references:
+        try:
+            yield table.text_at(reference) if named is None else named(table.element(field, reference))
+        except DataError:
+            continue
 
 
 class TableGraph(ListedGraph):

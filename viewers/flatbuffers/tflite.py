@@ -273,7 +273,9 @@ class TfliteViewer(FlatBuffersViewer):
         found.parts = (scale,) if zero is None else (scale, zero)
         found.told |= {"scale": scale} | ({} if zero is None else {"zero_point": zero})
         axis = told.number("quantized_dimension")
-        each = scales[1] > 1 or (tensor.ndim > axis and tensor.shape[axis] == 1 and scales[1] == 1 and zeros[1] > 1)
+        each = scales[1] > 1 or (
+            0 <= axis < tensor.ndim and tensor.shape[axis] == 1 and scales[1] == 1 and zeros[1] > 1
+        )
         if not each and zeros[1] in (0, 1):
             found.scales, found.zero = [Grid(scale)], None if zero is None else Grid(zero)
             return found

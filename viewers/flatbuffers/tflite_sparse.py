@@ -75,16 +75,17 @@ class SparseTensor(ComputedTensor):
                 sizes[number] = size = level.number("dense_size")
                 if size < 0 or len(at) * size > max(1, most):
                     raise self._wrong(f"{len(at) * size:,} places for {most:,} values")
-                owner = np.repeat(np.arange(len(at)), size)
-                own = np.tile(np.arange(size), len(at))
+                owner, own = np.divmod(np.arange(len(at) * size), max(1, size))
                 at = at[owner] * size + own
             else:
-                segments, indices = (_numbers(level, name) for name in ("array_segments", "array_indices"))
-                if not len(segments) or at.max(initial=0) >= len(segments) - 1 or segments[-1] > len(indices):
+                segments, indices = (self._numbers(level, name) for name in ("array_segments", "array_indices"))
+                if not len(segments) or at.max(initial=0) >= len(segments) - 1:
                     raise self._wrong("segments that are not there")
                 begins, ends = segments[at], segments[at + 1]
-                if (ends < begins).any() or (ends - begins).sum() > max(1, most):
-                    raise self._wrong("segments that end before they begin, or overlap")
+                if (ends < begins).any() or (begins < 0).any() or (ends > len(indices)).any():
+                    raise self._wrong("segments that end before they begin, or where no places are")
+                if (ends - begins).sum() > max(1, most):
+                    raise self._wrong("segments that overlap")
                 owner = np.repeat(np.arange(len(at)), ends - begins)
                 starts = np.concatenate([[0], np.cumsum(ends - begins)[:-1]]) if len(at) else ends
                 at = np.arange(len(owner)) - starts[owner] + begins[owner]
@@ -99,9 +100,23 @@ class SparseTensor(ComputedTensor):
                 raise self._wrong(f"blocks of dimension {axis}")
             places[axis] = places[axis] * sizes[rank + number] + found[rank + number]
         order_of_values = np.argsort(at, kind="stable")
-        if any((place >= length).any() for place, length in zip(places, self.shape, strict=True)):
+        if any(((place < 0) | (place >= length)).any() for place, length in zip(places, self.shape, strict=True)):
             raise self._wrong("places outside")
         return [place[order_of_values] for place in places]
+
+    def _numbers(self, level: Table, name: str) -> NDArray[Any]:
+        """Return the numbers of one of the lists, which are of several types, and as many as there are values."""
+        import numpy as np
+
+        told = level.table(name)
+        start, count = (0, 0) if told is None else told.place("values")
+        if told is None or not count:
+            return np.zeros(0, np.int64)
+        item = told.type.field("values").type.item
+        size = 4 if item is None else item.size
+        self._owner.extraction.session.limits.check("scalar_bytes", 8 * count, f"its {name}", path=self.name)
+        raw = self._owner.extraction.data.read_exact(start, count * size)
+        return np.frombuffer(raw, "<i4" if item is None else f"<{item.code}").astype(np.int64)
 
     def __getitem__(self, index: Any) -> Any:
         """Return what ``index`` selects, as `Tensor` does; reads all that is stored."""
@@ -122,11 +137,3 @@ class SparseTensor(ComputedTensor):
 
     def _refuse_if_short(self, dtype: DType) -> None:
         self.sources[0]._refuse_if_not_whole()
-
-
-def _numbers(level: Table, name: str) -> NDArray[Any]:
-    """Return the numbers of one of the lists, which are of several types."""
-    import numpy as np
-
-    told = level.table(name)
-    return np.array(() if told is None else told.numbers("values"), np.int64)

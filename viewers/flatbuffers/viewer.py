@@ -12,7 +12,7 @@ from abc import abstractmethod
 from functools import partial
 
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
-from pparse.errors import DataError, LimitError, PathError
+from pparse.errors import DataError, FaultError, LimitError, PathError
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
 from pparse.tensors.dtype import DTYPES
@@ -200,23 +200,35 @@ class FlatBuffersViewer(Viewer):
         return None
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Return graph ``number`` of the model. Raises `PathError` if there is none."""
+        """Return graph ``number`` of the model.
+
+        Raises `UnsupportedError` if the format has none, `PathError` if the model has fewer, `DataError` if it cannot
+        be read.
+        """
+        if type(self).graph_source is FlatBuffersViewer.graph_source:
+            return super().graph_of(number, max_nodes)
+        name = self.extraction.name
         try:
             found = self.graph_source(number) if number >= 0 else None
-        except DataError:
-            found = None
+        except FaultError as error:
+            reason = f"the graph cannot be read: {error.reason}"
+            raise Status.after(error).error(reason, source=name, offset=error.offset) from error
         if found is None:
-            raise PathError(f"{self.extraction.name}: the model has no graph {number}", path=str(number))
+            survey = self.survey
+            if not number and survey is not None and (why := survey.finding) is not None:
+                reason = f"the graph cannot be read: {why.reason}"
+                raise survey.status.error(reason, source=name, offset=why.offset)
+            raise PathError(f"{name}: the model has no graph {number}", path="graph")
         from pparse.graphs.graph import Graph
 
         return Graph(found, max_nodes)
 
     @property
     def graph(self) -> Graph | None:
-        """The first graph; None if there is none."""
+        """The first graph; None if there is none, or it cannot be read."""
         try:
             return self.graph_of()
-        except PathError:
+        except FaultError:
             return None
 
     # -- the file ------------------------------------------------------------------------------------------------------
