@@ -8,6 +8,7 @@ there is (`FlatBuffersParser.fill`). An entry is made from a reference and from 
     table, struct      name of its type        of the table itself    fields that it has, by name
     vector of numbers  array                   elements               numbers, by arithmetic
     vector of bytes    bytes                   elements               none; of a nested FlatBuffer, as of its root
+    FlexBuffer         map or [value]          all of it              `pparse.parsers.flatbuffers.flex`
     other vector       [kind]                  offsets, or structs    elements, described when they are asked for
     text               text                    without the zero
     number             uint32, enum<Name> …    where it stands
@@ -27,6 +28,7 @@ from pparse.data.range_status import cut_status
 from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
+from pparse.parsers.flatbuffers.flex import FlexVector, held
 from pparse.parsers.flatbuffers.reader import Reader
 from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type
 from pparse.tree.context import SHORT_TEXT, NumberArray, decode_text
@@ -81,6 +83,7 @@ class FlatBuffersParser(Parser, Listing):
         extraction = result.extraction
         self.reader = Reader(extraction.data, self.buffer_start, extraction.end, extraction.session.budget)
         """Reads tables."""
+        self._left = 0  # values that `to_python` may still take
         self._surveyed: tuple[object, Survey | LimitError] | None = None
 
     # -- what formats say ----------------------------------------------------------------------------------------------
@@ -114,7 +117,7 @@ class FlatBuffersParser(Parser, Listing):
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
-        if kind == self.name or self.schema.is_map(kind):
+        if kind in (self.name, "map") or self.schema.is_map(kind):
             return MAP
         return LIST if kind[:1] == "[" or kind == "array" else LEAF
 
@@ -123,6 +126,8 @@ class FlatBuffersParser(Parser, Listing):
         note = node.note
         if type(note) is NumberArray:
             super().fill(node, index)
+        elif type(note) is FlexVector:
+            note.index(index)
         elif type(note) is Type and note.what in (TABLE, VECTOR) and (note.what == TABLE or note.holds):
             self._fill_table(node, index, note)
         elif type(note) is Type and note.what == STRUCT:
@@ -181,6 +186,8 @@ class FlatBuffersParser(Parser, Listing):
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of elements, described by what their references lead to."""
         note = index.note
+        if type(note) is FlexVector:
+            return note.entries(first, count)
         if type(note) is NumberArray or index.entries is not None:
             return super().entries(node, index, first, count)
         count = min(count, index.count - first, _BLOCK)
@@ -239,7 +246,11 @@ class FlatBuffersParser(Parser, Listing):
             raise MalformedError(f"{type.name} is no vector", offset=target)
         start, count = self.reader.vector(target, item.size, type.wide)
         end = start + count * item.size
-        if type.holds and type.holds != "flexbuffer" and count:
+        if type.holds == "flexbuffer" and count and self.reader.there(start, end) == count:
+            found = held(self.reader, start, end, self.result.extraction.name)
+            if found is not None:
+                return self._entry(key, found.kind, start, end, found.note)
+        elif type.holds and count:
             return self._entry(key, type.holds, start, end, type)
         if item.name == "uint8":
             return self._entry(key, "bytes", start, end, None)
@@ -273,7 +284,13 @@ class FlatBuffersParser(Parser, Listing):
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a text, or the bytes of a vector; that of a number was read with its table."""
         found = super().load_scalar(node)
-        return decode_text(found, node.start) if node.kind == "text" and type(found) is bytes else found
+        if node.kind != "text" or type(found) is not bytes:
+            return found
+        try:
+            return decode_text(found, node.start)
+        except MalformedError as error:  # of a long one, only loading tells
+            self.note_damage(node, error)
+            raise
 
     # -- all of it -----------------------------------------------------------------------------------------------------
 
@@ -314,18 +331,31 @@ class FlatBuffersParser(Parser, Listing):
             return node.status is COMPLETE
         return super().is_sound_inside(node)
 
+    def _most(self) -> int:
+        """Return how many values a file can have of which no two tables share a part."""
+        extraction = self.result.extraction
+        return max(10_000, extraction.find_end() - extraction.start)
+
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield the nodes, as many as a file can have of which no two tables share a part."""
-        extraction = self.result.extraction
-        most = max(10_000, (extraction.find_end() - extraction.start))
+        most = self._most()
         for number, visit in enumerate(super().walk(node, detail=detail)):
             if number > most:
-                reason = (
-                    f"more than {count_words(most, 'value')} in {count_words(most, 'byte')}: tables share their parts"
-                )
-                self.note("limit", reason, extraction.start)
+                self.note("limit", _shared(most), self.result.extraction.start)
                 return
             yield visit
+
+    def to_python(self, node: Node) -> Any:
+        """Return a node and everything below it as plain Python. Raises `LimitError` for more values than bytes."""
+        self._left = self._most()
+        return super().to_python(node)
+
+    def plain_value(self, node: Node) -> Any:
+        """Return a scalar's value, of as many as a file can have in which no two tables share a part."""
+        self._left -= 1
+        if self._left < 0:
+            raise LimitError(_shared(self._most()), option="", path=node.path, offset=node.start)
+        return super().plain_value(node)
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`."""
@@ -339,6 +369,11 @@ class FlatBuffersParser(Parser, Listing):
 
 
 _EMPTY = Type(STRUCT, "")
+
+
+def _shared(most: int) -> str:
+    """Return why no more values than so many are gone through."""
+    return f"more than {count_words(most, 'value')} in {count_words(most, 'byte')}: tables share their parts"
 
 
 def _width(note: object) -> int:

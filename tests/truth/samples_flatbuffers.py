@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from math import prod
 
-from tests.flatbuffers_files import tflite
+from tests.flatbuffers_files import Flex, tflite
 from tests.truth.known import Sample, Value, mixed, sample
 
 SIZES = {"f4": 4, "f2": 2, "i1": 1, "i4": 4, "i8": 8}
@@ -48,3 +48,23 @@ def make_tflite() -> Sample:
 @sample
 def make_tflite_far() -> Sample:
     return make("tflite-far", 62, far=True)
+
+
+@sample
+def make_flexbuffers() -> Sample:
+    """A map: each key stands before its value, what leads to both behind them all."""
+    rng = random.Random(63)
+    contents: dict[str, bytes | str] = {}
+    for number in range(24):
+        raw = mixed(rng, rng.choice((20, 60, 200, 3_000, 70_000)), number)
+        contents[f"block{number:02}"] = raw if number % 3 else raw.hex()
+    content, values, before = Flex(contents).content, {}, 0
+    for key, value in contents.items():
+        raw = value if isinstance(value, bytes) else value.encode()
+        start = content.index(raw, before)
+        values[key] = Value(raw, (start, start + len(raw)), ((before, start),))
+        before = start + len(raw)
+    needs = ((before, len(content)),)
+    values = {key: Value(each.content, each.place, each.needs + needs) for key, each in values.items()}
+    landmarks = (before, len(content) - 3, *(end for each in values.values() for end in each.place))
+    return Sample("flexbuffers", "options.flexbuf", content, "keys", values, "back", landmarks)
