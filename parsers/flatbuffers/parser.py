@@ -284,7 +284,7 @@ class FlatBuffersParser(Parser, Listing):
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a text, or the bytes of a vector; that of a number was read with its table."""
         found = super().load_scalar(node)
-        if node.kind != "text" or type(found) is not bytes:
+        if node.kind.rstrip("?") != "text" or type(found) is not bytes:
             return found
         try:
             return decode_text(found, node.start)
@@ -300,11 +300,9 @@ class FlatBuffersParser(Parser, Listing):
         data = self.result.extraction.data
         stamp = (data.revision, data.reach)
         if self._surveyed is None or self._surveyed[0] != stamp:
-            from pparse.parsers.flatbuffers.survey import Survey
-
             made: Survey | LimitError
             try:
-                made = Survey(self)
+                made = self._look()
             except LimitError as error:
                 made = error
             self._surveyed = stamp, made
@@ -312,6 +310,11 @@ class FlatBuffersParser(Parser, Listing):
         if isinstance(found, LimitError):
             raise found
         return found
+
+    def _look(self) -> Survey:
+        from pparse.parsers.flatbuffers.survey import Survey
+
+        return Survey(self)
 
     def resolve(self, node: Node) -> None:
         """Find out the status of a node; of the root, by going through all tables."""

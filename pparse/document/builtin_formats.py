@@ -47,6 +47,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('pytorch-distcp', 'pparse.parsers.pytorch.distcp:DistcpParser', 'pparse.viewers.pytorch.viewer:DistcpViewer', ((0, b'PK\x03\x04'),), ('.distcp',), False, False, False, False, False),  # noqa: E501
     ('tflite', 'pparse.parsers.flatbuffers.formats:TfliteParser', 'pparse.viewers.flatbuffers.tflite:TfliteViewer', ((4, b'TFL3'),), ('.tflite', '.lite'), False, False, True, False, False),  # noqa: E501
     ('flexbuffers', 'pparse.parsers.flatbuffers.flexbuffers:FlexBuffersParser', None, (), ('.flexbuf', '.flex'), False, False, True, False, False),  # noqa: E501
+    ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, b'BFBS'),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, b'\x1f\x8b'), (1, b'\x8b\x08'), (0, b'\x1f')), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, b'BZh'),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
     ('xz', 'pparse.parsers.streams:XzParser', None, ((0, b'\xfd7zXZ'),), ('.xz', '.txz'), True, False, True, False, False),  # noqa: E501

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from math import prod
 
-from tests.flatbuffers_files import Flex, tflite
+from tests.flatbuffers_files import Builder, Flex, tflite
 from tests.truth.known import Sample, Value, mixed, sample
 
 SIZES = {"f4": 4, "f2": 2, "i1": 1, "i4": 4, "i8": 8}
@@ -68,3 +68,24 @@ def make_flexbuffers() -> Sample:
     values = {key: Value(each.content, each.place, each.needs + needs) for key, each in values.items()}
     landmarks = (before, len(content) - 3, *(end for each in values.values() for end in each.place))
     return Sample("flexbuffers", "options.flexbuf", content, "keys", values, "back", landmarks)
+
+
+@sample
+def make_flatbuffers() -> Sample:
+    """Texts of a root table, of which no schema tells."""
+    rng = random.Random(64)
+    contents = [rng.randbytes(rng.choice((20, 60, 200, 3_000))).hex() for _ in range(24)]
+    build = Builder()
+    places = [build.text(text) for text in reversed(contents)][::-1]
+    content = build.finish(build.table(**{f"t{slot}": (slot, "@", place) for slot, place in enumerate(places)}))
+    starts = [len(content) - place + 4 for place in places]
+    needs = [
+        ((0, starts[0] - 4), (start - 4, start), (start + len(text), start + len(text) + 1))
+        for start, text in zip(starts, contents, strict=True)
+    ]
+    values = {
+        str(slot): Value(text.encode(), (start, start + len(text)), need)
+        for slot, (text, start, need) in enumerate(zip(contents, starts, needs, strict=True))
+    }
+    landmarks = (4, starts[0] - 4, *starts)
+    return Sample("flatbuffers", "texts.fb", content, "keys", values, "offset", landmarks, header=starts[0] - 4)
