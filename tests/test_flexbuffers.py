@@ -41,8 +41,10 @@ def opened(content: bytes, **how: object) -> pparse.Extraction:
 
 @rows("least", [0, 1, 2, 3])
 def test_every_type_is_read_in_every_width(least):
-    with opened(Flex(WRITTEN, least).content) as document:
+    content = Flex(WRITTEN, least).content
+    with opened(content) as document:
         assert document.root.to_python() == READ
+        assert document.root.open().read() == content
         assert not list(document.check())
         assert document.status is Status.COMPLETE
         assert document.node("typed[1]").kind == "array"
@@ -91,10 +93,8 @@ def test_a_cut_file_gives_maps_and_texts_under_no_name_of_theirs():
     content = Flex({"layers": [inner, "a text of its own", {"bias": 1.5}], "other": "longer than that" * 20}).content
     with opened(content[:-4]) as document:
         assert document.status is Status.TRUNCATED
-        values = [node.to_python() for node in document.root.children()]
-        assert inner in values
-        assert {"bias": 1.5} in values
-        assert "a text of its own" in values
+        found = [node.to_python() for node in document.root.children()]
+        assert found == [inner, "a text of its own", {"bias": 1.5}, "longer than that" * 20]
         assert all(node.key == f"@{node.start}" for node in document.root.children())
 
 
@@ -134,6 +134,12 @@ def test_what_cannot_be_is_named(change, words):
         assert words in found, found
 
 
+def test_a_text_ends_with_a_zero():
+    with opened(Flex(["text", 1]).content.replace(b"text\0", b"text!")) as document:
+        assert [document.status, document.root.child(0).status] == [Status.DAMAGED] * 2
+        assert "no zero ends the text" in document.root.finding.reason
+
+
 def with_options(options: bytes) -> bytes:
     build = Builder()
     operator = build.table(index=(0, "I", 0), custom=(5, "@", build.vector(options, len(options))))
@@ -152,7 +158,11 @@ def test_custom_options_of_tflite_are_read():
         assert node.open().read() == raw
 
 
-@rows("raw", [b"\1\4\1", bytes(24), bytes(32) + Flex({"a": 1}).content, Flex({"ab": [1]}).content[:-1]])
+@rows(
+    "raw",
+    [b"\1\4\1", b"\1\x28\x10\2\x28\1", bytes(24), bytes(32) + Flex({"a": 1}).content, Flex({"ab": [1]}).content[:-1]],
+)
 def test_options_that_are_something_else_stay_bytes(raw):
     with pparse.open(with_options(raw)) as document:
-        assert document.node("subgraphs[0].operators[0].custom_options").load() == raw
+        node = document.node("subgraphs[0].operators[0].custom_options")
+        assert (node.kind, node.load()) == ("bytes", raw)

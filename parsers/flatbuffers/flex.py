@@ -87,6 +87,7 @@ class FlexVector:
         """Count the children; those of a map are found by their order."""
         if self.keys is not None:
             index.table = SortedKeys(self)
+        index.learns = True  # an entry is read alone: its neighbours lead elsewhere
         index.keep(self, self.count)
 
     def entries(self, first: int, count: int) -> list[Entry]:
