@@ -57,11 +57,6 @@ class FlexBuffersParser(FlatBuffersParser):
         return FlexBuffer(self.reader, extraction.start, extraction.find_end(), extraction.name)
 
     @classmethod
-    def match(cls, excerpt: Excerpt) -> Confidence:
-        """No bytes at the beginning tell it: `probe` does."""
-        return Confidence.NO
-
-    @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
         """LIKELY if the last bytes are those of a root, and the first elements of that can be read."""
         data, start = reader.data, reader.start

@@ -174,7 +174,7 @@ class FlatBuffersParser(Parser, Listing):
                     yield self._broken(field.name, field.type.name, place, MalformedError(reason, offset=place))
                     continue
             if of is not None:
-                found = self.describe(field.name, of, place)
+                found = (self._of_union if of is not field.type else self.describe)(field.name, of, place)
                 if of.what == SCALAR and of.size == 1 and of.names:
                     number = self.reader.take(place, 1)[0]
                 elif found.note is of and of.what == VECTOR and of.item is not None and of.item.what == UNION:
@@ -203,11 +203,20 @@ class FlatBuffersParser(Parser, Listing):
             of = self.schema.member(note.type, member)
             reason = f"there is no type {member} of {note.type.name}"
             found.append(
-                self.describe(None, of, at)
+                self._of_union(None, of, at)
                 if of is not None
                 else self._broken(None, note.type.name, at, MalformedError(reason, offset=at))
             )
         return found
+
+    def _of_union(self, key: Key, type: Type, at: int) -> Entry:
+        """Return the entry of a union's value: the offset at ``at`` leads to a struct, too."""
+        if type.what == STRUCT:
+            try:
+                at = self.reader.target(at)
+            except DataError as error:
+                return self._broken(key, type.name, at, error)
+        return self.describe(key, type, at)
 
     def describe(self, key: Key, type: Type, at: int) -> Entry:
         """Return the entry of a value of a type, of which the inline part is at ``at``."""

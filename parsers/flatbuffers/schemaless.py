@@ -53,10 +53,7 @@ class SchemalessParser(FlatBuffersParser):
     extensions = (".fb", ".flatbuf", ".bfbs")
     signatures = (Signature(b"BFBS", 4),)
     is_generic = True
-    limitations = (
-        "without a schema kinds are guessed, and where the file ends is known to eight bytes at best",
-        "unions of structs are not read",
-    )
+    limitations = ("without a schema kinds are guessed, and where the file ends is known to eight bytes at best",)
     references = ("https://flatbuffers.dev/internals", "google/flatbuffers reflection/reflection.fbs")
     options: ClassVar[dict[str, str]] = {
         "schema": "a compiled schema (flatc --schema -b) that has the types: FILE.bfbs"
