@@ -162,3 +162,114 @@ def tflite(
         )
         content = build.finish(root, b"TFL3")
     return content + behind
+
+
+class Flex:
+    """Writes a FlexBuffer (https://flatbuffers.dev/flexbuffers): children first, offsets back to them.
+
+    Values are those of Python, or of the classes below; ``least`` is the logarithm of the narrowest place.
+    """
+
+    CODES = {1: "bhiq", 2: "BHIQ", 3: "?efd", 26: "BHIQ"}
+
+    def __init__(self, value: Any, least: int = 0) -> None:
+        self.out = bytearray()
+        self.least = least
+        self.keys: dict[bytes, int] = {}
+        item = self.put(value)
+        log = self.places([item])
+        self.content = bytes(self.out) + bytes((item[0] << 2 | item[1], 1 << log))
+
+    def put(self, value: Any) -> tuple[int, int, Any, bool]:
+        """Write what a value leads to: its type, the logarithm of its width, its number or place, and which it is."""
+        if value is None or isinstance(value, bool):
+            return (0 if value is None else 26), 0, int(bool(value)), False
+        if isinstance(value, int):
+            log = next(log for log, bits in enumerate((7, 15, 31, 64)) if -(1 << bits) <= value < 1 << bits)
+            return (1 if value < 1 << 63 else 2), log, value, False
+        if isinstance(value, float):
+            return 3, 2 if struct.unpack("<f", struct.pack("<f", value))[0] == value else 3, value, False
+        if isinstance(value, Raw):
+            return value.put(self)
+        if isinstance(value, bytes | str):
+            raw = value if isinstance(value, bytes) else value.encode()
+            log = self.count(len(raw))
+            at = len(self.out)
+            self.out += raw if isinstance(value, bytes) else raw + b"\0"
+            return (25 if isinstance(value, bytes) else 5), log, at, True
+        if isinstance(value, dict):
+            pairs = sorted((key.encode(), each) for key, each in value.items())
+            items = [(self.key(key), self.put(each)) for key, each in pairs]
+            wide, keys = self.key_vector([at for at, _ in items])
+            return 9, *self.vector([item for _, item in items], keys, wide)
+        return 10, *self.vector([self.put(each) for each in value])
+
+    def key(self, key: bytes) -> int:
+        if key not in self.keys:
+            self.keys[key] = len(self.out)
+            self.out += key + b"\0"
+        return self.keys[key]
+
+    def align(self, log: int) -> None:
+        self.out += bytes(-len(self.out) % (1 << log))
+
+    def key_vector(self, keys: list[int]) -> tuple[int, int]:
+        log = self.places([(2, 0, len(keys), False), *((4, 0, at, True) for at in keys)])
+        return log, len(self.out) - (len(keys) << log)
+
+    def count(self, number: int) -> int:
+        """Write the number of the bytes that follow."""
+        log = max(self.least, next(log for log in range(4) if number < 1 << (8 << log)))
+        self.align(log)
+        self.out += number.to_bytes(1 << log, "little")
+        return log
+
+    def places(self, items: list[Any]) -> int:
+        """Write the places of items, as narrow as they can be; of a map or vector, what is before them, too."""
+        for wide in range(self.least, 4):
+            start = len(self.out) + -len(self.out) % (1 << wide)
+            raw = b""
+            try:
+                for kind, size, what, leads in items:
+                    if leads:
+                        raw += (start + len(raw) - what).to_bytes(1 << wide, "little")
+                    elif kind == 3 and wide < size:
+                        raise OverflowError
+                    else:
+                        raw += struct.pack("<" + self.CODES.get(kind, "BHIQ")[wide], what)
+            except (OverflowError, struct.error):
+                continue
+            self.align(wide)
+            self.out += raw
+            return wide
+        raise OverflowError("no place is so wide")
+
+    def vector(self, items: list[Any], keys: int | None = None, wide: int = 0) -> tuple[int, int, bool]:
+        head = [] if keys is None else [(0, 0, keys, True), (2, 0, 1 << wide, False)]
+        log = self.places([*head, (2, 0, len(items), False), *items])
+        at = len(self.out) - (len(items) << log)
+        self.out += bytes(kind << 2 | size for kind, size, *_ in items)
+        return log, at, True
+
+
+class Raw:
+    """What Python has no type for: a number of a type at the end of an offset, or many of them."""
+
+    def __init__(self, kind: int, code: str, *numbers: Any) -> None:
+        self.kind, self.code, self.numbers = kind, code, numbers
+
+    def put(self, flex: Flex) -> tuple[int, int, Any, bool]:
+        size = struct.calcsize(self.code or "B")
+        log = size.bit_length() - 1
+        if self.kind < 4:  # in its place, which is as wide as this at least
+            return self.kind, log, self.numbers[0], False
+        if self.kind == 4:
+            return 4, 0, flex.key(self.numbers[0]), True
+        if self.kind in (14, 15):
+            return self.kind, *flex.key_vector([flex.key(each) for each in self.numbers]), True
+        flex.align(log)
+        if self.kind in (11, 12, 13, 36):
+            flex.out += len(self.numbers).to_bytes(size, "little")
+        at = len(flex.out)
+        flex.out += struct.pack(f"<{len(self.numbers)}{self.code}", *self.numbers)
+        return self.kind, log, at, True

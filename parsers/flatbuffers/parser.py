@@ -8,6 +8,7 @@ there is (`FlatBuffersParser.fill`). An entry is made from a reference and from 
     table, struct      name of its type        of the table itself    fields that it has, by name
     vector of numbers  array                   elements               numbers, by arithmetic
     vector of bytes    bytes                   elements               none; of a nested FlatBuffer, as of its root
+    FlexBuffer         map or [value]          all of it              `pparse.parsers.flatbuffers.flex`
     other vector       [kind]                  offsets, or structs    elements, described when they are asked for
     text               text                    without the zero
     number             uint32, enum<Name> …    where it stands
@@ -26,6 +27,7 @@ from pparse.data.range_status import cut_status
 from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
+from pparse.parsers.flatbuffers.flex import FlexVector, held
 from pparse.parsers.flatbuffers.reader import Reader
 from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type
 from pparse.tree.context import SHORT_TEXT, NumberArray, decode_text
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 # Elements are counted before any is read; of so many references, one block is read at a time.
 _BLOCK = 1024
 _ALIGNED = 4
+# Where an identifier stands behind a size.
+_PREFIXED = 8
 
 
 class Members:
@@ -85,6 +89,7 @@ class FlatBuffersParser(Parser, Listing):
         extraction = result.extraction
         self.reader = Reader(extraction.data, self.buffer_start, extraction.end, extraction.session.budget)
         """Reads tables."""
+        self._left = 0  # values that `to_python` may still take
         self._surveyed: tuple[object, Survey | LimitError] | None = None
 
     # -- what formats say ----------------------------------------------------------------------------------------------
@@ -97,9 +102,10 @@ class FlatBuffersParser(Parser, Listing):
     @cached_property
     def buffer_start(self) -> int:
         """Where the FlatBuffer begins: behind its size, if the identifier stands where it then does."""
-        start, head = self.result.extraction.start, self.result.extraction.data.known(self.result.extraction.start, 12)
-        identifier = self.schema.identifier.encode()
-        return start + 4 * (len(identifier) == 4 and head[4:8] != identifier and head[8:12] == identifier)
+        extraction = self.result.extraction
+        marks = {mark.magic for mark in self.signatures if mark.at == _PREFIXED}
+        head = extraction.data.known(extraction.start, _PREFIXED + 4) if marks else b""
+        return extraction.start + 4 * (head[_PREFIXED:] in marks and head[4:_PREFIXED] not in marks)
 
     @property
     def beyond_start(self) -> int:
@@ -134,7 +140,7 @@ class FlatBuffersParser(Parser, Listing):
 
     def shape(self, kind: str) -> str:
         """Return the shape of nodes of ``kind``."""
-        if kind == self.name or self.schema.is_map(kind):
+        if kind in (self.name, "map") or self.schema.is_map(kind):
             return MAP
         return LIST if kind[:1] == "[" or kind == "array" else LEAF
 
@@ -143,6 +149,8 @@ class FlatBuffersParser(Parser, Listing):
         note = node.note
         if type(note) is NumberArray:
             super().fill(node, index)
+        elif type(note) is FlexVector:
+            note.index(index)
         elif type(note) is Type and note.what in (TABLE, VECTOR) and (note.what == TABLE or note.holds):
             self._fill_table(node, index, note)
         elif type(note) is Type and note.what == STRUCT:
@@ -189,7 +197,7 @@ class FlatBuffersParser(Parser, Listing):
                     yield self._broken(field.name, field.type.name, place, MalformedError(reason, offset=place))
                     continue
             if of is not None:
-                found = self.describe(field.name, of, place)
+                found = (self._of_union if of is not field.type else self.describe)(field.name, of, place)
                 if of.what == SCALAR and of.size == 1 and of.names:
                     number = self.reader.take(place, 1)[0]
                 elif found.note is of and of.what == VECTOR and of.item is not None and of.item.what == UNION:
@@ -201,6 +209,8 @@ class FlatBuffersParser(Parser, Listing):
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of elements, described by what their references lead to."""
         note = index.note
+        if type(note) is FlexVector:
+            return note.entries(first, count)
         if type(note) is NumberArray or index.entries is not None:
             return super().entries(node, index, first, count)
         count = min(count, index.count - first, _BLOCK)
@@ -216,11 +226,20 @@ class FlatBuffersParser(Parser, Listing):
             of = self.schema.member(note.type, member)
             reason = f"there is no type {member} of {note.type.name}"
             found.append(
-                self.describe(None, of, at)
+                self._of_union(None, of, at)
                 if of is not None
                 else self._broken(None, note.type.name, at, MalformedError(reason, offset=at))
             )
         return found
+
+    def _of_union(self, key: Key, type: Type, at: int) -> Entry:
+        """Return the entry of a union's value: the offset at ``at`` leads to a struct, too."""
+        if type.what == STRUCT:
+            try:
+                at = self.reader.target(at)
+            except DataError as error:
+                return self._broken(key, type.name, at, error)
+        return self.describe(key, type, at)
 
     def describe(self, key: Key, type: Type, at: int) -> Entry:
         """Return the entry of a value of a type, of which the inline part is at ``at``."""
@@ -259,7 +278,11 @@ class FlatBuffersParser(Parser, Listing):
             raise MalformedError(f"{type.name} is no vector", offset=target)
         start, count = self.reader.vector(target, item.size, type.wide)
         end = start + count * item.size
-        if type.holds and type.holds != "flexbuffer" and count:
+        if type.holds == "flexbuffer" and count and self.reader.there(start, end) == count:
+            found = held(self.reader, start, end, self.result.extraction.name)
+            if found is not None:
+                return self._entry(key, found.kind, start, end, found.note)
+        elif type.holds and count:
             return self._entry(key, type.holds, start, end, type)
         if item.name == "uint8":
             return self._entry(key, "bytes", start, end, None)
@@ -289,7 +312,13 @@ class FlatBuffersParser(Parser, Listing):
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a text, or the bytes of a vector; that of a number was read with its table."""
         found = super().load_scalar(node)
-        return decode_text(found, node.start) if node.kind == "text" and type(found) is bytes else found
+        if node.kind.rstrip("?") != "text" or type(found) is not bytes:
+            return found
+        try:
+            return decode_text(found, node.start)
+        except MalformedError as error:  # of a long one, only loading tells
+            self.note_damage(node, error)
+            raise
 
     # -- all of it -----------------------------------------------------------------------------------------------------
 
@@ -299,11 +328,9 @@ class FlatBuffersParser(Parser, Listing):
         data = self.result.extraction.data
         stamp = (data.revision, data.reach)
         if self._surveyed is None or self._surveyed[0] != stamp:
-            from pparse.parsers.flatbuffers.survey import Survey
-
             made: Survey | LimitError
             try:
-                made = Survey(self)
+                made = self._look()
             except LimitError as error:
                 made = error
             self._surveyed = stamp, made
@@ -311,6 +338,11 @@ class FlatBuffersParser(Parser, Listing):
         if isinstance(found, LimitError):
             raise found
         return found
+
+    def _look(self) -> Survey:
+        from pparse.parsers.flatbuffers.survey import Survey
+
+        return Survey(self)
 
     def resolve(self, node: Node) -> None:
         """Find out the status of a node; of the root, by going through all tables."""
@@ -330,18 +362,31 @@ class FlatBuffersParser(Parser, Listing):
             return node.status is COMPLETE
         return super().is_sound_inside(node)
 
+    def _most(self) -> int:
+        """Return how many values a file can have of which no two tables share a part."""
+        extraction = self.result.extraction
+        return max(10_000, extraction.find_end() - extraction.start)
+
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
         """Yield the nodes, as many as a file can have of which no two tables share a part."""
-        extraction = self.result.extraction
-        most = max(10_000, (extraction.find_end() - extraction.start))
+        most = self._most()
         for number, visit in enumerate(super().walk(node, detail=detail)):
             if number > most:
-                reason = (
-                    f"more than {count_words(most, 'value')} in {count_words(most, 'byte')}: tables share their parts"
-                )
-                self.note("limit", reason, extraction.start)
+                self.note("limit", _shared(most), self.result.extraction.start)
                 return
             yield visit
+
+    def to_python(self, node: Node) -> Any:
+        """Return a node and everything below it as plain Python. Raises `LimitError` for more values than bytes."""
+        self._left = self._most()
+        return super().to_python(node)
+
+    def plain_value(self, node: Node) -> Any:
+        """Return a scalar's value, of as many as a file can have in which no two tables share a part."""
+        self._left -= 1
+        if self._left < 0:
+            raise LimitError(_shared(self._most()), option="", path=node.path, offset=node.start)
+        return super().plain_value(node)
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`."""
@@ -355,6 +400,11 @@ class FlatBuffersParser(Parser, Listing):
 
 
 _EMPTY = Type(STRUCT, "")
+
+
+def _shared(most: int) -> str:
+    """Return why no more values than so many are gone through."""
+    return f"more than {count_words(most, 'value')} in {count_words(most, 'byte')}: tables share their parts"
 
 
 def _width(note: object) -> int:
@@ -385,4 +435,4 @@ def plausible_root(excerpt: Excerpt, at: int = 0) -> bool:
 
 def identified(identifier: bytes) -> tuple[Signature, ...]:
     """Return the signatures of a format by its identifier, with and without a size before the FlatBuffer."""
-    return Signature(identifier, 4), Signature(identifier, 8)
+    return Signature(identifier, 4), Signature(identifier, _PREFIXED)

@@ -35,7 +35,7 @@ _UINT32, _UINT64, _INT32, _HEAD = (Struct(layout).unpack for layout in ("<I", "<
 class Reader:
     """One FlatBuffer, which begins at ``start`` of ``data``."""
 
-    __slots__ = ("__weakref__", "_budget", "_charge", "_end", "_pages", "_revision", "_vtables", "data", "start")
+    __slots__ = ("__weakref__", "_charge", "_end", "_pages", "_revision", "_vtables", "budget", "data", "start")
 
     def __init__(self, data: Data, start: int, end: int | None, budget: MemoryBudget) -> None:
         self.data = data
@@ -43,7 +43,8 @@ class Reader:
         self.start = start
         """Offset of its first byte: places are aligned as they are from there on."""
         self._end = end
-        self._budget = budget
+        self.budget = budget
+        """What the pages are charged to."""
         self._charge: Charge | None = None
         self._pages: dict[int, bytes] = {}
         self._vtables: dict[int, tuple[int, tuple[int, ...], int]] = {}
@@ -71,7 +72,7 @@ class Reader:
         pages[number] = page
         try:
             if self._charge is None:
-                self._charge = self._budget.charge(_SIZE, "pages of a FlatBuffer", evictor(self, Reader._evicted))
+                self._charge = self.budget.charge(_SIZE, "pages of a FlatBuffer", evictor(self, Reader._evicted))
             self._charge.resize(_SIZE * len(pages))
         except LimitError:
             self.drop()

@@ -14,7 +14,7 @@ The root comes with the identifier of its files, if they have one. Fields stand 
 takes two of them, the first for the number of its type. ``[x]`` is a vector, ``[x:4]`` an array in a struct; ``^``
 marks an offset of 64 bits, ``^^`` a length of 64 bits, too; ``<Inner>`` bytes that are another FlatBuffer,
 ``<flexbuffer>`` a FlexBuffer; ``=`` a default that is not 0. ``tests/make_flatbuffers_schema.py`` makes such lines of
-.fbs files, and `of_reflection` of a .bfbs, which ``flatc --schema -b`` writes (reflection/reflection.fbs).
+.fbs files, and `pparse.parsers.flatbuffers.reflection` of a .bfbs, which ``flatc --schema -b`` writes.
 
 Types refer to each other by name and are made on their first use, so recursive types work.
 """

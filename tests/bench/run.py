@@ -28,6 +28,7 @@ from harness import MIB, Bench, mib  # noqa: E402
 from rows_checkpoint import CHECKPOINT_ROWS  # noqa: E402
 from rows_containers import CONTAINER_ROWS  # noqa: E402
 from rows_convert import CONVERT_ROWS  # noqa: E402
+from rows_flexbuffers import FLEXBUFFERS_ROWS  # noqa: E402
 from rows_gguf import GGUF_ROWS  # noqa: E402
 from rows_inside import INSIDE_ROWS  # noqa: E402
 from rows_msgpack import MSGPACK_ROWS  # noqa: E402
@@ -40,7 +41,7 @@ from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
 PEERS = ("safetensors", "orjson", "ijson", "msgpack", "gguf", "onnx")
 # Large ones, installed only if their rows are asked for.
-ROW_PEERS = {"ck": ("tensorflow-cpu==2.21.0",), "in": ("ztensor>=2.1",)}
+ROW_PEERS = {"ck": ("tensorflow-cpu==2.21.0",), "in": ("ztensor>=2.1",), "fx": ("flatbuffers==25.12.19",)}
 BLOCK_LIMIT = 64 * MIB  # the default budget
 
 
@@ -260,6 +261,7 @@ ROWS = {
     **NUMPY_ROWS,
     **TFRECORD_ROWS,
     **MSGPACK_ROWS,
+    **FLEXBUFFERS_ROWS,
     **GGUF_ROWS,
     **ONNX_ROWS,
     **CHECKPOINT_ROWS,

@@ -39,10 +39,11 @@ class Sample:
     """A file, and the truth about it.
 
     ``kind`` says how values are asked for: ``tensors``, ``records``, ``keys`` (of the root), ``blob`` (the bytes).
-    ``layout``: ``offset`` (values stand where a header says), ``stream`` (what is behind damage may be misread),
-    ``pickle`` (damage to a value is damage to it alone, that to what is between them may be damage to all) or
-    ``chunks`` (hashed pieces, each found by itself). ``message`` is the option of that name. ``siblings`` are other
-    files of its folder, ``entry`` the one that stands for the whole folder, ``sibling_values`` their values;
+    ``layout``: ``offset`` (values stand where a header says), ``back`` (so far before what leads to them), ``stream``
+    (what is behind damage may be misread), ``pickle`` (damage to a value is damage to it alone, that to what is between
+    them may be damage to all) or ``chunks`` (hashed pieces, each found by itself). ``message`` is the option of that
+    name. ``siblings`` are other files of its folder, ``entry`` the one that stands for the whole folder,
+    ``sibling_values`` their values;
     ``leads``, those without which values cannot be found. ``folder_only``: it is asked for by its entry, in a folder.
     ``saved``: what `recover` may call what it makes of the file, if not as the file or with .safetensors instead of its
     suffix. ``read`` returns the values in one of these as the format's own library reads it, and raises what that
@@ -79,8 +80,10 @@ class Sample:
         size = len(self.content)
         at, end = reach.first, max(last for _, last in reach.ranges)
         inside = any(value.place[0] <= at and end <= value.place[1] for value in self.values.values())
-        if self.layout == "offset":
-            if at < self.header:
+        if self.layout == "back" and not reach.shifted:
+            return reach
+        if self.layout in ("offset", "back"):
+            if at < self.header or self.layout == "back":
                 return Reach(((0, size),), reach.shifted, reach.cut, True, reach.doubt, reach.frayed)
             ranges = ((at, size),) if reach.shifted else reach.ranges
             return Reach(ranges, reach.shifted, reach.cut, reach.lost, reach.doubt, reach.frayed)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.flatbuffers_files import tflite
+from tests.flatbuffers_files import Builder, Flex, tflite
 from tests.truth.known import Sample, Value, mixed, sample
 
 DATA = Path(__file__).parents[1] / "data" / "flatbuffers"
@@ -116,3 +116,44 @@ def make_executorch_data() -> Sample:
 def make_catboost() -> Sample:
     leaves = np.load(DATA / "small.cbm.leaves.npy")
     return real("catboost", "small.cbm", {"LeafValues": leaves.astype("<f8").tobytes()})
+
+
+@sample
+def make_flexbuffers() -> Sample:
+    """A map: each key stands before its value, what leads to both behind them all."""
+    rng = random.Random(63)
+    contents: dict[str, bytes | str] = {}
+    for number in range(24):
+        raw = mixed(rng, rng.choice((20, 60, 200, 3_000, 70_000)), number)
+        contents[f"block{number:02}"] = raw if number % 3 else raw.hex()
+    content, values, before = Flex(contents).content, {}, 0
+    for key, value in contents.items():
+        raw = value if isinstance(value, bytes) else value.encode()
+        start = content.index(raw, before)
+        values[key] = Value(raw, (start, start + len(raw)), ((before, start),))
+        before = start + len(raw)
+    needs = ((before, len(content)),)
+    values = {key: Value(each.content, each.place, each.needs + needs) for key, each in values.items()}
+    landmarks = (before, len(content) - 3, *(end for each in values.values() for end in each.place))
+    return Sample("flexbuffers", "options.flexbuf", content, "keys", values, "back", landmarks)
+
+
+@sample
+def make_flatbuffers() -> Sample:
+    """Texts of a root table, of which no schema tells."""
+    rng = random.Random(64)
+    contents = [rng.randbytes(rng.choice((20, 60, 200, 3_000))).hex() for _ in range(24)]
+    build = Builder()
+    places = [build.text(text) for text in reversed(contents)][::-1]
+    content = build.finish(build.table(**{f"t{slot}": (slot, "@", place) for slot, place in enumerate(places)}))
+    starts = [len(content) - place + 4 for place in places]
+    needs = [
+        ((0, starts[0] - 4), (start - 4, start), (start + len(text), start + len(text) + 1))
+        for start, text in zip(starts, contents, strict=True)
+    ]
+    values = {
+        str(slot): Value(text.encode(), (start, start + len(text)), need)
+        for slot, (text, start, need) in enumerate(zip(contents, starts, needs, strict=True))
+    }
+    landmarks = (4, starts[0] - 4, *starts)
+    return Sample("flatbuffers", "texts.fb", content, "keys", values, "offset", landmarks, header=starts[0] - 4)

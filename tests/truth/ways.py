@@ -107,7 +107,7 @@ def node_bytes(kind: str, node: Any) -> bytes:
         value = node.to_python()
         if isinstance(value, bytes):
             return value
-        if node.kind == "text":
+        if node.kind.rstrip("?") == "text":
             return value.encode()
         try:
             return json.dumps(value, sort_keys=True, default=repr).encode()

@@ -1,0 +1,235 @@
+"""FlatBuffers of any schema: by a compiled one of the user's, or without: fields by slot, what they are guessed.
+
+A table tells where its fields are, and nothing of their types. So the width of a field is the room up to the next one,
+and a field of four bytes that leads to what can be a text, a table, or a vector of either, is taken for that. Each
+kind that is guessed ends with a question mark; of other vectors not even the width of an element is known, so they are
+shown as so many bytes as they have elements.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from functools import cached_property
+from struct import unpack
+
+from pparse.document.opening import open as open_document
+from pparse.errors import DataError, EndOfDataError, LimitError, OptionError
+from pparse.findings import COMPLETE, Status
+from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
+from pparse.parsers.flatbuffers.reflection import schema_of
+from pparse.parsers.flatbuffers.schema import Schema
+from pparse.parsers.flatbuffers.survey import Survey
+from pparse.tree.entry import Entry
+from pparse.tree.parser import Confidence, Signature
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import ClassVar, Final
+
+    from pparse.data.base import Range
+    from pparse.parsers.flatbuffers.schema import Type
+    from pparse.tree.entry import Key
+    from pparse.tree.parser import Excerpt
+
+_UNKNOWN: Final = "root table?\ntable table? -:bool"
+_GUESSED: Final = {"text": "text?", "bytes": "bytes?", "[text]": "[text?]"}
+# Whole numbers from here on may be floats, if those are of a usual size; how many elements of a vector are looked at.
+_LARGE: Final = 1 << 22
+_LOOKED_AT: Final = 64
+_LONGEST: Final = 4096
+# The most bytes that align the end of a file; how far behind that what was cut begins, at most.
+_ZEROS: Final = 8
+_BEHIND: Final = 64
+
+
+class SchemalessParser(FlatBuffersParser):
+    """FlatBuffers of any schema, by the option ``schema``, or without one."""
+
+    name = "flatbuffers"
+    description = "FlatBuffer, with a compiled schema or without one"
+    extensions = (".fb", ".flatbuf", ".bfbs")
+    signatures = (Signature(b"BFBS", 4),)
+    is_generic = True
+    limitations = ("without a schema kinds are guessed, and where the file ends is known to eight bytes at best",)
+    references = ("https://flatbuffers.dev/internals", "google/flatbuffers reflection/reflection.fbs")
+    options: ClassVar[dict[str, str]] = {
+        "schema": "a compiled schema (flatc --schema -b) that has the types: FILE.bfbs"
+    }
+
+    _looking = False  # whether a survey is under way
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The types: those of the option ``schema``, of a compiled schema, or none. Raises `OptionError`."""
+        extraction = self.result.extraction
+        source = extraction.session.options.get("schema")
+        if source is not None:
+            with open_document(source if isinstance(source, bytes) else str(source), format=self.name) as document:
+                try:
+                    return schema_of(document.parse().parser)  # type: ignore[arg-type]
+                except DataError as error:
+                    raise OptionError(
+                        f"{source} is no compiled schema: {error.reason}; make one with flatc --schema -b FILE.fbs"
+                    ) from error
+        is_compiled = extraction.data.known(self.buffer_start + 4, 4) == b"BFBS"
+        return Schema.named("reflection") if is_compiled else Schema(_UNKNOWN)
+
+    @property
+    def guesses(self) -> bool:
+        """Whether there is no schema."""
+        return self.schema.root == "table?"
+
+    @classmethod
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
+        """POSSIBLE if the first bytes can be the offset of a root."""
+        return Confidence.POSSIBLE if plausible_root(excerpt) else Confidence.NO
+
+    def fields(self, at: int, type: Type) -> Iterator[Entry]:
+        """Yield an entry for each field that the table at ``at`` has; without a schema, by the number of its slot."""
+        if not self.guesses:
+            yield from super().fields(at, type)
+            return
+        size, slots, _ = self.reader.table(at)
+        ends = sorted({*slots, size})
+        for number, slot in enumerate(slots):
+            room = ends[bisect_right(ends, slot)] - slot
+            if slot and self.reader.there(at + slot, at + slot + room) == room:
+                yield self._guessed(str(number), at + slot, room)
+
+    def _guessed(self, key: str, place: int, room: int) -> Entry:
+        if room >= 4 and (kind := self._leads_to(place)):
+            return self.describe(key, self.schema.type(kind), place)
+        width = next(size for size in (8, 4, 2, 1) if size <= room and not (place - self.buffer_start) % size)
+        raw = self.reader.take(place, min(room, 16))
+        if room >= 16 or any(raw[width:]):  # not just zeros that align what follows: a struct
+            return Entry(key, "bytes?", place, place + room)
+        value = int.from_bytes(raw[:width], "little", signed=width > 2)
+        number = unpack("<" + "fd"[width // 8], raw[:width])[0] if width > 2 else 0.0
+        if abs(value) >= _LARGE and 1e-6 < abs(number) < 1e9:
+            return Entry(key, f"float{8 * width}?", place, place + width, number)
+        found = Entry(key, f"{'u' * (width < 4)}int{8 * width}?", place, place + width, value)
+        if width == 4 and value % 4 == 0 and self._may_be_cut(place + value):
+            error = EndOfDataError("it is a number, or leads to what was cut", offset=place)
+            return self._broken(key, found.kind, place, error)
+        return found
+
+    def _may_be_cut(self, target: int) -> bool:
+        """Say whether something may have begun at ``target`` in a file that seems to be cut."""
+        if self._looking:
+            return False
+        try:
+            return self.survey.status is not COMPLETE and target >= self.survey.end
+        except LimitError:
+            return False
+
+    def _leads_to(self, place: int) -> str:
+        """Return what the offset in a place can lead to, as a schema writes it; empty: to nothing."""
+        reader = self.reader
+        try:
+            target = reader.target(place)
+            if self._is_text(target):
+                return "string"
+            if self._is_table(target):
+                return "table?"
+            start, count = reader.vector(target, 4)
+            if count and reader.there(start, start + 4 * count) == 4 * count:
+                targets = [reader.target(start + 4 * number) for number in range(min(count, _LOOKED_AT))]
+                for kind, fits in (("[string]", self._is_text), ("[table?]", self._is_table)):
+                    if all(map(fits, targets)):
+                        return kind
+        except DataError:
+            pass
+        try:
+            start, count = reader.vector(reader.target(place), 1)
+            return "[uint8]" if reader.there(start, start + count) == count else ""
+        except DataError:
+            return ""
+
+    def _is_text(self, at: int) -> bool:
+        try:
+            start, count = self.reader.vector(at, 1)
+            there = self.reader.there(start, start + count + 1)
+            if there < count or (there > count and self.reader.take(start + count, 1) != b"\0"):
+                return False
+            text = self.reader.take(start, min(count, _LONGEST)).decode(
+                "utf-8", "strict" if count <= _LONGEST else "ignore"
+            )
+        except (DataError, UnicodeDecodeError):
+            return False
+        return all(char.isprintable() or char.isspace() for char in text)
+
+    def _is_table(self, at: int) -> bool:
+        try:
+            size, _, _ = self.reader.table(at)
+        except DataError:
+            return False
+        return self.reader.there(at, at + size) == size
+
+    def describe(self, key: Key, type: Type, at: int) -> Entry:
+        """Return the entry of a value; a kind that is guessed says so."""
+        found = super().describe(key, type, at)
+        if self.guesses:
+            found.kind = _GUESSED.get(found.kind, found.kind)
+        return found
+
+    def _look(self) -> Survey:
+        if not self.guesses:
+            return super()._look()
+        self._looking = True
+        try:
+            return _Guesses(self)
+        finally:
+            self._looking = False
+
+
+class _Guesses(Survey):
+    """One pass over what is guessed.
+
+    Bytes at the end that nothing can reach mean that the file was cut, and so do numbers that lead there, or just
+    behind it: something began there that is no more.
+    """
+
+    def _run(self, charge: object) -> None:
+        self._left = self._there
+        self._most = 0  # where vectors end whose elements have eight bytes
+        self._numbers = array("q")  # where they lead, as offsets
+        super()._run(charge)
+        left = self._there - max(self.end, self._most)
+        if left > _ZEROS or any(self.end <= target for target in self._numbers):
+            reason = "bytes at the end belong to no field, or fields lead just behind it: what is there may be cut"
+            self._note(Status.TRUNCATED, EndOfDataError(reason, offset=min(self.end, self._there)))
+
+    def _table(self, type: Type, at: int) -> None:
+        reader = self._reader
+        self.tables += 1
+        size, slots, vtable = reader.table(at)
+        self._reach(at, at + size)
+        self._reach(vtable, vtable + 4 + 2 * len(slots))
+        for entry in self._parser.fields(at, type):
+            start, end, kind = entry.start, entry.end or entry.start, entry.kind
+            self._reach(start, end + (kind == "text?"))
+            self._most = max(self._most, end + 7 * (end - start) * (kind == "bytes?"))
+            if kind == "table?":
+                self._todo.append((type, start, start))
+            elif kind == "int32?" and isinstance(entry.value, int) and not entry.value % 4 and entry.value > 0:
+                if (target := start + entry.value) < self._there + _BEHIND:
+                    self._numbers.append(target)
+            elif kind[:1] == "[" and (start, kind) not in self._seen:
+                self._seen.add((start, kind))
+                self._left -= end - start
+                self._references(type, range(start, end if self._left >= 0 else start, 4), kind)
+
+    def _references(self, type: Type, places: range, kind: str) -> None:
+        reader = self._reader
+        for place in places:
+            try:
+                target = reader.target(place)
+                if kind == "[table?]":
+                    self._todo.append((type, target, place))
+                else:
+                    first, count = reader.vector(target, 1)
+                    self._reach(first, first + count + 1)
+            except DataError as error:
+                self._break(place, place, error)
