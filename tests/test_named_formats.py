@@ -94,7 +94,6 @@ HEADS = {
 FOLDERS = {
     "zarr": [".zgroup"],
     "orbax": ["_CHECKPOINT_METADATA", "_METADATA"],
-    "coreml-package": ["Manifest.json", "Data/x.mlmodel"],
     "leveldb": ["CURRENT", "LOCK", "MANIFEST-000004"],
 }
 # What the headers tell of the whole size.

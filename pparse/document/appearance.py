@@ -64,8 +64,6 @@ joblib-zfile | .pkl.z | compressed pickle of joblib before 0.10 | ZF0x |
 zarr | .zarr | Zarr folder | .zarray, .zgroup, .zmetadata or zarr.json in it | zarr.open (package zarr) | ~(?!)
 orbax | .orbax-checkpoint | Orbax checkpoint (JAX), a folder | _CHECKPOINT_METADATA or manifest.ocdbt in it |
     orbax.checkpoint (package orbax-checkpoint) | ~(?!)
-coreml-package | .mlpackage | Core ML package, a folder | Manifest.json in it |
-    coremltools.models.MLModel; the .mlmodel in it, pparse reads as the format protobuf | ~(?!)
 """
 _TABLES: Final = r"""
 parquet | .parquet | Parquet file | PAR1 | pyarrow.parquet, duckdb, polars | PAR1 or PARE
@@ -162,7 +160,6 @@ _SPELLED: Final = ("HDF5", "MLIR", "LLVM", "LMDB", "MXNet", "MP4", "RPM", "R w",
 _FOLDERS: Final = {
     "zarr": ((".zarray",), (".zgroup",), (".zmetadata",), ("zarr.json",)),
     "orbax": (("_CHECKPOINT_METADATA",), ("manifest.ocdbt",)),
-    "coreml-package": (("Manifest.json",),),
     "leveldb": (("CURRENT", "LOCK"),),
 }
 

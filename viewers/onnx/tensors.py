@@ -16,17 +16,16 @@ from math import prod
 from pparse.data.range_status import cut_status
 from pparse.display.text import shorten
 from pparse.findings import Status
-from pparse.kernels.wire import LEN, PADDING, read_length, read_value
+from pparse.kernels.wire import LEN, read_length
 from pparse.parsers.onnx.parser import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.parsers.protobuf.message import Message, Problem
-from pparse.protobuf.schema import signed
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
 from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalMaker, PlacedOutside
-from pparse.viewers.tensor_proto.maker import NumberValues, has_too_many, is_cut
+from pparse.viewers.tensor_proto.maker import NumberValues, has_too_many, is_cut, numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from typing import Any, Final
 
     from pparse.data.base import Range
@@ -207,17 +206,6 @@ class OnnxMaker(ExternalMaker):
             reason = f"its external data have {shorten(odd, 40)!r}, which no reader knows, and no offset"
             return PlacedOutside(placed.span, Status.DAMAGED, reason, size)
         return placed
-
-
-def numbers(message: Message, number: int) -> Iterator[int]:
-    """Yield the values of a repeated int64 field, packed or not. Raises `MalformedError`, `EndOfDataError`."""
-    for scan, window, at in message.occurrences(number):
-        end = min(at.end, scan.part.end)
-        raw = window.read(at.start, end) + PADDING
-        pos, size = 0, end - at.start
-        while pos < size:
-            value, pos = read_value(raw, pos)
-            yield signed(value, 64)
 
 
 def read_head(raw: bytes, at: int, there: int, size: int) -> tuple[int, tuple[int, ...], str, int, int] | None:

@@ -14,8 +14,9 @@ from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.places import OnnxPlace, OnnxPlaces, function_name
-from pparse.viewers.onnx.tensors import NAME, OnnxMaker, numbers
+from pparse.viewers.onnx.tensors import NAME, OnnxMaker
 from pparse.viewers.tensor_proto.external import ExternalViewer
+from pparse.viewers.tensor_proto.maker import numbers
 from pparse.viewers.tensor_proto.viewer import kids_of, value_at
 
 TYPE_CHECKING = False

@@ -19,11 +19,13 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import COMPLETE, ENDS_EARLY, Finding, Severity, Status
 from pparse.kernels.packed import count_varints, packed_array
+from pparse.kernels.wire import PADDING, read_value
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
 from pparse.parsers.protobuf.lists import CONTINUED
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
 from pparse.parsers.protobuf.values import fixed_size
+from pparse.protobuf.schema import signed
 from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.text_tensor import TextTensor
@@ -268,6 +270,17 @@ class _Singles:
             raw += window.read(found.start, found.end)
             count -= 1
         return self.owner.convert(bytes(raw))
+
+
+def numbers(message: Message, number: int) -> Iterator[int]:
+    """Yield the values of a repeated int64 field, packed or not. Raises `MalformedError`, `EndOfDataError`."""
+    for scan, window, at in message.occurrences(number):
+        end = min(at.end, scan.part.end)
+        raw = window.read(at.start, end) + PADDING
+        pos, size = 0, end - at.start
+        while pos < size:
+            value, pos = read_value(raw, pos)
+            yield signed(value, 64)
 
 
 class ValuesData(DerivedData):
