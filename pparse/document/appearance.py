@@ -47,8 +47,6 @@ mxnet | .params | MXNet parameters | 12 01 00 00 00 00 00 00 | mxnet.nd.load | \
 darknet | .weights | Darknet weights (YOLO) | the version 0.2.5 as three numbers | darknet, cv2.dnn.readNetFromDarknet |
     \0\0\0\0\x02\0\0\0\x05\0\0\0
 fasttext | .ftz | fastText model | ba 16 4f 2f | fasttext.load_model | \xba\x16O/
-sentencepiece | .spm | SentencePiece tokenizer | a message whose first piece is <unk>, <pad> or <s> |
-    sentencepiece.SentencePieceProcessor; its message, pparse reads as the format protobuf | ~\n.\n.(<unk>|<pad>|<s>)
 tiktoken | .tiktoken | tiktoken vocabulary | the line 'IQ== 0' | tiktoken.load | IQ== 0\n or IQ== 0\r
 xgboost | .deprecated | XGBoost model, old binary form | binf or bs64 | xgboost.Booster | binf or bs64
 ubjson | .ubj | Universal Binary JSON (XGBoost model?) | an object with a counted key |
