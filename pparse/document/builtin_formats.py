@@ -49,6 +49,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('coreml-package', 'pparse.parsers.coreml:CoremlPackageParser', 'pparse.viewers.coreml.viewer:CoremlViewer', (), (), False, True, True, False, False),  # noqa: E501
     ('coreml', 'pparse.parsers.coreml:CoremlParser', 'pparse.viewers.coreml.viewer:CoremlViewer', ((0, b'\x08'),), ('.mlmodel',), False, False, False, False, False),  # noqa: E501
     ('sentencepiece', 'pparse.parsers.sentencepiece:SentencepieceParser', None, ((0, b'\n'),), ('.model', '.spm'), False, False, False, False, False),  # noqa: E501
+    ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, b'brain.Event:'),), (), False, False, True, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, b'\x1f\x8b'), (1, b'\x8b\x08'), (0, b'\x1f')), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, b'BZh'),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
     ('xz', 'pparse.parsers.streams:XzParser', None, ((0, b'\xfd7zXZ'),), ('.xz', '.txz'), True, False, True, False, False),  # noqa: E501
