@@ -63,6 +63,15 @@ def test_types_below_a_byte_lie_as_milblob_has_them():
         assert model["table.indices"][3, 5:9].tolist() == model["table.indices"].numpy()[3, 5:9].tolist()
 
 
+def test_texts_of_a_program_do_not_keep_it_from_being_converted(run, tmp_path):
+    content, weights = program({"mode": (2, (), "strings", ["valid"]), "w": (11, (2,), struct.pack("<2f", 1, 2))})
+    folder = write_package(tmp_path / "m.mlpackage", content, weights)
+    assert run("convert", folder, "-o", tmp_path / "m.safetensors").code == 0
+    with pparse.view(tmp_path / "m.safetensors") as model:
+        assert list(model) == ["w"]
+    assert run("get", folder, "mode").out.splitlines()[-1] == "valid"
+
+
 def test_a_package_is_one_model_and_recovered_whole(run, tmp_path):
     said = run("info", DATA / "program.mlpackage").out
     assert "Data/com.apple.CoreML/model.mlmodel" in said

@@ -55,6 +55,10 @@ class CoremlViewer(ExternalViewer):
         for name, file in super().files_beside():
             yield below + name, file
 
+    def is_bookkeeping(self, tensor: Tensor) -> bool:
+        """Return whether it is a text: those of programs are modes of operations, such as ``valid``."""
+        return tensor.is_text
+
     @property
     def _kind(self) -> Node | None:
         """The field that says which kind of model it is."""
