@@ -43,7 +43,7 @@ class SentencepieceParser(MessageParser):
 
     name = "sentencepiece"
     description = "SentencePiece tokenizer"
-    extensions: ClassVar[tuple[str, ...]] = (".spm", "tokenizer.model", "spiece.model", ".bpe.model", "sp.model")
+    extensions: ClassVar[tuple[str, ...]] = (".spm", "tokenizer.model", "spiece.model")
     signatures = signatures(b"\n")
     message_name = "sentencepiece.ModelProto"
     member_word = "piece"

@@ -48,7 +48,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('tflite', 'pparse.parsers.flatbuffers.formats:TfliteParser', 'pparse.viewers.flatbuffers.tflite:TfliteViewer', ((4, b'TFL3'),), ('.tflite', '.lite'), False, False, True, False, False),  # noqa: E501
     ('coreml-package', 'pparse.parsers.coreml:CoremlPackageParser', 'pparse.viewers.coreml.viewer:CoremlViewer', (), (), False, True, True, False, False),  # noqa: E501
     ('coreml', 'pparse.parsers.coreml:CoremlParser', 'pparse.viewers.coreml.viewer:CoremlViewer', ((0, b'\x08'),), ('.mlmodel',), False, False, False, False, False),  # noqa: E501
-    ('sentencepiece', 'pparse.parsers.sentencepiece:SentencepieceParser', None, ((0, b'\n'),), ('.spm', 'tokenizer.model', 'spiece.model', '.bpe.model', 'sp.model'), False, False, False, False, False),  # noqa: E501
+    ('sentencepiece', 'pparse.parsers.sentencepiece:SentencepieceParser', None, ((0, b'\n'),), ('.spm', 'tokenizer.model', 'spiece.model'), False, False, False, False, False),  # noqa: E501
     ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, b'brain.Event:'),), (), False, False, True, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, b'\x1f\x8b'), (1, b'\x8b\x08'), (0, b'\x1f')), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, b'BZh'),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
