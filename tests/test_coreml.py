@@ -131,7 +131,7 @@ def test_weights_may_have_blobs_that_the_program_does_not_name(tmp_path):
 @rows(
     "fields, status, reason",
     [
-        ({"floatValue": [1.0] * 3}, "damaged", "lists 3 values; its shape needs 4"),
+        ({"floatValue": [1.0] * 3}, "damaged", "lists 3 values; type and shape need 4"),
         ({"rawValue": b"\0", "bits": (9, [])}, "unsupported", "codes have 9 bits"),
         ({"rawValue": b"\0", "bits": (4, [1.0])}, "damaged", "rawValue has 1 bytes; type and shape need 2"),
         ({"float16Value": b"\0" * 7}, "damaged", "float16Value has 7 bytes"),

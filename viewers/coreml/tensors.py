@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.data.range_status import cut_status
 from pparse.data.spliced import DerivedData
 from pparse.errors import MalformedError
 from pparse.findings import Status
@@ -143,9 +142,16 @@ class WeightMaker(TensorMaker):
     def read(self, name: str, message: Message) -> ProtoTensor:
         """Return the tensor of WeightParams: of float32, float16, or codes of 8 bits."""
         strange = set(message.fields) - set(message.type.fields)
+        problem = message.problem
+        made = self._read(name, message)
+        if problem is None and strange:
+            problem = Problem(Status.DAMAGED, f"its message has a field {min(strange)}, which weights have not")
+        if problem is not None and made.is_claimed_whole:
+            self.judge(made, problem)
+        return made
+
+    def _read(self, name: str, message: Message) -> ProtoTensor:
         number = next((number for number in message.fields if number in _BYTES), _FLOATS)
-        if strange and message.problem is None:
-            message.problem = Problem(Status.DAMAGED, f"its message has a field {min(strange)}, which weights have not")
         if number == _FLOATS:
             return self.floats(name, message, _FLOATS, self._shape)
         dtype, label = DTYPES[_BYTES[number]], message.type.fields[number].name
@@ -176,7 +182,9 @@ class WeightMaker(TensorMaker):
 
     def floats(self, name: str, message: Message, number: int, shape: tuple[int, ...] | None) -> ProtoTensor:
         """Return the tensor of a repeated float field; without a ``shape``, of one dimension."""
-        return listed(self, name, message, number, "<f4", "float32", shape)
+        values = NumberValues(message, message.type.fields[number], "<f4")
+        shape = (values.count,) if shape is None else shape
+        return self.listed(name, message, values, DTYPES["float32"], shape, "float32")
 
     def quantisation(self, tensor: Tensor, pieces: Any, axis: int) -> Quantisation | None:
         """Return what the codes in ``tensor``, made of ``pieces``, mean; several scales are for ``axis``."""
@@ -208,28 +216,6 @@ class WeightMaker(TensorMaker):
                 return found
         found.scales, found.zero = grids[:1], grids[1] if len(grids) > 1 else None
         return found
-
-
-def listed(
-    maker: TensorMaker, name: str, message: Message, number: int, code: str, dtype: str, shape: tuple[int, ...] | None
-) -> ProtoTensor:
-    """Return the tensor of numbers that a field lists; without a ``shape``, of one dimension."""
-    values = NumberValues(message, message.type.fields[number], code)
-    kind, problem = DTYPES[dtype], message.problem
-    shape = (values.count,) if shape is None else shape
-    made = maker.new(name, kind, shape, (), dtype)
-    if maker.as_stored(made, values, made.size) and problem is None:
-        return made
-    cut = problem is not None or values.cut
-    maker.list_values(made, kind, values, kind.itemsize, whole=not cut, exact=True)
-    if cut:
-        problem = problem or Problem(Status.TRUNCATED, "the file ends inside its values")
-        there = values.count
-        maker.judge(made, problem, cut_status(there, damaged=problem.is_damage), made.size, there)
-    elif values.count != made.size:
-        reason = f"{values.field.name} lists {values.count:,} values; its shape needs {made.size:,}"
-        maker.judge(made, Problem(Status.DAMAGED, reason), None, made.size, values.count)
-    return made
 
 
 def codes_in(
@@ -320,7 +306,8 @@ class ValueMaker(ExternalMaker):
             reason = f"it is of type {word}, and has {value.type.fields[field].name}"
             return self.new(name, kind, shape, (), word, Problem(Status.DAMAGED, reason))
         code = "u1" if field == _BOOLS else f"<{kind.kind[0]}{kind.itemsize}"
-        return listed(self, name, listing, 1, code, kind.name, shape)
+        values = NumberValues(listing, listing.type.fields[1], code)
+        return self.listed(name, listing, values, kind, shape, word)
 
     def _shape(self, type: Message) -> tuple[tuple[int, ...], Problem | None]:
         """Return the shape of a TensorType, and what is wrong with it."""

@@ -136,25 +136,7 @@ class OnnxMaker(ExternalMaker):
         dtype = known.listed
         assert dtype is not None  # noqa: S101 -- of strings, `_text` makes the tensor
         values = NumberValues(message, self.type.fields[known.field], known.code, known.words)
-        made = self.new(name, dtype, shape, (), known.name)
-        size = dtype.stored_nbytes(made.size)
-        unit = size if not dtype.packed and not made.size else dtype.itemsize
-        count = size // unit if unit else 0
-        problem = message.problem
-        if self.as_stored(made, values, count):
-            return made
-        cut = problem is not None or values.cut
-        listed = values.count if values.counted or values.cut else None
-        self.list_values(made, dtype, values, dtype.itemsize, whole=not cut, exact=True)
-        if cut:
-            problem = problem or Problem(Status.TRUNCATED, "the file ends inside its values")
-            there = values.count
-            if made.size or problem.is_damage:
-                self.judge(made, problem, cut_status(there, damaged=problem.is_damage), count, there)
-        elif listed is not None and (listed != count or values.extra_words):
-            reason = f"{values.field.name} lists {listed:,} values; type and shape need {count:,}"
-            self.judge(made, Problem(Status.DAMAGED, reason), None, count, listed)
-        return made
+        return self.listed(name, message, values, dtype, shape, known.name)
 
     def _text(self, name: str, message: Message, shape: tuple[int, ...]) -> ProtoTensor:
         spans, listed = self.text_places(message, STRING_DATA)

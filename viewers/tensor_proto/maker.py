@@ -680,6 +680,30 @@ class TensorMaker:
         data = ValuesData(values, itemsize, size // itemsize, name, lock=self.extraction.lock, **options)
         made._content = Span(data, 0, size, name)
 
+    def listed(
+        self, name: str, message: Message, values: NumberValues, dtype: DType, shape: tuple[int, ...], stored: str
+    ) -> ProtoTensor:
+        """Return the tensor of numbers that a field lists, which must be as many as type and shape need."""
+        made = self.new(name, dtype, shape, (), stored)
+        size = dtype.stored_nbytes(made.size)
+        unit = size if not dtype.packed and not made.size else dtype.itemsize
+        count = size // unit if unit else 0
+        problem = message.problem
+        if self.as_stored(made, values, count):
+            return made
+        cut = problem is not None or values.cut
+        listed = values.count if values.counted or values.cut else None
+        self.list_values(made, dtype, values, dtype.itemsize, whole=not cut, exact=True)
+        if cut:
+            problem = problem or Problem(Status.TRUNCATED, "the file ends inside its values")
+            there = values.count
+            if made.size or problem.is_damage:
+                self.judge(made, problem, cut_status(there, damaged=problem.is_damage), count, there)
+        elif listed is not None and (listed != count or values.extra_words):
+            reason = f"{values.field.name} lists {listed:,} values; type and shape need {count:,}"
+            self.judge(made, Problem(Status.DAMAGED, reason), None, count, listed)
+        return made
+
     def as_stored(self, made: ProtoTensor, values: NumberValues, count: int) -> bool:
         """If one stretch of the file is the array of ``count`` numbers, make it the bytes of the tensor."""
         stored = values.as_stored(count) if count else None
