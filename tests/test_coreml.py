@@ -46,6 +46,12 @@ def test_shapes_are_those_that_the_layer_tells():
         }
         assert model["lstm.weightParams[1].inputGateRecursionMatrix"].shape == (3, 3)
         assert model["prelu.PReLU.alpha"].shape == (4,)
+    found = network({})
+    layer = found.neuralNetwork.layers.add(name="mul").batchedMatmul
+    layer.weightMatrixFirstDimension, layer.weightMatrixSecondDimension = 3, 2
+    layer.weights.floatValue[:] = range(6)
+    with pparse.view(found.SerializeToString(), format="coreml") as model:
+        assert model["mul.weights"].shape == (2, 3)  # coremltools writes the matrix turned around
     with pparse.view(DATA / "three.mlmodel") as model:
         codes = model["conv.weights"]
         assert (codes.dtype, codes.stored_dtype, codes.shape) == ("uint8", "uint3", (6, 3, 3, 3))

@@ -46,7 +46,7 @@ _SHAPES: Final = {
     "convolution3d.bias": "outputChannels",
     "innerProduct.weights": "outputChannels inputChannels",
     "innerProduct.bias": "outputChannels",
-    "batchedMatmul.weights": "weightMatrixFirstDimension weightMatrixSecondDimension",
+    "batchedMatmul.weights": "weightMatrixSecondDimension weightMatrixFirstDimension",
     "batchedMatmul.bias": "weightMatrixSecondDimension",
     "embedding.weights": "outputChannels inputDim",
     "embedding.bias": "outputChannels",
