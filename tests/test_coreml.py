@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import pparse
+from pparse.protos import message_class
 from pparse.tensors.scales import dequantized
 from tests.coreml_files import network, program, write_package
 from tests.rows import rows
@@ -76,6 +77,28 @@ def test_texts_of_a_program_do_not_keep_it_from_being_converted(run, tmp_path):
     with pparse.view(tmp_path / "m.safetensors") as model:
         assert list(model) == ["w"]
     assert run("get", folder, "mode").out.splitlines()[-1] == "valid"
+
+
+def test_values_in_blocks_and_in_lists_of_inputs():
+    content, _ = program({"a": (23, (2,), "ints", [1, 2])})
+    found = message_class("CoreML.Specification.Model").FromString(content)
+    block = found.mlProgram.functions["main"].block_specializations["CoreML5"]
+    const = block.operations[0]
+    cond = block.operations.add(type="cond")
+    cond.outputs.add(name="c")
+    cond.blocks.add().operations.add().CopyFrom(const)
+    cond.blocks[0].operations[0].outputs[0].name = "inner"
+    concat = block.operations.add(type="concat")
+    concat.outputs.add(name="d")
+    for _ in range(2):
+        concat.inputs["values"].arguments.add().value.CopyFrom(const.attributes["val"])
+    concat.inputs["axis"].arguments.add().value.CopyFrom(const.attributes["val"])
+    concat.inputs["axis"].arguments[0].value.type.listType.SetInParent()  # no tensor
+    found.mlProgram.functions["other"].CopyFrom(found.mlProgram.functions["main"])
+    names = ["a", "inner", "d.values[0]", "d.values[1]"]
+    with pparse.view(found.SerializeToString(), format="coreml") as model:
+        assert sorted(model) == sorted(names + [f"other/{name}" for name in names])
+        assert model["inner"].numpy().tolist() == model["other/d.values[1]"].numpy().tolist() == [1, 2]
 
 
 def test_a_package_is_one_model_and_recovered_whole(run, tmp_path):

@@ -19,6 +19,7 @@ from math import prod
 from pparse.data.base import Range
 from pparse.errors import FaultError, LimitError, MalformedError
 from pparse.findings import Finding
+from pparse.kernels.wire import LEN, PADDING, fields
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, TENSOR_TYPE, TYPE, WeightMaker
@@ -121,6 +122,11 @@ _MODELS, _NAMES, _LAYERS, _NAME, _KINDS = 1, 2, 1, 1, 100
 _FUNCTIONS, _BLOCKS, _OPERATIONS = 2, 3, 3
 _TYPE, _INPUTS, _OUTPUTS, _INNER, _ATTRIBUTES = 1, 2, 3, 4, 5
 _ARGUMENTS, _VALUE = 1, 2
+# The tags of some: of an operation; of an output or the key in an entry of a map, and of what stands behind that.
+_TYPE_TAG, _INPUT_TAG, _OUTPUT_TAG, _INNER_TAG, _ATTRIBUTE_TAG = (number << 3 | LEN for number in range(1, 6))
+_NAME_TAG, _VALUE_TAG = _NAME << 3 | LEN, _VALUE << 3 | LEN
+# Operations up to this size are read in one go.
+_SMALL: Final = 16 << 10
 # The types whose fields may follow those of a tensor in a model.
 _AROUND: Final = (
     "WeightParams", "NeuralNetworkLayer", "NeuralNetwork", "NeuralNetworkClassifier", "NeuralNetworkRegressor", "Model",
@@ -296,23 +302,75 @@ class CoremlPlaces(TensorPlaces):
     # -- ML programs ---------------------------------------------------------------------------------------------------
 
     def _of_block(self, prefix: str, block: Message) -> Iterator[Any]:
-        for operation in self._elements(block, _OPERATIONS):
-            output = next(self._elements(operation, _OUTPUTS), None)
-            name = prefix + ((output is not None and self._text(output, _NAME)) or self._text(operation, _TYPE))
-            is_const = self._text(operation, _TYPE) == "const"
-            for key, pieces in operation.items(_ATTRIBUTES):
-                if key != "name" and self._is_tensor(pieces, operation):
-                    yield CoremlPlace(name if is_const and key == "val" else f"{name}.{key}", pieces)
+        for pieces in block.elements(_OPERATIONS):
+            found = self._quick(pieces, block)
+            if found is not None:
+                type, output, values = found
+                name = prefix + (output or type)
+                for key, place in values:
+                    yield CoremlPlace(name if type == "const" and key == "val" else f"{name}.{key}", (place,))
+                continue
+            operation = self._read(pieces, block.type.fields[_OPERATIONS].message, block)
+            first = next(self._elements(operation, _OUTPUTS), None)
+            type = self._text(operation, _TYPE)
+            name = prefix + ((first is not None and self._text(first, _NAME)) or type)
+            for key, value in operation.items(_ATTRIBUTES):
+                if key != "name" and self._is_tensor(value, operation):
+                    yield CoremlPlace(name if type == "const" and key == "val" else f"{name}.{key}", value)
             for key, argument in self._items(operation, _INPUTS):
-                bindings = [found for one in self._elements(argument, _ARGUMENTS) if (found := one.pieces(_VALUE))]
-                for at, pieces in enumerate(bindings):
-                    if self._is_tensor(pieces, operation):
-                        yield CoremlPlace(f"{name}.{key}" + (f"[{at}]" if len(bindings) > 1 else ""), pieces)
+                bindings = [one for item in self._elements(argument, _ARGUMENTS) if (one := item.pieces(_VALUE))]
+                for at, value in enumerate(bindings):
+                    if self._is_tensor(value, operation):
+                        yield CoremlPlace(f"{name}.{key}" + (f"[{at}]" if len(bindings) > 1 else ""), value)
             for inner in self._elements(operation, _INNER):
                 yield self._of_block(prefix, inner)
+
+    def _quick(self, pieces: Any, block: Message) -> tuple[str, str, list[tuple[str, Range]]] | None:
+        """Return type and first output of an operation, and its values that are tensors, by attribute or input.
+
+        None for one that is large, in parts, not whole or unusual: with blocks in it, or several values in an input.
+        """
+        part, near = self.plain(pieces), block.near
+        if part is None or len(part) > _SMALL or near is None or near.data is not part.data:
+            return None
+        near.at(part.start)
+        raw = near.read(part.start, part.end) + PADDING
+        type = output = ""
+        values: dict[str, tuple[int, int]] = {}
+        try:
+            for tag, pos, end in fields(raw, 0, len(part)):
+                if tag == _TYPE_TAG:
+                    type = raw[pos:end].decode()
+                elif tag == _OUTPUT_TAG and not output:
+                    output = b"".join(raw[p:e] for key, p, e in fields(raw, pos, end) if key == _NAME_TAG).decode()
+                elif tag in (_INPUT_TAG, _ATTRIBUTE_TAG):
+                    entry = {key: (p, e) for key, p, e in fields(raw, pos, end)}
+                    key = raw[slice(*entry.get(_NAME_TAG, (0, 0)))].decode()
+                    inner = [entry.get(_VALUE_TAG, (0, 0))]
+                    if tag == _INPUT_TAG:
+                        bindings = [(p, e) for _, p, e in fields(raw, *inner[0])]
+                        inner = [
+                            (p, e) for one in bindings for number, p, e in fields(raw, *one) if number == _VALUE_TAG
+                        ]
+                    if len(inner) > 1 or key in values:
+                        return None
+                    if inner and not (tag == _ATTRIBUTE_TAG and key == "name") and _holds_tensor(raw, *inner[0]):
+                        values[key] = inner[0]
+                elif tag == _INNER_TAG:
+                    return None
+        except (MalformedError, UnicodeDecodeError):
+            return None
+        start, data = part.start, part.data
+        return type, output, [(key, data.range(start + pos, start + end)) for key, (pos, end) in values.items()]
 
     def _is_tensor(self, pieces: Any, around: Message) -> bool:
         """Return whether a Value is a tensor, or not whole: no list, tuple or dictionary."""
         value = self._read(pieces, self.maker.type, around)
         told = value.message(TYPE)
         return told is None or TENSOR_TYPE in told.fields or told.problem is not None
+
+
+def _holds_tensor(raw: bytes, pos: int, end: int) -> bool:
+    """Return whether a Value has the type of a tensor, or none."""
+    types = [fields(raw, p, e) for tag, p, e in fields(raw, pos, end) if tag == TYPE << 3 | LEN]
+    return not types or any(tag == TENSOR_TYPE << 3 | LEN for inner in types for tag, _, _ in inner)
