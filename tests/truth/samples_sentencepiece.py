@@ -20,8 +20,11 @@ def make_sentencepiece() -> Sample:
         for one in made.pieces
     ]
     told = {"model_type": "BPE", "vocab_size": len(pieces)}
+    charsmap = made.normalizer_spec.precompiled_charsmap
+    rules = json.dumps({"name": "nmt_nfkc", "precompiled_charsmap": charsmap}, sort_keys=True, default=repr).encode()
     values = {
         "pieces": Value(json.dumps(pieces, sort_keys=True).encode(), (0, trainer)),
         "trainer_spec": Value(json.dumps(told, sort_keys=True).encode(), (trainer, normalizer), ((0, trainer),)),
+        "normalizer_spec": Value(rules, (normalizer, len(content)), ((0, normalizer),)),
     }
     return Sample("sentencepiece", "tokenizer.model", content, "keys", values, "stream", (14, trainer, normalizer))
