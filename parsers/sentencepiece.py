@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.protobuf.schema import MessageType
+    from pparse.tree.entry import Entry
+    from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
 
 # Fields of a piece, and the tag of its score; which field of the model they are.
@@ -57,6 +59,15 @@ class SentencepieceParser(MessageParser):
     def shows(cls, head: bytes, type: MessageType) -> bool:
         """Return whether the first field is a piece with a text and a score."""
         return head[2:3] == b"\n" and len(head) > 3 and head[4 + head[3] :][:1] == _SCORE_TAG
+
+    def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
+        """Return the entries of children; the pieces are as whole as the model if that breaks right behind them."""
+        found = super().entries(node, index, first, count)
+        if node.parent is None and node.known_status not in (None, Status.COMPLETE) and len(index.entries or ()) == 1:
+            for entry in found:
+                if entry.key == _PIECES and entry.status in (None, Status.COMPLETE):
+                    entry.status, entry.finding = node.known_status, node.finding
+        return found
 
     def _pieces(self) -> Iterator[tuple[int, Message]]:
         """Yield the pieces by number."""
