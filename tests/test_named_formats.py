@@ -41,7 +41,6 @@ HEADS = {
     "mxnet": struct.pack("<QQQ", 0x112, 0, 9),
     "darknet": struct.pack("<iiiq", 0, 2, 5, 32_013_312),
     "fasttext": struct.pack("<ii", 793_712_314, 12),
-    "sentencepiece": b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02",
     "tiktoken": b"IQ== 0\nIg== 1\n",
     "xgboost": b"binf" + bytes(40),
     "ubjson": b"{L" + struct.pack(">q", 7) + b"learner{",
@@ -91,7 +90,6 @@ HEADS = {
 FOLDERS = {
     "zarr": [".zgroup"],
     "orbax": ["_CHECKPOINT_METADATA", "_METADATA"],
-    "coreml-package": ["Manifest.json", "Data/x.mlmodel"],
     "leveldb": ["CURRENT", "LOCK", "MANIFEST-000004"],
 }
 # What the headers tell of the whole size.

@@ -593,4 +593,5 @@ def test_an_event_file_of_tensorboard_is_named(run, tmp_path) -> None:
     for first, told in ((version, True), (version[:9], False), (b"brain.Event:2", False)):
         path.write_bytes(tfrecord([first, b"\x09" + bytes(8) + b"\x10\x01"]))
         ran = run("info", path)
-        assert (ran.code, "a TensorBoard event file" in ran.out) == (0, told)
+        assert (ran.code, "tfevents: TensorBoard event file" in ran.out) == (0, told)
+        assert ("a TensorBoard event file" in run("info", "-f", "tfrecord", path).out) is told

@@ -406,6 +406,18 @@ class TfrecordParser(ProtobufParser):
         self._close_wrong(record)  # nobody else may hold it
         return False
 
+    def sound_data(self, entry: Entry) -> bytes | None:
+        """Return the data of a record, of which the checksum agrees; None if it is not whole, or another.
+
+        Raises `LimitError` if it is too long, `DataError`.
+        """
+        if entry.kind == "gap" or entry.end is None or entry.status not in (None, Status.COMPLETE):
+            return None
+        length = entry.end - entry.start
+        self.result.extraction.session.limits.check("scalar_bytes", length, "the record")
+        content = self.frames.data.read_exact(entry.start, length)
+        return None if self._compare(entry.start, entry.end, content) is False else content
+
     def load_scalar(self, node: Node) -> Any:
         """Return a record, after comparing its checksum as the option ``verify`` says; or a value in one."""
         if node.parent is None or node.parent.parent is not None:
@@ -542,7 +554,11 @@ def example_type(frames: Frames, start: int) -> MessageType | None:
 
 def holds_events(frames: Frames, start: int) -> bool:
     """Say whether the file is one of TensorBoard: its first record has a time, and the version of the event format."""
-    first = next(_samples(frames, start), (b"", True))[0]
+    return is_event(next(_samples(frames, start), (b"", True))[0])
+
+
+def is_event(first: bytes) -> bool:
+    """Say whether the first record of a file begins with a time, and the version of the event format."""
     return first[:1] == b"\x09" and first[9:10] == b"\x1a" and first.startswith(b"brain.Event:", 11)
 
 

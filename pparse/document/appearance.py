@@ -44,8 +44,6 @@ mxnet | .params | MXNet parameters | 12 01 00 00 00 00 00 00 | mxnet.nd.load | \
 darknet | .weights | Darknet weights (YOLO) | the version 0.2.5 as three numbers | darknet, cv2.dnn.readNetFromDarknet |
     \0\0\0\0\x02\0\0\0\x05\0\0\0
 fasttext | .ftz | fastText model | ba 16 4f 2f | fasttext.load_model | \xba\x16O/
-sentencepiece | .spm | SentencePiece tokenizer | a message whose first piece is <unk>, <pad> or <s> |
-    sentencepiece.SentencePieceProcessor; its message, pparse reads as the format protobuf | ~\n.\n.(<unk>|<pad>|<s>)
 tiktoken | .tiktoken | tiktoken vocabulary | the line 'IQ== 0' | tiktoken.load | IQ== 0\n or IQ== 0\r
 xgboost | .deprecated | XGBoost model, old binary form | binf or bs64 | xgboost.Booster | binf or bs64
 ubjson | .ubj | Universal Binary JSON (XGBoost model?) | an object with a counted key |
@@ -60,8 +58,6 @@ joblib-zfile | .pkl.z | compressed pickle of joblib before 0.10 | ZF0x |
 zarr | .zarr | Zarr folder | .zarray, .zgroup, .zmetadata or zarr.json in it | zarr.open (package zarr) | ~(?!)
 orbax | .orbax-checkpoint | Orbax checkpoint (JAX), a folder | _CHECKPOINT_METADATA or manifest.ocdbt in it |
     orbax.checkpoint (package orbax-checkpoint) | ~(?!)
-coreml-package | .mlpackage | Core ML package, a folder | Manifest.json in it |
-    coremltools.models.MLModel; the .mlmodel in it, pparse reads as the format protobuf | ~(?!)
 """
 _TABLES: Final = r"""
 parquet | .parquet | Parquet file | PAR1 | pyarrow.parquet, duckdb, polars | PAR1 or PARE
@@ -158,7 +154,6 @@ _SPELLED: Final = ("HDF5", "MLIR", "LLVM", "LMDB", "MXNet", "MP4", "RPM", "R w",
 _FOLDERS: Final = {
     "zarr": ((".zarray",), (".zgroup",), (".zmetadata",), ("zarr.json",)),
     "orbax": (("_CHECKPOINT_METADATA",), ("manifest.ocdbt",)),
-    "coreml-package": (("Manifest.json",),),
     "leveldb": (("CURRENT", "LOCK"),),
 }
 

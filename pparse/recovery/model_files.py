@@ -431,6 +431,7 @@ class FolderFiles:
     def units(self, writer: ModelFiles, target: Target) -> Iterator[Unit]:
         """Yield what identifies each file or checkpoint, and what saves it."""
         files: list[str] = []
+        writer.walk.writes_beside = False
         for item in self._items.values():
             if item.kind == FILE:
                 files.append(item.path)

@@ -50,14 +50,14 @@ _TENSORS: Final = "tensors"
 _SAVERS: Final = {
     "safetensors": "salvage_tensors:salvage_safetensors",
     "riegeli": "salvage_records:salvage_riegeli",
-    "tfrecord": "salvage_records:salvage_tfrecord",
+    **dict.fromkeys(("tfrecord", "tfevents"), "salvage_records:salvage_tfrecord"),
     "json-lines": "salvage_records:salvage_rows",
     "cpb": "salvage_cpb:salvage_cpb",
     **dict.fromkeys(PROTOBUF, "salvage_protobuf:salvage_protobuf"),
     _TENSORS: "salvage_tensors:salvage_tensors",
 }
 # Of these, each part is judged by itself, also where the whole is in doubt.
-_JUDGED_APART: Final = ("safetensors", "tfrecord", _TENSORS)
+_JUDGED_APART: Final = ("safetensors", "tfrecord", "tfevents", _TENSORS)
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
 # How many lost parts get a file of their own; the list has all of them.

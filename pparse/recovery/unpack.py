@@ -111,6 +111,8 @@ class Unpacker:
         """What writes models in several files."""
         self._recursive, self._drains, self._salvages, self._wanted = recursive, drain, salvage, wanted
         self._levels: list[_Level] = []
+        self.writes_beside = True
+        """Whether the files beside a document are written with it; else whoever calls writes all files."""
         self._beside = BesideJudge()
         self._entered = 0
         self._in_vain = 0  # bytes that must be decoded though a limit keeps them from being written
@@ -261,7 +263,8 @@ class Unpacker:
         """Write a document as it is; return its path, None if there was nothing to write."""
         path = self.write_bytes(extraction_of(result), name, source, judgement, prefix)
         folder = name[: name.rfind("/") + 1]
-        for other, file in files_beside(extraction_of(result)) if self._salvages and not self._levels else ():
+        alone = self._salvages and self.writes_beside and not self._levels
+        for other, file in files_beside(extraction_of(result)) if alone else ():
             self.write_bytes(file, folder + other)
         return path
 

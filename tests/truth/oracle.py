@@ -110,7 +110,10 @@ def precedes_break(case: Case, name: str) -> bool:
     """
     if case.sample.name == "pytorch-legacy":  # behind it the number of the next one's elements is looked for
         return case.reach.shifted and case.reach.first == case.sample.values[name].place[1]
-    if case.sample.name not in ("flax", "onnx", "pickle", "pickle-dill", "pytorch-tar") or case.reach.first is None:
+    if (
+        case.sample.name not in ("flax", "onnx", "coreml", "sentencepiece", "pickle", "pickle-dill", "pytorch-tar")
+        or case.reach.first is None
+    ):
         return False
     end = case.sample.values[name].place[1]
     begins = [value.place[0] for value in case.sample.values.values() if value.place[0] >= end]

@@ -17,6 +17,7 @@ from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.message import Message
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import tensors
+from pparse.viewers.tensor_proto.maker import numbers
 from pparse.viewers.tensor_proto.viewer import joined, kids_of, text_at, wires
 
 TYPE_CHECKING = False
@@ -440,7 +441,7 @@ class RebuiltModel(_CopiedModel):
             raise MalformedError(f"{name!r} is not whole, and its type {type_name(number)} may be wrong, too")
         sizes = (
             field_of(1, b"" if contradicted or size < 0 else encode_varint(1 << 3) + encode_varint(size))
-            for size in tensors.numbers(message, tensors.DIMS)
+            for size in numbers(message, tensors.DIMS)
         )
         typed = encode_varint(1 << 3) + encode_varint(number) + field_of(2, b"".join(sizes))
         return field_of(1, name.encode()) + field_of(2, field_of(1, typed))

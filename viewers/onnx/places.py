@@ -19,11 +19,9 @@ from collections import namedtuple
 from functools import cached_property
 
 from pparse.data.base import Range
-from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import FaultError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, SLACK, read_length, read_tag, skip_payload
-from pparse.parsers.protobuf.check import fitting_tags
 from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.tree.entry import SCALAR
@@ -311,9 +309,6 @@ _VALUES, _INDICES = 1, 2
 _TENSORS: Final = (TENSOR, TENSORS)
 # NodeProtos up to this size are read in one go, TensorProtos up to their data.
 _HEAD: Final = 512
-# So many tags behind an initializer show that it ends where it seems to; fewer bytes than that show nothing.
-_FITTING: Final = 3
-_TOO_SHORT: Final = 4
 
 
 class OnnxPlace(TensorPlace):
@@ -529,14 +524,8 @@ class OnnxPlaces(TensorPlaces):
         part = place.value[0] if not isinstance(place.value, Problem) and len(place.value) == 1 else None
         if place.at[1] != _LISTS.index("initializer") or not isinstance(part, Range):
             return False
-        left = min(self.make.data_end(part), self.parser.result.extraction.find_end()) - part.end
-        if left < _TOO_SHORT:
-            return False
-        raw = part.data.read_known(part.end, min(_HEAD, left))[0]
-        least = _FITTING if left >= _HEAD else 1
         # The last field of a graph is followed by those of what it is in.
-        types = self._around if place.at[0] else self._around[:2]
-        return all(fitting_tags(raw, type) < least for type in types)
+        return self.ends_at_break(part, self._around if place.at[0] else self._around[:2])
 
     def _sparse(
         self, name: str, pieces: Sequence[Piece], window: WireWindow | None, prefix: str | None = None
@@ -650,8 +639,7 @@ class OnnxPlaces(TensorPlaces):
             made = self.maker.of_head(place.name if name is None else name, place.head, part)
         made = made or super().tensor(place, name)
         if self._is_damaged and made.is_claimed_whole and self._ends_at_break(place):
-            where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
-            made.doubt(Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where))
+            self.doubt_end(made)
         return made
 
     @cached_property

@@ -6,9 +6,6 @@ from functools import cached_property
 from itertools import count, islice
 
 from pparse.data.base import Range
-from pparse.data.zero_runs import first_unwritten
-from pparse.display.text import few
-from pparse.document.opening import Resume
 from pparse.errors import FaultError, LimitError, MalformedError, PathError
 from pparse.findings import Finding
 from pparse.limits import count_words
@@ -17,8 +14,10 @@ from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.places import OnnxPlace, OnnxPlaces, function_name
-from pparse.viewers.onnx.tensors import NAME, OnnxMaker, numbers
-from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of, value_at
+from pparse.viewers.onnx.tensors import NAME, OnnxMaker
+from pparse.viewers.tensor_proto.external import ExternalViewer
+from pparse.viewers.tensor_proto.maker import numbers
+from pparse.viewers.tensor_proto.viewer import kids_of, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
-    from pparse.viewers.onnx.tensors import ExternalFile
 
     # A value still to be gone through: its name, its type, its message, and a window near that.
     Value = tuple[str, str, Sequence[Piece], WireWindow | None]
@@ -43,7 +41,7 @@ _FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "m
 _MOST: Final = 10_000
 
 
-class OnnxViewer(ProtoViewer):
+class OnnxViewer(ExternalViewer):
     """A mapping of names to the tensors of a model; see `pparse.viewers.onnx.places` for the names."""
 
     constants: OnnxPlaces
@@ -57,7 +55,7 @@ class OnnxViewer(ProtoViewer):
         schema = builtin_schema()
         self._maker = OnnxMaker(self.source, self.parser.make, schema, self)
         self.constants = OnnxPlaces(self.parser, self._maker, schema)
-        self._resolved = False
+        self.external = self._maker.external
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the main graph, the only one that has a number."""
@@ -111,49 +109,9 @@ class OnnxViewer(ProtoViewer):
 
     # -- how complete it is ------------------------------------------------------------------------------------------
 
-    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
-        """Yield the files with external data that are there."""
-        self._list_files()
-        for name, file in self._maker.external:
-            if file.content is not None:
-                yield name, file.content
-
-    def _list_files(self) -> None:
-        """List all tensors, so that all files beside are known, and what is needed of them."""
-        for _ in self.tensors():
-            pass
-
-    def knows_files(self) -> bool:
-        """List all tensors, so that it is known what of the files beside is needed; return whether none can be lost."""
-        try:
-            self._list_files()
-        except LimitError:
-            return False
-        return self.is_whole()
-
-    def resolve_all(self) -> None:
-        """From now on, let checksums of external files be compared before their tensors are listed."""
-        if not self._resolved:
-            self._resolved = True
-            self._list_files()
-            for _ in self._check_files():
-                pass
-
-    @property
-    def _compares(self) -> bool:  # type: ignore[override]
-        """Whether tensors lie in files beside the model."""
-        return bool(self._maker.external)
-
-    def resolve(self, tensor: Tensor) -> None:
-        """Compare the checksums that cover the bytes of ``tensor``, if that costs little, before they are returned."""
-        super().resolve(tensor)
-        self._maker.external.resolve(tensor)
-
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Parse everything, look at each tensor, and compare the files beside the model with their checksums."""
         yield from super().check(strict=strict)
-        self._resolved = True
-        yield from self._check_files()
         if strict and self.is_whole():
             yield from self._check_graph()
 
@@ -167,60 +125,14 @@ class OnnxViewer(ProtoViewer):
             self.findings.add(finding)
             yield finding
 
-    def _check_files(self) -> Iterator[Finding]:
-        """Compare the checksums of the files that listed tensors are in, and yield what is wrong."""
-        for finding in self._maker.external.verify():
-            self.findings.add(finding)
-            self.note_damage()
-            yield finding
-
-    def _lacking(self) -> list[tuple[str, ExternalFile]]:
-        """Return the files that lack bytes of a model that is whole itself."""
-        found = [(name, file) for name, file in self._maker.external if file.lacks]
-        return found if found and self.is_whole() else []
-
     def close_extent(self, extent: Extent) -> Extent:
-        """Complete an extent to which all tensors were added; files beside the model may lack bytes, too."""
-        for name, file in self._maker.external:
-            if file.content is not None and not file.checksums and file.is_longer and self.knows_files():
-                where: Any = {"source": name, "offset": file.wanted, "length": file.there - file.wanted}
-                reason = "bytes after the last tensor belong to no tensor"
-                self.findings.add(Finding("trailing-bytes", reason, **where))
+        """Complete an extent to which all tensors were added; a model without a graph is not whole."""
         if self.needs_graph and self.root.find("graph") is None and self.is_whole():
             reason = "the model has no graph: it may be cut behind its first fields"
             self.findings.add(Finding("no-graph", reason, source=self.source.name, offset=self.source.find_end()))
             extent.end_early(1)
             return self.keep_extent(extent)
-        for name, file in self._maker.external if extent.unwritten else ():
-            content = file.content
-            hole = None if content is None else first_unwritten(content.data, content.start, content.find_end())
-            if hole is not None:
-                extent.resume.append(Resume(self._maker.external.path_of(name), hole, hole=True))
-        lacking = self._lacking()
-        if not lacking:
-            return super().close_extent(extent)
-        extent.actual = (extent.actual or 0) + sum(file.there for _, file in self._maker.external)
-        extent.expected = extent.actual
-        for name, file in lacking:
-            extent.missing_files += file.content is None
-            extent.cut_files += file.content is not None
-            extent.expected += max(0, file.wanted - file.there)
-            extent.resume.append(Resume(self._maker.external.path_of(name), file.there, size=file.wanted))
-        extent.at_least = bool(extent.missing_files)
-        return self.keep_extent(extent)
-
-    def truncation(self, extent: Extent) -> Finding:
-        """Return the finding on a model that lacks bytes, its own or of files beside it."""
-        lacking = self._lacking()
-        if not lacking:
-            return super().truncation(extent)
-        name, file = lacking[0]
-        what = f"{name}, beside the model, " + ("is not there" if file.content is None else "lacks bytes")
-        if len(lacking) > 1:
-            what = f"{len(lacking)} files beside the model lack bytes or are not there: "
-            what += few(name for name, _ in lacking)
-        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-        return Finding("truncated", what + hit, source=self.extraction.name)
+        return super().close_extent(extent)
 
 
 # -- values by themselves: the tensors of a TensorProto, a SequenceProto, an OptionalProto or a MapProto ---------------

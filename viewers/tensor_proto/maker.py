@@ -19,11 +19,13 @@ from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import COMPLETE, ENDS_EARLY, Finding, Severity, Status
 from pparse.kernels.packed import count_varints, packed_array
+from pparse.kernels.wire import PADDING, read_value
 from pparse.locking import steps
 from pparse.parsers.protobuf.index import ChunkRange, Lost, OverlayField
 from pparse.parsers.protobuf.lists import CONTINUED
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
 from pparse.parsers.protobuf.values import fixed_size
+from pparse.protobuf.schema import signed
 from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.text_tensor import TextTensor
@@ -268,6 +270,17 @@ class _Singles:
             raw += window.read(found.start, found.end)
             count -= 1
         return self.owner.convert(bytes(raw))
+
+
+def numbers(message: Message, number: int) -> Iterator[int]:
+    """Yield the values of a repeated int64 field, packed or not. Raises `MalformedError`, `EndOfDataError`."""
+    for scan, window, at in message.occurrences(number):
+        end = min(at.end, scan.part.end)
+        raw = window.read(at.start, end) + PADDING
+        pos, size = 0, end - at.start
+        while pos < size:
+            value, pos = read_value(raw, pos)
+            yield signed(value, 64)
 
 
 class ValuesData(DerivedData):
@@ -666,6 +679,30 @@ class TensorMaker:
         size = dtype.stored_nbytes(made.size)
         data = ValuesData(values, itemsize, size // itemsize, name, lock=self.extraction.lock, **options)
         made._content = Span(data, 0, size, name)
+
+    def listed(
+        self, name: str, message: Message, values: NumberValues, dtype: DType, shape: tuple[int, ...], stored: str
+    ) -> ProtoTensor:
+        """Return the tensor of numbers that a field lists, which must be as many as type and shape need."""
+        made = self.new(name, dtype, shape, (), stored)
+        size = dtype.stored_nbytes(made.size)
+        unit = size if not dtype.packed and not made.size else dtype.itemsize
+        count = size // unit if unit else 0
+        problem = message.problem
+        if self.as_stored(made, values, count):
+            return made
+        cut = problem is not None or values.cut
+        listed = values.count if values.counted or values.cut else None
+        self.list_values(made, dtype, values, dtype.itemsize, whole=not cut, exact=True)
+        if cut:
+            problem = problem or Problem(Status.TRUNCATED, "the file ends inside its values")
+            there = values.count
+            if made.size or problem.is_damage:
+                self.judge(made, problem, cut_status(there, damaged=problem.is_damage), count, there)
+        elif listed is not None and (listed != count or values.extra_words):
+            reason = f"{values.field.name} lists {listed:,} values; type and shape need {count:,}"
+            self.judge(made, Problem(Status.DAMAGED, reason), None, count, listed)
+        return made
 
     def as_stored(self, made: ProtoTensor, values: NumberValues, count: int) -> bool:
         """If one stretch of the file is the array of ``count`` numbers, make it the bytes of the tensor."""

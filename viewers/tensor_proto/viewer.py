@@ -7,8 +7,10 @@ from array import array
 from itertools import islice
 
 from pparse.data.base import Range
+from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.errors import FaultError
 from pparse.findings import Finding, Status
+from pparse.parsers.protobuf.check import fitting_tags
 from pparse.parsers.protobuf.index import ChunkRange
 from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import Problem
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pparse.parsers.protobuf.index import Piece, WireField, WireWindow
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.protobuf.schema import MessageType
     from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -46,6 +49,10 @@ _MAKING: Final = 24
 _SCOPE: Final = 300
 # Nodes searched for names similar to one that does not exist.
 _NEAR: Final = 20_000
+# So many tags behind a message show that it ends where it seems to; fewer bytes than that show nothing.
+_FITTING: Final = 3
+_TOO_SHORT: Final = 4
+_BEHIND: Final = 512
 # Findings of tensors that repeat those of the document.
 _TOLD: Final = frozenset(("truncated", "missing"))
 
@@ -165,6 +172,23 @@ class TensorPlaces:
         if part.data is self._file:
             self._file_end = end
         return part
+
+    def ends_at_break(self, part: Range, around: Iterable[MessageType]) -> bool:
+        """Say whether what follows a message is no field of those around it, so that it may not end where it seems to.
+
+        Asked of models that are damaged only: it reads.
+        """
+        left = min(self.make.data_end(part), self.parser.result.extraction.find_end()) - part.end
+        if left < _TOO_SHORT:
+            return False
+        raw = part.data.read_known(part.end, min(_BEHIND, left))[0]
+        least = _FITTING if left >= _BEHIND else 1
+        return all(fitting_tags(raw, type) < least for type in around)
+
+    def doubt_end(self, made: Tensor) -> None:
+        """Say of a tensor that it may not end where it seems to."""
+        where: Any = {"source": self.make.extraction.name, "offset": made.spans[0].offset if made.spans else None}
+        made.doubt(Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where))
 
     @staticmethod
     def _text(message: Message, number: int, default: str | None = "") -> Any:

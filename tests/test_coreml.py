@@ -1,0 +1,192 @@
+"""Core ML: names, shapes and values are those of coremltools; packages, and what is not whole of them."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pparse
+from pparse.protos import message_class
+from pparse.tensors.scales import dequantized
+from tests.coreml_files import network, program, write_package
+from tests.rows import rows
+
+DATA = Path(__file__).resolve().parent / "data" / "coreml"
+VALUES = np.load(DATA / "values.npz")
+
+
+@rows("name", ["net", "half", "byte", "three", "program"])
+def test_values_are_those_of_coremltools(name):
+    """Bit by bit; codes as what they stand for. Strings are not among the values."""
+    wanted = {key.removeprefix(f"{name}/"): VALUES[key] for key in VALUES.files if key.startswith(f"{name}/")}
+    with pparse.view(DATA / (f"{name}.mlpackage" if name == "program" else f"{name}.mlmodel")) as model:
+        for key, value in wanted.items():
+            found = dequantized(model, key)
+            assert found.status.value == "complete"
+            array = found.numpy()
+            if name == "program":
+                assert array.shape == value.shape
+                array = array.astype(value.dtype)
+            assert array.dtype == value.dtype
+            assert array.tobytes() == value.tobytes(), key
+        assert set(model) == set(wanted)
+
+
+def test_shapes_are_those_that_the_layer_tells():
+    with pparse.view(DATA / "net.mlmodel") as model:
+        shapes = {name: model[name].shape for name in ("conv.weights", "deconv.weights", "emb.weights", "const.data")}
+        assert shapes == {
+            "conv.weights": (6, 3, 3, 3),
+            "deconv.weights": (6, 2, 3, 3),
+            "emb.weights": (4, 10),
+            "const.data": (1, 2, 3),
+        }
+        assert model["lstm.weightParams[1].inputGateRecursionMatrix"].shape == (3, 3)
+        assert model["prelu.PReLU.alpha"].shape == (4,)
+    found = network({})
+    layer = found.neuralNetwork.layers.add(name="mul").batchedMatmul
+    layer.weightMatrixFirstDimension, layer.weightMatrixSecondDimension = 3, 2
+    layer.weights.floatValue[:] = range(6)
+    with pparse.view(found.SerializeToString(), format="coreml") as model:
+        assert model["mul.weights"].shape == (2, 3)  # coremltools writes the matrix turned around
+    with pparse.view(DATA / "three.mlmodel") as model:
+        codes = model["conv.weights"]
+        assert (codes.dtype, codes.stored_dtype, codes.shape) == ("uint8", "uint3", (6, 3, 3, 3))
+        assert pparse.tensors.scales.quantisation_of(model, codes).told["table"].shape == (8,)
+
+
+def test_types_below_a_byte_lie_as_milblob_has_them():
+    with pparse.view(DATA / "program.mlpackage") as model:
+        assert (model["codes.data"].type_name, model["table.indices"].dtype, model["table.indices"].shape) == (
+            "int4",
+            "uint8",
+            (64, 64),
+        )
+        assert int(model["table.indices"].numpy().max()) == 7
+        assert model["table.indices"][3, 5:9].tolist() == model["table.indices"].numpy()[3, 5:9].tolist()
+
+
+def test_texts_of_a_program_do_not_keep_it_from_being_converted(run, tmp_path):
+    content, weights = program({"mode": (2, (), "strings", ["valid"]), "w": (11, (2,), struct.pack("<2f", 1, 2))})
+    folder = write_package(tmp_path / "m.mlpackage", content, weights)
+    assert run("convert", folder, "-o", tmp_path / "m.safetensors").code == 0
+    with pparse.view(tmp_path / "m.safetensors") as model:
+        assert list(model) == ["w"]
+    assert run("get", folder, "mode").out.splitlines()[-1] == "valid"
+
+
+def test_values_in_blocks_and_in_lists_of_inputs():
+    content, _ = program({"a": (23, (2,), "ints", [1, 2])})
+    found = message_class("CoreML.Specification.Model").FromString(content)
+    block = found.mlProgram.functions["main"].block_specializations["CoreML5"]
+    const = block.operations[0]
+    cond = block.operations.add(type="cond")
+    cond.outputs.add(name="c")
+    cond.blocks.add().operations.add().CopyFrom(const)
+    cond.blocks[0].operations[0].outputs[0].name = "inner"
+    concat = block.operations.add(type="concat")
+    concat.outputs.add(name="d")
+    for _ in range(2):
+        concat.inputs["values"].arguments.add().value.CopyFrom(const.attributes["val"])
+    concat.inputs["axis"].arguments.add().value.CopyFrom(const.attributes["val"])
+    concat.inputs["axis"].arguments[0].value.type.listType.SetInParent()  # no tensor
+    found.mlProgram.functions["other"].CopyFrom(found.mlProgram.functions["main"])
+    names = ["a", "inner", "d.values[0]", "d.values[1]"]
+    with pparse.view(found.SerializeToString(), format="coreml") as model:
+        assert sorted(model) == sorted(names + [f"other/{name}" for name in names])
+        assert model["inner"].numpy().tolist() == model["other/d.values[1]"].numpy().tolist() == [1, 2]
+
+
+def test_a_package_is_one_model_and_recovered_whole(run, tmp_path):
+    said = run("info", DATA / "program.mlpackage").out
+    assert "Data/com.apple.CoreML/model.mlmodel" in said
+    assert "opsets = CoreML8" in said
+    assert run("recover", DATA / "program.mlpackage", "-o", tmp_path / "out").code == 0
+    there = sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert there == ["Manifest.json", "RECOVERY.json", "model.mlmodel", "weight.bin"]
+
+
+def weights_of(folder: Path) -> Path:
+    return folder / "Data" / "com.apple.CoreML" / "weights" / "weight.bin"
+
+
+def test_a_package_without_its_manifest_or_model(tmp_path):
+    folder = write_package(tmp_path / "m.mlpackage", *program({"w": (11, (2,), struct.pack("<2f", 1, 2))}))
+    (folder / "Manifest.json").write_text("{", encoding="utf-8")
+    with pparse.view(folder) as model:
+        assert (model.format, model["w"].numpy().tolist()) == ("coreml-package", [1, 2])
+    (folder / "Manifest.json").write_text(
+        '{"itemInfoEntries": {"A": {"path": "../../../etc/passwd"}}, "rootModelIdentifier": "A"}', encoding="utf-8"
+    )
+    with pytest.raises(pparse.PparseError, match=r"leads out|outside|\.\."):
+        pparse.view(folder)
+
+
+@rows(
+    "damage, wanted",
+    [
+        (lambda raw: raw[:300], ["complete", "truncated", "missing"]),
+        (lambda raw: raw[:140] + b"xyz" + raw[140:], ["damaged", "damaged", "damaged"]),
+        (lambda raw: raw[:200] + raw[203:], ["damaged", "damaged", "damaged"]),
+        (lambda raw: raw[:64] + b"\0" + raw[65:], ["damaged", "complete", "complete"]),
+    ],
+)
+def test_what_is_wrong_with_the_weights(tmp_path_factory, damage, wanted):
+    """Bytes that came in or went show behind them: no header of a blob is where it should be."""
+    blobs = {name: (11, (20,), struct.pack("<20f", *range(20))) for name in "abc"}
+    folder = tmp_path_factory.mktemp("package") / "m.mlpackage"
+    content, weights = program({**blobs, "a": (11, (2,), struct.pack("<2f", 1, 2))})
+    write_package(folder, content, damage(weights))
+    with pparse.view(folder) as model:
+        assert [str(model[name].status) for name in "abc"] == wanted, [model[name].finding for name in "abc"]
+
+
+def test_weights_may_have_blobs_that_the_program_does_not_name(tmp_path):
+    _, weights = program({name: (11, (2,), struct.pack("<2f", 1, 2)) for name in "ab"})
+    alone, _ = program({"a": (11, (2,), struct.pack("<2f", 1, 2))})
+    folder = write_package(tmp_path / "m.mlpackage", alone, weights)
+    with pparse.view(folder) as model:
+        assert model["a"].status.value == "complete"
+        assert not list(model.check())
+    shutil.rmtree(weights_of(folder).parent)
+    with pparse.view(folder) as model:
+        assert (model["a"].status.value, model.extent().missing_files) == ("missing", 1)
+
+
+@rows(
+    "fields, status, reason",
+    [
+        ({"floatValue": [1.0] * 3}, "damaged", "lists 3 values; type and shape need 4"),
+        ({"rawValue": b"\0", "bits": (9, [])}, "unsupported", "codes have 9 bits"),
+        ({"rawValue": b"\0", "bits": (4, [1.0])}, "damaged", "rawValue has 1 bytes; type and shape need 2"),
+        ({"float16Value": b"\0" * 7}, "damaged", "float16Value has 7 bytes"),
+    ],
+)
+def test_weights_that_contradict_themselves(fields, status, reason):
+    content = network({"l": {"shape": (2, 2), **fields}}).SerializeToString()
+    with pparse.view(content, format="coreml") as model:
+        assert (model["l.weights"].status.value, reason in model["l.weights"].finding.reason) == (status, True)
+
+
+def test_models_in_pipelines_and_networks_in_layers():
+    inner = network({"fc": {"shape": (1, 1), "floatValue": [7.0]}})
+    outer = network({})
+    outer.ClearField("neuralNetwork")
+    outer.pipeline.models.add().CopyFrom(inner)
+    outer.pipeline.models.add().CopyFrom(inner)
+    outer.pipeline.names.append("first")
+    loop = outer.pipeline.models[1].neuralNetwork.layers.add(name="loop").loop
+    loop.bodyNetwork.layers.add().CopyFrom(inner.neuralNetwork.layers[0])
+    with pparse.view(outer.SerializeToString(), format="coreml") as model:
+        assert list(model) == ["first/fc.weights", "models[1]/fc.weights", "models[1]/loop.bodyNetwork/fc.weights"]
+    for _ in range(200):
+        around = network({})
+        around.pipeline.models.add().CopyFrom(outer)
+        outer = around
+    with pparse.view(outer.SerializeToString(), format="coreml", limits=pparse.Limits(depth=50)) as model:
+        assert len(list(model)) == 0
+        assert any(finding.code == "limit" for finding in model.findings)

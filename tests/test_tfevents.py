@@ -1,0 +1,97 @@
+"""Event files of TensorBoard: what was logged under each tag, and what is left of it behind damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import pparse
+from tests.rows import rows
+from tests.tfevents_files import event, events, tensor
+
+DATA = Path(__file__).resolve().parent / "data" / "tfevents"
+
+
+def test_a_tag_is_an_array_of_steps_times_and_values():
+    made = [event(step, step / 2, **{"loss/train": 1 / (step + 1)}) for step in range(0, 30, 10)]
+    with pparse.view(events(made)) as model:
+        found = model["loss/train"]
+        assert (found.type_name, found.shape) == ("float32, step 0 to 20", (3,))
+        assert found.numpy().tolist() == [(0, 0.0, 1.0), (10, 5.0, np.float32(1 / 11)), (20, 10.0, np.float32(1 / 21))]
+        assert found[1:]["step"].tolist() == [10, 20]
+        assert model.metadata["file_version"] == "brain.Event:2"
+
+
+def test_files_of_tensorflow_are_listed_by_tag(run):
+    """The values are compared in tests/interop."""
+    said = run("ls", DATA / "events.out.tfevents.1795910462.tf2").out.splitlines()
+    assert [line.split("  ")[0] for line in said[1:-1]] == (
+        ["acc64", "img", "img.steps", "loss", "many", "many.steps", "note", "note.steps", "vec", "w"]
+    )
+    assert "float64 30×3, step 0 to 45" in said[-2]
+    with pparse.view(DATA / "events.out.tfevents.1795910462.tf1") as model:
+        assert model["h"].dtype.numpy.names == ("step", "wall_time", "min", "max", "num", "sum", "sum_squares")
+        assert model["h"].finding.code == "buckets"
+        assert model["l"].numpy()["value"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
+
+
+@rows(
+    "values, wanted",
+    [
+        ([tensor(3, [2], int_val=[1, 2]), tensor(3, [2], int_val=[5])], {"t": [[1, 2], [5, 5]]}),
+        ([tensor(1, [2], float_val=[1, 2]), tensor(1, [3], float_val=[3])], {"t@0": [1, 2], "t@1": [3, 3, 3]}),
+        ([tensor(14, [1], half_val=[0x3F80])], {"t@0": [1]}),
+        ([{"histo": {"min": 1, "bucket_limit": [1, 2], "bucket": [3, 4]}}] * 2, {"t": None}),
+    ],
+)
+def test_tensors_of_one_tag(values, wanted):
+    """A short list repeats its last number; what no structure can hold is an array for each step."""
+    with pparse.view(events([event(step, t=value) for step, value in enumerate(values)])) as model:
+        assert list(model) == list(wanted)
+        for name, numbers in wanted.items():
+            found = model[name].numpy()
+            if numbers is None:
+                assert found["bucket_limit"].tolist() == [[1, 2], [1, 2]]
+                assert found["bucket"].tolist() == [[3, 4], [3, 4]]
+            else:
+                found = found["value"] if found.dtype.names else found
+                assert found.tolist() == numbers
+
+
+def test_pictures_and_texts_are_strings_with_their_steps():
+    picture = {"image": {"height": 1, "width": 1, "colorspace": 3, "encoded_image_string": b"\x89PNG"}}
+    with pparse.view(events([event(7, i=picture, s=tensor(7, [1], string_val=[b"a"])), event(9, i=picture)])) as model:
+        assert list(model) == ["i", "i.steps", "s", "s.steps"]
+        assert (list(model["i"].strings()), model["i.steps"].numpy().tolist()) == ([b"\x89PNG"] * 2, [7, 9])
+
+
+def test_a_damaged_record_leaves_out_just_itself(run, tmp_path):
+    raw = bytearray(events([event(step, a=float(step)) for step in range(5)]))
+    raw[raw.index(np.float32(3).tobytes())] ^= 1
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(raw)
+    with pparse.view(path) as model:
+        assert model["a"].numpy()["step"].tolist() == [0, 1, 2, 4]
+        assert str(model.extent().document_status) == "damaged"
+    ran = run("check", path)
+    assert (ran.code, "checksum [4]" in ran.out + ran.err) == (4, True)
+    assert run("recover", path, "-o", tmp_path / "out").code == 4
+    with pparse.view(tmp_path / "out" / path.name) as model:
+        assert model["a"].numpy()["value"].tolist() == [0, 1, 2, 4]
+    path.write_bytes(raw[:-5])
+    with pparse.view(path) as model:
+        assert model["a"].numpy()["step"].tolist() == [0, 1, 2]
+        assert str(model.extent().document_status) in ("truncated", "damaged")
+
+
+def test_what_is_no_event_is_left_out():
+    """A record whose checksum agrees, and that is no message; a value of another kind than those before it."""
+    with pparse.view(
+        events([event(0, a=1.0), b"\xff\xff", event(1, a=tensor(1, [], float_val=[2])), event(2, a=3.0)])
+    ) as model:
+        assert model["a"].numpy()["step"].tolist() == [0, 2]
+        assert [finding.reason for finding in model.findings] == [
+            "record 2 is left out: not a field: there is no wire type 7",
+            "record 3 is left out: the values of 'a' are of different kinds: this one is left out",
+        ]

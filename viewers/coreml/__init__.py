@@ -1,0 +1,1 @@
+"""Tensors of Core ML models."""

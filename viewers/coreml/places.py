@@ -1,0 +1,376 @@
+"""Where a Core ML model has tensors, what they are called, and which shape weights have.
+
+Names::
+
+    LAYER.field          weights of a neural network, by the path of the field in the layer: conv1.weights
+    LAYER.field/NAME     in a network that is a field of a layer: loop.bodyNetwork/conv1.weights
+    OUTPUT               the value of a const operation of an ML program, by the name of its output
+    OUTPUT.attribute     other attributes and values in inputs of operations
+    FUNCTION/NAME        in a function of a program that is not called main
+    MODEL/NAME           in a model of a pipeline: its name there, or models[0]
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import islice
+from math import prod
+
+from pparse.data.base import Range
+from pparse.errors import FaultError, LimitError, MalformedError
+from pparse.findings import Finding
+from pparse.kernels.wire import LEN, PADDING, fields
+from pparse.parsers.protobuf.message import Message
+from pparse.protos import schema as builtin_schema
+from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, TENSOR_TYPE, TYPE, WeightMaker
+from pparse.viewers.tensor_proto.maker import has_too_many, numbers
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Final
+
+    from pparse.parsers.protobuf.parser import ProtobufParser
+    from pparse.protobuf.schema import MessageType
+    from pparse.tensors.tensor import Tensor
+    from pparse.viewers.coreml.tensors import ValueMaker
+
+# -- shapes of weights -------------------------------------------------------------------------------------------------
+
+# By the kind of layer and the field: the fields of the layer that tell the lengths, outermost first. ``*`` before a
+# field: all of its numbers; ``/``: divided by the field behind it, if that is set (NeuralNetwork.proto).
+_SHAPES: Final = {
+    "convolution.weights": "outputChannels kernelChannels *kernelSize",
+    "convolution.bias": "outputChannels",
+    "convolution3d.weights": "outputChannels inputChannels/nGroups kernelDepth kernelHeight kernelWidth",
+    "convolution3d.bias": "outputChannels",
+    "innerProduct.weights": "outputChannels inputChannels",
+    "innerProduct.bias": "outputChannels",
+    "batchedMatmul.weights": "weightMatrixSecondDimension weightMatrixFirstDimension",
+    "batchedMatmul.bias": "weightMatrixSecondDimension",
+    "embedding.weights": "outputChannels inputDim",
+    "embedding.bias": "outputChannels",
+    "embeddingND.weights": "embeddingSize vocabSize",
+    "embeddingND.bias": "embeddingSize",
+    **{f"batchnorm.{field}": "channels" for field in ("gamma", "beta", "mean", "variance")},
+    "loadConstant.data": "*shape",
+    "loadConstantND.data": "*shape",
+    "scale.scale": "*shapeScale",
+    "scale.bias": "*shapeBias",
+    "bias.bias": "*shape",
+    "layerNormalization.gamma": "*normalizedShape",
+    "layerNormalization.beta": "*normalizedShape",
+}
+# Of a layer that turns a convolution around.
+_TURNED: Final = {
+    "convolution.weights": "kernelChannels outputChannels/nGroups *kernelSize",
+    "convolution3d.weights": "inputChannels outputChannels/nGroups kernelDepth kernelHeight kernelWidth",
+}
+# Of recurrent layers, by how the name of the field ends.
+_RECURRENT: Final = {
+    "eightMatrix": "outputVectorSize inputVectorSize",
+    "ecursionMatrix": "outputVectorSize outputVectorSize",
+    "Vector": "outputVectorSize",
+}
+_KERNEL: Final = (3, 3)
+_MOST_LENGTHS: Final = 8
+
+
+def shape_of(kind: str, path: str, layer: Message) -> tuple[int, ...] | None:
+    """Return the shape of the weights at ``path`` in a layer of a ``kind``; None if the layer does not tell it."""
+    key = f"{kind}.{path}"
+    told = _TURNED.get(key) if is_turned(layer) else None
+    told = told or _SHAPES.get(key)
+    if told is None and "outputVectorSize" in layer.type.by_name:
+        told = next((words for end, words in _RECURRENT.items() if path.endswith(end)), None)
+    if told is None:
+        return None
+    shape: list[int] = []
+    for word in told.split():
+        name, _, divisor = word.lstrip("*").partition("/")
+        field = layer.type.by_name[name]
+        if word[0] == "*":
+            found = list(islice(numbers(layer, field.number), _MOST_LENGTHS))
+            shape += found or (_KERNEL if name == "kernelSize" else ())
+        else:
+            shape.append(int(layer.scalar(field.number)))
+        if divisor:
+            shape[-1] //= max(1, int(layer.scalar(layer.type.by_name[divisor].number)))
+    found_shape = tuple(shape)
+    return None if min(shape, default=0) < 0 or has_too_many(found_shape) or not prod(shape) else found_shape
+
+
+def is_turned(layer: Message) -> bool:
+    """Return whether a layer turns a convolution around, so that the channels of its output come second."""
+    field = layer.type.by_name.get("isDeconvolution")
+    return field is not None and bool(layer.scalar(field.number))
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+_SPEC: Final = "CoreML.Specification."
+_MODEL, _LAYER, _WEIGHTS = f"{_SPEC}Model", f"{_SPEC}NeuralNetworkLayer", f"{_SPEC}WeightParams"
+_NETWORK: Final = f"{_SPEC}NeuralNetwork"
+# Fields of a Model: kinds that are neural networks, pipelines, pipelines in a message, and the ML program.
+_NETWORKS, _PIPELINES, _PROGRAM = (303, 403, 500), {200: True, 201: True, 202: False}, 502
+# Where the kinds of models begin; the longest name that is read.
+_FIRST, _LONGEST = 200, 1 << 10
+# Fields of a Pipeline, a network, a layer; the oneof of kinds of layers begins at a number.
+_MODELS, _NAMES, _LAYERS, _NAME, _KINDS = 1, 2, 1, 1, 100
+# Fields of a Program, a Function, a Block, an Operation, a NamedValueType, an Argument and a Binding.
+_FUNCTIONS, _BLOCKS, _OPERATIONS = 2, 3, 3
+_TYPE, _INPUTS, _OUTPUTS, _INNER, _ATTRIBUTES = 1, 2, 3, 4, 5
+_ARGUMENTS, _VALUE = 1, 2
+# The tags of some: of an operation; of an output or the key in an entry of a map, and of what stands behind that.
+_TYPE_TAG, _INPUT_TAG, _OUTPUT_TAG, _INNER_TAG, _ATTRIBUTE_TAG = (number << 3 | LEN for number in range(1, 6))
+_NAME_TAG, _VALUE_TAG = _NAME << 3 | LEN, _VALUE << 3 | LEN
+# Operations up to this size are read in one go.
+_SMALL: Final = 16 << 10
+# The types whose fields may follow those of a tensor in a model.
+_AROUND: Final = (
+    "WeightParams", "NeuralNetworkLayer", "NeuralNetwork", "NeuralNetworkClassifier", "NeuralNetworkRegressor", "Model",
+    "Pipeline", "MILSpec.Value", "MILSpec.Operation", "MILSpec.Block", "MILSpec.Function", "MILSpec.Program",
+)  # fmt: skip
+
+
+class CoremlPlace(TensorPlace):
+    """Where a tensor is; ``kind``: that of its layer, None for the value of a program."""
+
+    __slots__ = ("axis", "kind", "layer", "shape")
+
+    def __init__(self, name: str, value: Any) -> None:
+        super().__init__(name, value)
+        self.kind: str | None = None
+        self.layer: MessageType | None = None
+        """The type of the layer."""
+        self.shape: tuple[int, ...] | None = None
+        """As the layer tells it."""
+        self.axis = 0
+        """The dimension that scales are for."""
+
+
+class CoremlPlaces(TensorPlaces):
+    """The tensors of one model, in order."""
+
+    layouts = "L"
+    maker: ValueMaker
+
+    def __init__(self, parser: ProtobufParser, maker: ValueMaker) -> None:
+        super().__init__(parser, maker)
+        self._schema = builtin_schema()
+
+    def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[CoremlPlace]:
+        """Yield where each tensor is, with its name, which may not be unique, of the first ``most`` ones.
+
+        Each place is appended to ``scopes``.
+        """
+        check = self.parser.result.extraction.session.check_cancelled
+        for ordinal, place in enumerate(islice(self._places(), most)):
+            if not ordinal & 0xFFF:
+                check()
+            if scopes is not None:
+                scopes.append(place)
+            place.at = (ordinal,)
+            yield place
+
+    def at(self, scopes: Sequence[CoremlPlace], *numbers: int) -> Iterator[CoremlPlace]:
+        """Yield the place with this number."""
+        return iter((scopes[numbers[0]],))
+
+    def worth_searching(self, name: str) -> None:
+        """Return None: a table costs as much as going through all layers, once."""
+
+    def tensor(self, place: CoremlPlace, name: str | None = None) -> Tensor:
+        """Return the tensor at a place, under that name."""
+        shown = place.name if name is None else name
+        made = self.weight_maker(place).tensor(shown, place.value) if place.kind else super().tensor(place, name)
+        part = place.value[0] if len(place.value) == 1 else None
+        if self._is_damaged and made.is_claimed_whole and isinstance(part, Range):
+            around = [self._schema.message(_SPEC + known) for known in _AROUND]
+            if self.ends_at_break(part, [*around, *([place.layer] if place.layer is not None else [])]):
+                self.doubt_end(made)
+        return made
+
+    def weight_maker(self, place: CoremlPlace) -> WeightMaker:
+        """Return what makes the tensor at a place in a neural network."""
+        return WeightMaker(self.maker, place.shape)
+
+    @cached_property
+    def _is_damaged(self) -> bool:
+        return not self.maker.owner.is_whole()
+
+    def _places(self) -> Iterator[CoremlPlace]:
+        session = self.parser.result.extraction.session
+        root = Message(self.make, self.parser.root_pieces(), self._schema.message(_MODEL))
+        waiting: list[Iterator[Any]] = [self._of_model("", root)]
+        while waiting:
+            try:
+                found = next(waiting[-1], None)
+                session.limits.check("depth", len(waiting), "the depth of models and networks in others")
+            except (FaultError, LimitError) as error:  # what is before it is there
+                self._note(error)
+                found = None
+            if found is None:
+                waiting.pop()
+            elif isinstance(found, CoremlPlace):
+                yield found
+            else:
+                waiting.append(found)
+
+    def _note(self, error: Any) -> None:
+        code = "limit" if isinstance(error, LimitError) else "truncated" if isinstance(error, EOFError) else "malformed"
+        known: Any = {"source": self.make.extraction.name, "offset": error.offset, "option": error.option}
+        self.parser.result.findings.add(Finding(code, error.reason, **known))
+
+    def _read(self, pieces: Any, type: MessageType | None, around: Message) -> Message:
+        """Return a message, and note what is wrong with it."""
+        assert type is not None  # noqa: S101 -- the schema is ours
+        found = Message(self.make, pieces, type, around.near)
+        if found.problem is not None and found.problem.is_damage and not self.parser.result.findings.full:
+            self._note(MalformedError(found.problem.reason, offset=found.problem.offset))
+        return found
+
+    def _elements(self, message: Message, number: int) -> Iterator[Message]:
+        for pieces in message.elements(number):
+            yield self._read(pieces, message.type.fields[number].message, message)
+
+    def _items(self, message: Message, number: int) -> Iterator[tuple[str, Message]]:
+        """Yield the entries of a map of messages, in the order of the file."""
+        value: Any = message.type.fields[number].map_value
+        for key, pieces in message.items(number):
+            yield str(key), self._read(pieces, value.message, message)
+
+    def _of_model(self, prefix: str, model: Message) -> Iterator[Any]:
+        """Yield the places in a model, and generators of those in models in it."""
+        for number in list(model.fields):
+            inner = model.message(number) if number >= _FIRST and number in model.type.fields else None
+            if inner is None:
+                continue
+            if number in _NETWORKS:
+                yield self._of_network(prefix, inner)
+            elif number == _PROGRAM:
+                for name, function in self._items(inner, _FUNCTIONS):
+                    scope = prefix if name == "main" else f"{prefix}{name}/"
+                    for _, block in self._items(function, _BLOCKS):
+                        yield self._of_block(scope, block)
+            elif number in _PIPELINES:
+                pipeline = inner.message(1) if _PIPELINES[number] else inner
+                if pipeline is None:
+                    continue
+                names = [self._own(*found) for found in pipeline.occurrences(_NAMES)]
+                for at, part in enumerate(self._elements(pipeline, _MODELS)):
+                    name = names[at] if at < len(names) else f"models[{at}]"
+                    yield self._of_model(f"{prefix}{name}/", part)
+
+    @staticmethod
+    def _own(scan: Any, window: Any, at: Any) -> str:
+        return str(window.read(at.start, min(at.end, at.start + _LONGEST)).decode("utf-8", "replace"))
+
+    # -- neural networks -----------------------------------------------------------------------------------------------
+
+    def _of_network(self, prefix: str, network: Message) -> Iterator[Any]:
+        for ordinal, layer in enumerate(self._elements(network, _LAYERS)):
+            name = prefix + (self._text(layer, _NAME) or f"layers[{ordinal}]")
+            for number in list(layer.fields):
+                field = layer.type.fields.get(number)
+                if number >= _KINDS and field is not None and field.message is not None:
+                    found = layer.message(number)
+                    if found is not None:
+                        yield self._of_layer(name, field.name, found, found, "")
+
+    def _of_layer(self, name: str, kind: str, layer: Message, message: Message, path: str) -> Iterator[Any]:
+        """Yield the weights in a message of a layer, and generators of those in messages and networks below."""
+        for number in message.type.fields:
+            field = message.type.fields[number]
+            if number not in message.fields or field.message is None:
+                continue
+            for at, pieces in enumerate(message.elements(number)):
+                label = f"{path}{field.name}" + (f"[{at}]" if field.repeated else "")
+                inner = self._read(pieces, field.message, message)
+                if field.type_name == _NETWORK:
+                    yield self._of_network(f"{name}.{label}/", inner)
+                elif field.type_name != _WEIGHTS:
+                    yield self._of_layer(name, kind, layer, inner, f"{label}.")
+                elif not HOLDS_WEIGHTS.isdisjoint(inner.fields) or inner.problem is not None:
+                    place = CoremlPlace(f"{name}.{label}", pieces)
+                    place.kind, place.layer = kind, layer.type
+                    place.shape = shape_of(kind, label, layer)
+                    place.axis = int(is_turned(layer))
+                    yield place
+
+    # -- ML programs ---------------------------------------------------------------------------------------------------
+
+    def _of_block(self, prefix: str, block: Message) -> Iterator[Any]:
+        for pieces in block.elements(_OPERATIONS):
+            found = self._quick(pieces, block)
+            if found is not None:
+                type, output, values = found
+                name = prefix + (output or type)
+                for key, place in values:
+                    yield CoremlPlace(name if type == "const" and key == "val" else f"{name}.{key}", (place,))
+                continue
+            operation = self._read(pieces, block.type.fields[_OPERATIONS].message, block)
+            first = next(self._elements(operation, _OUTPUTS), None)
+            type = self._text(operation, _TYPE)
+            name = prefix + ((first is not None and self._text(first, _NAME)) or type)
+            for key, value in operation.items(_ATTRIBUTES):
+                if key != "name" and self._is_tensor(value, operation):
+                    yield CoremlPlace(name if type == "const" and key == "val" else f"{name}.{key}", value)
+            for key, argument in self._items(operation, _INPUTS):
+                bindings = [one for item in self._elements(argument, _ARGUMENTS) if (one := item.pieces(_VALUE))]
+                for at, value in enumerate(bindings):
+                    if self._is_tensor(value, operation):
+                        yield CoremlPlace(f"{name}.{key}" + (f"[{at}]" if len(bindings) > 1 else ""), value)
+            for inner in self._elements(operation, _INNER):
+                yield self._of_block(prefix, inner)
+
+    def _quick(self, pieces: Any, block: Message) -> tuple[str, str, list[tuple[str, Range]]] | None:
+        """Return type and first output of an operation, and its values that are tensors, by attribute or input.
+
+        None for one that is large, in parts, not whole or unusual: with blocks in it, or several values in an input.
+        """
+        part, near = self.plain(pieces), block.near
+        if part is None or len(part) > _SMALL or near is None or near.data is not part.data:
+            return None
+        near.at(part.start)
+        raw = near.read(part.start, part.end) + PADDING
+        type = output = ""
+        values: dict[str, tuple[int, int]] = {}
+        try:
+            for tag, pos, end in fields(raw, 0, len(part)):
+                if tag == _TYPE_TAG:
+                    type = raw[pos:end].decode()
+                elif tag == _OUTPUT_TAG and not output:
+                    output = b"".join(raw[p:e] for key, p, e in fields(raw, pos, end) if key == _NAME_TAG).decode()
+                elif tag in (_INPUT_TAG, _ATTRIBUTE_TAG):
+                    entry = {key: (p, e) for key, p, e in fields(raw, pos, end)}
+                    key = raw[slice(*entry.get(_NAME_TAG, (0, 0)))].decode()
+                    inner = [entry.get(_VALUE_TAG, (0, 0))]
+                    if tag == _INPUT_TAG:
+                        bindings = [(p, e) for _, p, e in fields(raw, *inner[0])]
+                        inner = [
+                            (p, e) for one in bindings for number, p, e in fields(raw, *one) if number == _VALUE_TAG
+                        ]
+                    if len(inner) > 1 or key in values:
+                        return None
+                    if inner and not (tag == _ATTRIBUTE_TAG and key == "name") and _holds_tensor(raw, *inner[0]):
+                        values[key] = inner[0]
+                elif tag == _INNER_TAG:
+                    return None
+        except (MalformedError, UnicodeDecodeError):
+            return None
+        start, data = part.start, part.data
+        return type, output, [(key, data.range(start + pos, start + end)) for key, (pos, end) in values.items()]
+
+    def _is_tensor(self, pieces: Any, around: Message) -> bool:
+        """Return whether a Value is a tensor, or not whole: no list, tuple or dictionary."""
+        value = self._read(pieces, self.maker.type, around)
+        told = value.message(TYPE)
+        return told is None or TENSOR_TYPE in told.fields or told.problem is not None
+
+
+def _holds_tensor(raw: bytes, pos: int, end: int) -> bool:
+    """Return whether a Value has the type of a tensor, or none."""
+    types = [fields(raw, p, e) for tag, p, e in fields(raw, pos, end) if tag == TYPE << 3 | LEN]
+    return not types or any(tag == TENSOR_TYPE << 3 | LEN for inner in types for tag, _, _ in inner)

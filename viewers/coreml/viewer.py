@@ -1,0 +1,156 @@
+"""Core ML models: weights of neural networks, values of ML programs, in the message or in a file beside it."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from pparse.errors import FaultError
+from pparse.protos import schema as builtin_schema
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.viewer import Signature, TensorInfo
+from pparse.tree.entry import SCALAR
+from pparse.tree.index import meant_by_name
+from pparse.viewers.coreml.places import CoremlPlaces
+from pparse.viewers.coreml.tensors import ValueMaker
+from pparse.viewers.tensor_proto.external import ExternalViewer
+from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.scales import Quantisation
+    from pparse.tensors.tensor import Tensor
+    from pparse.tree.node import Node
+
+# The most entries of a list that `metadata` has.
+_MOST: Final = 10_000
+# Types of arrays that are called otherwise elsewhere (FeatureTypes.proto).
+_ARRAYS: Final = {"DOUBLE": "float64"}
+
+
+class CoremlViewer(ExternalViewer):
+    """A mapping of names to the tensors of a model; see `pparse.viewers.coreml.places` for the names."""
+
+    constants: CoremlPlaces
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        maker = ValueMaker(self.source, self.parser.make, builtin_schema(), self)
+        self.external = maker.external
+        self.constants = CoremlPlaces(self.parser, maker)
+
+    def quantisation(self, tensor: Tensor) -> Quantisation | None:
+        """Return how the codes of a neural network are meant: by scales and biases, or a table."""
+        place = meant_by_name(tensor.name, self.constants.find)
+        if place is None or place.kind is None:
+            return None
+        return self.constants.weight_maker(place).quantisation(tensor, place.value, place.axis)
+
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
+        """Yield the files with weights that are there, by their names in the folder of the model, or of the package."""
+        below = "" if self.source is self.extraction else self.source.name.rpartition("/")[0] + "/"
+        for name, file in super().files_beside():
+            yield below + name, file
+
+    def is_bookkeeping(self, tensor: Tensor) -> bool:
+        """Return whether it is a text: those of programs are modes of operations, such as ``valid``."""
+        return tensor.is_text
+
+    @property
+    def _kind(self) -> Node | None:
+        """The field that says which kind of model it is."""
+        for kid in self.root.children():
+            if kid.shape != SCALAR and kid.key != "description":
+                return kid
+        return None
+
+    def frames(self) -> Iterator[Node]:
+        """Yield the nodes of what the model consists of: a network, the functions and blocks of a program, models."""
+        kind = self._kind
+        if kind is None:
+            return
+        yield kind
+        yield from kids_of(kind.find("layers"))
+        for function in kids_of(kind.find("functions")):
+            yield function
+            yield from kids_of(function.find("block_specializations"))
+        pipeline = kind.find("pipeline") or kind
+        yield from kids_of(pipeline.find("models"))
+
+    # -- what the file says of itself ----------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the model says about itself: version, kind, author and the like, what its user added, class labels."""
+        root = self.root
+        found: dict[str, Any] = {"specificationVersion": value_at(root, "specificationVersion")}
+        kind = self._kind
+        found["kind"] = None if kind is None else str(kind.key)
+        told = node_at(root, "description", "metadata")
+        for kid in kids_of(told):
+            if kid.shape == SCALAR:
+                found[str(kid.key)] = value_at(kid)
+        for kid in islice(kids_of(None if told is None else told.find("userDefined")), _MOST):
+            found["userDefined." + str(kid.key)] = value_at(kid)
+        opsets = [
+            str(block.key)
+            for function in kids_of(None if kind is None else kind.find("functions"))
+            for block in kids_of(function.find("block_specializations"))
+        ]
+        if opsets:
+            found["opsets"] = sorted(set(opsets))
+        return {key: value for key, value in found.items() if value not in (None, "")}
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """How the model is called: its features by name, one signature for each function that the description names."""
+        found: dict[str, Signature] = {}
+        description = self.root.find("description")
+        functions = list(islice(kids_of(None if description is None else description.find("functions")), _MOST))
+        for node in functions or ([] if description is None else [description]):
+            name = str(value_at(node, "name", default="") or "main")
+            inputs, outputs = (self._features(node, side) for side in ("input", "output"))
+            if inputs or outputs:
+                found[name] = Signature(name, inputs, outputs, "")
+        return found
+
+    @staticmethod
+    def _features(node: Node | None, side: str) -> dict[str, TensorInfo]:
+        try:
+            features = list(islice(kids_of(None if node is None else node.find(side)), _MOST))
+            return {info.tensor: info for info in map(_feature, features)}
+        except FaultError:
+            return {}
+
+    def interface(self) -> list[dict[str, Any]]:
+        """Return the signatures as plain data."""
+        return [{"signatures": {name: one.to_dict() for name, one in self.signatures.items()}}]
+
+    def interface_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield labels and texts, a line for each input and output."""
+        for name, signature in self.signatures.items():
+            yield "signature", name
+            for side, infos in (("  input", signature.inputs), ("  output", signature.outputs)):
+                for key, info in infos.items():
+                    shape = "×".join(map(str, info.shape or ()))
+                    yield side, f"{key}  {info.dtype or info.stored_dtype}  {shape}".rstrip()
+
+
+def _feature(node: Node) -> TensorInfo:
+    """Return what a FeatureDescription says."""
+    name = str(value_at(node, "name", default=""))
+    type = node_at(node, "type")
+    kind = next((kid for kid in kids_of(type) if str(kid.key).endswith("Type")), None)
+    word = "" if kind is None else str(kind.key).removesuffix("Type")
+    dtype, shape = None, None
+    if kind is not None and word == "multiArray":
+        word = str(value_at(kind, "dataType", default=""))
+        dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
+        shape = tuple(value_at(size) for size in islice(kids_of(kind.find("shape")), _MOST))
+    elif kind is not None and word == "image":
+        word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
+        shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))
+    return TensorInfo(name, dtype, word, shape, {})

@@ -1,0 +1,1 @@
+"""What event files of TensorBoard log, by tag."""

@@ -1,0 +1,405 @@
+"""Event files of TensorBoard as arrays: what was logged under each tag, a row for each step.
+
+Numbers are an array of structures with the fields ``step``, ``wall_time`` and ``value``; histograms as TensorBoard 1
+logs them have their statistics instead of a value, and their buckets, if each has as many. Texts, pictures and sounds
+are an array of strings, whose steps are another array, ``TAG.steps``. Tensors of one tag that differ in type or shape
+are arrays of their own, ``TAG@STEP``. Rows are in the order of the file.
+
+All records are gone through once, and their checksums compared; of each value its place is kept, 32 bytes a row. A
+record that is damaged is left out. Fields: tensorflow/core/util/event.proto, tensorflow/core/framework/summary.proto.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct, unpack_from
+
+from pparse.data.spliced import DerivedData
+from pparse.errors import DataError, LimitError, MalformedError
+from pparse.findings import Finding, Severity
+from pparse.kernels.wire import PADDING, fields, read_value
+from pparse.limits import count_words
+from pparse.locking import steps
+from pparse.protobuf.schema import signed
+from pparse.protos import schema as builtin_schema
+from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.text_tensor import TextTensor
+from pparse.tensors.viewer import Viewer
+from pparse.tree.index import name_of_repeated
+from pparse.viewers.tensorflow.tensors import TensorflowMaker, element_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
+
+# Tags of fields: of an Event, a Summary, a Value, its metadata and plug-in; a TensorProto, its shape and a dimension.
+_TIME, _STEP, _VERSION, _SUMMARY, _VALUE, _TAG, _SIMPLE = 0x09, 0x10, 0x1A, 0x2A, 0x0A, 0x0A, 0x15
+_METADATA, _PLUGIN, _PLUGIN_NAME, _DTYPE, _SHAPE, _DIM, _SIZE = 0x4A, 0x0A, 0x0A, 0x08, 0x12, 0x12, 0x08
+_CONTENT, _FLOATS, _STRINGS = 0x22, 0x2A, 0x42
+_HISTO, _TENSOR = 0x2A, 0x42
+# Kinds of values that are bytes: their tag, and that of the field which has these; 0: all of it.
+_BLOBS: Final = {0x1A: 0, 0x22: 0x22, 0x32: 0x22}
+_WORDS: Final = {0x1A: "old histogram", 0x22: "image", 0x32: "audio"}
+# The numbers of a HistogramProto, and the tags of its lists, packed.
+_STATISTICS: Final = ("min", "max", "num", "sum", "sum_squares")
+_LIMITS, _BUCKETS = 0x32, 0x3A
+_STRING: Final = 7
+# Memory of a tag, and of a row.
+_EACH, _ROW = 600, 32
+_HEAD: Final = Struct("<qd")
+
+
+class _Series:
+    """What was logged under one tag: where the value of each step is."""
+
+    __slots__ = ("alike", "ends", "kind", "plugin", "shape", "starts", "steps", "times", "type")
+
+    def __init__(self, kind: int, type: int, shape: tuple[int, ...], plugin: str) -> None:
+        self.kind, self.type, self.shape, self.plugin = kind, type, shape, plugin
+        self.alike = True
+        self.steps, self.times, self.starts, self.ends = array("q"), array("d"), array("q"), array("q")
+
+    def add(self, step: int, time: float, start: int, end: int) -> None:
+        for column, value in zip(
+            (self.steps, self.times, self.starts, self.ends), (step, time, start, end), strict=True
+        ):
+            column.append(value)  # type: ignore[attr-defined]
+
+
+class RowsData(DerivedData):
+    """The rows of a tag, ``width`` bytes each: step and time, and what ``decode`` makes of the bytes of a value."""
+
+    copies = False
+
+    def __init__(self, data: Data, series: _Series, width: int, decode: Any, name: str) -> None:
+        super().__init__(name, width * len(series.steps))
+        self.sources = (data,)
+        self._series, self._width, self._decode = series, width, decode
+
+    def pieces(self, start: int, end: int) -> list[tuple[Data, int, int]]:
+        """Return where the values of these rows are."""
+        rows, series = range(start // self._width, -(-end // self._width)), self._series
+        return [(self.sources[0], series.starts[row], series.ends[row]) for row in rows]
+
+    def _how(self) -> tuple[object, ...]:
+        return self._width, self.name
+
+    def _pread(self, offset: int, length: int) -> bytes:
+        series, first = self._series, offset // self._width
+        found = bytearray()
+        for row in range(first, -(-(offset + length) // self._width)):
+            value = b""
+            if self._decode is not None:
+                found += _HEAD.pack(series.steps[row], series.times[row])
+                value = self._decode(self.sources[0], series.starts[row], series.ends[row])
+            else:
+                value = series.steps[row].to_bytes(8, "little", signed=True)
+            found += value
+        skip = offset - first * self._width
+        return bytes(found[skip : skip + length])
+
+
+class SeriesTensor(TextTensor):
+    """What was logged under a tag."""
+
+    __slots__ = ("_words",)
+
+    _words: str
+
+    @property
+    def type_name(self) -> str:
+        """The type of the values, and the first and the last step."""
+        return str(self._words)
+
+    @property
+    def alike(self) -> object:
+        """What tensors of the same type, shape and steps have in common."""
+        return super().alike, self._words
+
+
+class TfeventsViewer(Viewer):
+    """A mapping of tags to arrays with a row for each step."""
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        parser: Any = extraction.parse().parser
+        self.parser = parser
+        self._maker = TensorflowMaker(extraction, parser.make, builtin_schema(), self)
+        self._series: tuple[object, dict[str, _Series], dict[str, tuple[str, int | None]]] | None = None
+        self._charge = extraction.session.budget.charge(0, "the places of what was logged")
+        self._version = ""
+
+    # -- the records ---------------------------------------------------------------------------------------------------
+
+    def _index(self) -> tuple[dict[str, _Series], dict[str, tuple[str, int | None]]]:
+        """Return the series by tag, and the tag and step's number that each name means; None: all of its steps."""
+        data = self.extraction.parsed.data
+        stamp = (data.revision, data.reach)
+        if self._series is None or self._series[0] != stamp:
+            found: dict[str, _Series] = {}
+            rows = 0
+            for ordinal, entry in self.parser.result.entries_from(self.root, 0):
+                if not ordinal & 0x3FF:
+                    self.extraction.session.check_cancelled()
+                    self._charge.resize(_ROW * rows + _EACH * len(found))
+                try:
+                    raw = self.parser.sound_data(entry)
+                    rows += 0 if raw is None else self._read(raw, entry.start, found)
+                except (DataError, LimitError, ValueError) as error:
+                    reason = getattr(error, "reason", "it is no Event")
+                    where: Any = {"source": self.extraction.name, "offset": entry.start}
+                    self.findings.add(Finding("malformed", f"record {ordinal} is left out: {reason}", **where))
+            self._charge.resize(_ROW * rows + _EACH * len(found))
+            self._series = stamp, found, _names(found)
+        return self._series[1], self._series[2]
+
+    def _read(self, raw: bytes, base: int, found: dict[str, _Series]) -> int:
+        """Add the values of an event, and return their number."""
+        block, size = raw + PADDING, len(raw)
+        time, step = 0.0, 0
+        summaries = []
+        for tag, pos, end in fields(block, 0, size):
+            if tag == _TIME:
+                (time,) = unpack_from("<d", block, pos)
+            elif tag == _STEP:
+                step = signed(read_value(block, pos)[0], 64)
+            elif tag == _SUMMARY:
+                summaries.append((pos, end))
+            elif tag == _VERSION:
+                self._version = raw[pos:end].decode("utf-8", "replace")
+        values = [(p, e) for pos, end in summaries for tag, p, e in fields(block, pos, end) if tag == _VALUE]
+        return sum(self._add(block, pos, end, (step, time, base), found) for pos, end in values)
+
+    def _add(self, block: bytes, pos: int, end: int, when: tuple[int, float, int], found: dict[str, _Series]) -> bool:
+        """Add a value, and return whether it is one."""
+        name = plugin = ""
+        place = None
+        for tag, p, e in fields(block, pos, end):
+            if tag == _TAG:
+                name = block[p:e].decode("utf-8", "replace")
+            elif tag in (_SIMPLE, _HISTO, _TENSOR) or tag in _BLOBS:
+                place = tag, p, e
+            elif tag == _METADATA:
+                plugin = _plugin(block, p, e)
+        if place is None:
+            return False
+        kind, p, e = place
+        type, shape = _type_of(block, kind, p, e)
+        series = found.get(name)
+        if series is None:
+            self.extraction.session.limits.check("entries", len(found) + 1, "the tags")
+            series = found[name] = _Series(kind, type, shape, plugin)
+        if kind != series.kind:
+            reason = f"the values of {name!r} are of different kinds: this one is left out"
+            raise MalformedError(reason, offset=when[2] + p)
+        series.alike = series.alike and (series.type, series.shape) == (type, shape)
+        series.add(when[0], when[1], when[2] + p, when[2] + e)
+        return True
+
+    # -- tensors -------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield what was logged under each tag, in the order in which they come first."""
+        for name in self._index()[1]:
+            yield self._made(name)
+
+    def find(self, name: str) -> Tensor | None:
+        """Return what was logged under a tag; None if there is no such tag."""
+        return self._made(name) if name in self._index()[1] else None
+
+    def size_hint(self) -> int | None:
+        """Return how many there are, once the records were gone through."""
+        return None if self._series is None else len(self._series[2])
+
+    def _made(self, name: str) -> Tensor:
+        series, names = self._index()
+        tag, row = names[name]
+        found = series[tag]
+        data = self.extraction.parsed.data
+        if row is not None and row >= 0:
+            return self._maker.tensor(name, (data.range(found.starts[row], found.ends[row]),))
+        if row is not None:
+            return self._rows(name, found, "int64", 8, None, found.steps)
+        if found.kind == _HISTO:
+            buckets = found.type if found.alike else 0
+            described: list[Any] = [(word, "<f8") for word in _STATISTICS]
+            described += [(word, "<f8", (buckets,)) for word in ("bucket_limit", "bucket") if buckets]
+            made = self._rows(name, found, described, 16 + 40 + 16 * buckets, _Histogram(buckets), found.steps)
+            if not found.alike and made.finding is None:
+                reason = "the number of its buckets differs from step to step: they are in the records only"
+                made.finding = Finding(
+                    "buckets", reason, severity=Severity.NOTE, path=name, source=self.extraction.name
+                )
+            return made
+        if found.kind in _BLOBS or found.type == _STRING:
+            return self._texts(name, found)
+        dtype = DTYPES["float32"] if found.kind == _SIMPLE else element_type(found.type)[0]  # type: ignore[index]
+        width = dtype.itemsize
+        for size in found.shape:
+            width *= size
+        value = ("value", _code(dtype), found.shape) if found.shape else ("value", _code(dtype))
+        return self._rows(name, found, [value], 16 + width, _Value(self._maker, found, dtype, width), found.steps)
+
+    def _rows(
+        self, name: str, series: _Series, what: Any, width: int, decode: Any, numbers: array[int]
+    ) -> SeriesTensor:
+        described = what if isinstance(what, str) else [("step", "<i8"), ("wall_time", "<f8"), *what]
+        dtype = DTYPES[what] if isinstance(what, str) else DType.of(repr(described))
+        rows = RowsData(self.extraction.parsed.data, series, width, decode, f"{self.extraction.name}::{name}")
+        span = Span(rows, 0, rows.size or 0, self.extraction.path)
+        made = SeriesTensor(name, dtype, (len(numbers),), (span,), stored_dtype=str(dtype), owner=self)
+        made._listing, made._words = None, _words(series, what, numbers)
+        return made
+
+    def _texts(self, name: str, series: _Series) -> SeriesTensor:
+        data = self.extraction.parsed.data
+        shape = (len(series.steps), *series.shape) if series.alike and series.kind == _TENSOR else (len(series.steps),)
+        spans = tuple(
+            Span(data, start, end - start, self.extraction.path, self.extraction.end)
+            for start, end in zip(series.starts, series.ends, strict=True)
+        )
+        made = SeriesTensor(name, None, shape, spans, stored_dtype="STRING", owner=self)
+        made._listing = (lambda: steps(self.lock, _strings(data, series))), None
+        made._words = _words(series, _WORDS.get(series.kind, "string"), series.steps)
+        return made
+
+    # -- what the file says of itself ----------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The version of the format, the number of tags, first and last step, and the plug-ins that show them."""
+        series = self._index()[0]
+        found: dict[str, Any] = {"file_version": self._version, "tags": len(series)}
+        every = [step for one in series.values() for step in (min(one.steps), max(one.steps))]
+        if every:
+            found["steps"] = f"{min(every)} to {max(every)}"
+        plugins = sorted({one.plugin for one in series.values() if one.plugin})
+        return {**found, **({"plugins": plugins} if plugins else {})}
+
+
+def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
+    """Return what each name means: a tag and None, -1 for its steps, or the number of a row."""
+    names: dict[str, tuple[str, int | None]] = {}
+
+    def put(name: str, what: tuple[str, int | None]) -> None:
+        number = 1
+        while name_of_repeated(name, number, names.get) in names:
+            number += 1
+        names[name_of_repeated(name, number, names.get)] = what
+
+    for tag, series in found.items():
+        is_text = series.kind in _BLOBS or (series.kind == _TENSOR and series.type == _STRING)
+        if series.kind == _TENSOR and not (is_text and series.alike) and not _fits_a_structure(series):
+            for row, step in enumerate(series.steps):
+                put(f"{tag}@{step}", (tag, row))
+            continue
+        put(tag, (tag, None))
+        if is_text:
+            put(f"{tag}.steps", (tag, -1))
+    return names
+
+
+def _fits_a_structure(series: _Series) -> bool:
+    """Return whether all tensors are of one shape, and of a type that numpy's structures may have."""
+    known = element_type(series.type)
+    return series.alike and known is not None and _code(known[0]) != ""
+
+
+def _code(dtype: DType) -> str:
+    """Return how a structure of numpy names a type; empty if it cannot."""
+    letter = {"bool": "b", "int": "i", "uint": "u", "float": "f", "complex": "c"}.get(dtype.kind, "")
+    plain = dtype.name in (f"{dtype.kind}{dtype.bits}", "bool") and dtype.bits >= 8
+    return f"{'|' if dtype.itemsize == 1 else '<'}{letter}{dtype.itemsize}" if letter and plain else ""
+
+
+def _words(series: _Series, what: Any, numbers: array[int]) -> str:
+    word = what if isinstance(what, str) else "histogram" if series.kind == _HISTO else what[0][1].lstrip("<|")
+    if not isinstance(what, str) and series.kind != _HISTO:
+        word = (DTYPES["float32"] if series.kind == _SIMPLE else element_type(series.type)[0]).name  # type: ignore[index]
+        word += "".join(f" {'×'.join(map(str, series.shape))}" for _ in series.shape[:1])
+    if word == "int64" and isinstance(what, str):
+        return word  # the steps themselves
+    return f"{word}, step {numbers[0]}" + (f" to {numbers[-1]}" if len(numbers) > 1 else "")
+
+
+def _plugin(block: bytes, pos: int, end: int) -> str:
+    for tag, p, e in fields(block, pos, end):
+        if tag == _PLUGIN:
+            for inner, start, stop in fields(block, p, e):
+                if inner == _PLUGIN_NAME:
+                    return block[start:stop].decode("utf-8", "replace")
+    return ""
+
+
+def _type_of(block: bytes, kind: int, pos: int, end: int) -> tuple[int, tuple[int, ...]]:
+    """Return the type and shape of a tensor; of a histogram the number of its buckets; of others 0."""
+    if kind == _HISTO:
+        return sum((e - p) // 8 for tag, p, e in fields(block, pos, end) if tag == _BUCKETS), ()
+    type, shape = 0, []
+    if kind == _TENSOR:
+        for tag, p, e in fields(block, pos, end):
+            if tag == _DTYPE:
+                type = read_value(block, p)[0]
+            elif tag == _SHAPE:
+                for inner, q, stop in fields(block, p, e):
+                    if inner == _DIM:
+                        sizes = [read_value(block, at)[0] for key, at, _ in fields(block, q, stop) if key == _SIZE]
+                        shape.append(sizes[-1] if sizes else 0)
+    return type, tuple(shape)
+
+
+class _Value:
+    """Decodes the value of a row: a float32, or a TensorProto."""
+
+    def __init__(self, maker: TensorflowMaker, series: _Series, dtype: DType, width: int) -> None:
+        self._maker, self._series, self._dtype, self._width = maker, series, dtype, width
+
+    def __call__(self, data: Data, start: int, end: int) -> bytes:
+        raw = data.read_exact(start, end - start)
+        if self._series.kind == _SIMPLE:
+            return raw
+        for tag, p, e in fields(raw + PADDING, 0, len(raw)):
+            if (tag == _CONTENT or (tag == _FLOATS and self._dtype == "float32")) and e - p == self._width:
+                return raw[p:e]
+        tensor = self._maker.tensor("", (data.range(start, end),))
+        content: bytes = tensor.numpy().tobytes()
+        if len(content) != self._width:
+            raise MalformedError(f"a value has {len(content)} bytes, its shape needs {self._width}", offset=start)
+        return content
+
+
+class _Histogram:
+    """Decodes a HistogramProto: its statistics, and so many limits and buckets."""
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
+
+    def __call__(self, data: Data, start: int, end: int) -> bytes:
+        raw = data.read_exact(start, end - start)
+        numbers = [bytes(8)] * len(_STATISTICS)
+        lists = {_LIMITS: b"", _BUCKETS: b""}
+        for tag, p, e in fields(raw + PADDING, 0, len(raw)):
+            if tag & 7 == 1 and 1 <= tag >> 3 <= len(numbers):
+                numbers[(tag >> 3) - 1] = raw[p:e]
+            elif tag in lists:
+                lists[tag] += raw[p:e]
+        size = 8 * self._buckets
+        if size and any(len(content) != size for content in lists.values()):
+            raise MalformedError(f"a histogram has other than {count_words(self._buckets, 'bucket')}", offset=start)
+        return b"".join([*numbers, *(content[:size] for content in lists.values())])
+
+
+def _strings(data: Data, series: _Series) -> Generator[bytes]:
+    """Yield the strings of all rows."""
+    within = _STRINGS if series.kind == _TENSOR else _BLOBS[series.kind]
+    for start, end in zip(series.starts, series.ends, strict=True):
+        raw = data.read_exact(start, end - start)
+        if not within:
+            yield raw
+            continue
+        yield from (raw[p:e] for tag, p, e in fields(raw + PADDING, 0, len(raw)) if tag == within)
