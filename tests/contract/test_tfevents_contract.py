@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 from pparse.parsers.tfevents import TfeventsParser
-from tests.contract.test_tfrecord_contract import TestTfrecord as Tfrecord
+from tests.contract import test_tfrecord_contract as records  # the module: its classes are not run twice
 from tests.tfevents_files import event, events, tensor
 
-Tfrecord.__test__ = False  # those of this module only
 
-
-class TestTfevents(Tfrecord):
-    __test__ = True
+class TestTfevents(records.TestTfrecord):
     parser = TfeventsParser
     samples = {
         "values": events(
