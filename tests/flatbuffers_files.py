@@ -273,3 +273,21 @@ class Raw:
         at = len(flex.out)
         flex.out += struct.pack(f"<{len(self.numbers)}{self.code}", *self.numbers)
         return self.kind, log, at, True
+
+
+def step(content: bytes, at: int, slot: int) -> int:
+    """Return what the offset in a field of the table at a place leads to."""
+    vtable = at - struct.unpack_from("<i", content, at)[0]
+    place = at + struct.unpack_from("<H", content, vtable + 4 + 2 * slot)[0]
+    return place + struct.unpack_from("<I", content, place)[0]
+
+
+def element(content: bytes, at: int, number: int) -> int:
+    """Return what the offset of an element leads to, of the vector at a place."""
+    place = at + 4 + 4 * number
+    return place + struct.unpack_from("<I", content, place)[0]
+
+
+def vector_at(content: bytes, at: int, size: int) -> tuple[int, int]:
+    """Return begin and end of the elements, of so many bytes each, of the vector at a place."""
+    return at + 4, at + 4 + size * struct.unpack_from("<I", content, at)[0]

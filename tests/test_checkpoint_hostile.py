@@ -35,6 +35,7 @@ from pparse.viewers.tensorflow.saved_model import names_by_key
 from tests import sweep
 from tests.checkpoint_files import block as block_of
 from tests.checkpoint_files import closed, entry, finished, header, message, number, slice_key, snappy, table, varint
+from tests.rows import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -290,7 +291,7 @@ def tiled(seed: int) -> tuple[tuple[int, ...], list[tuple[tuple[int, ...], tuple
     return shape, boxes
 
 
-@pytest.mark.parametrize("seed", range(100))
+@rows("seed", range(100))
 def test_boxes_cover_a_shape_just_if_each_element_is_in_one(seed):
     shape, boxes = tiled(seed)
     chance = random.Random(seed)

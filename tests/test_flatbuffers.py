@@ -354,7 +354,7 @@ def test_files_behind_a_model_are_found(tmp_path):
     with pparse.view(path) as model:
         assert model.status is Status.COMPLETE
         assert model["w"].is_complete
-        assert ("files", "labels.txt in a zip behind the model: 'pparse extract -f zip' writes them") in list(
+        assert ("files", "labels.txt in a zip behind the model; pparse extract -f zip writes them") in list(
             model.parser.details()
         )
     with pparse.open(f"{path}::labels.txt") as file:
@@ -421,3 +421,25 @@ def test_a_size_before_the_buffer_is_passed_over():
         assert model.status is Status.COMPLETE
     with pparse.view(struct.pack("<I", len(content)) + content[:-20]) as model:
         assert model.status is Status.TRUNCATED
+
+
+def test_a_vector_that_many_tables_share_is_gone_through_once():
+    build = Builder()
+    texts = build.references([build.text("a")] * 2000)
+    tables = [build.table(names=(0, "@", texts)) for _ in range(2000)]
+    content = build.finish(build.table(many=(0, "@", build.references(tables))))
+
+    class Shared(Kinds):
+        name = "shared"
+
+        @property
+        def schema(self):
+            return Schema("root A\ntable A many:[B]\ntable B names:[string]")
+
+    with pparse.open(content, parsers=[Shared], format="shared") as document:
+        reader, taken = document.parse().parser.reader, []
+        original = type(reader).take
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(reader), "take", lambda self, at, count: taken.append(at) or original(self, at, count))
+            assert document.status is Status.COMPLETE
+        assert len(taken) < 40_000

@@ -25,7 +25,7 @@ from tests.rows import rows
 MAY_BE_MORE = ("module", "legacy/module", "module_", "jagged", "library_objects", "sharded")
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@rows("name", list(SAMPLES))
 def test_everything_else_that_was_saved_is_in_the_metadata(name):
     told = expected(name)
     try:

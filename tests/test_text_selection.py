@@ -13,13 +13,14 @@ from pparse.errors import LimitError, UnsupportedError
 from pparse.tensors.npy import write_npy
 from pparse.tensors.selection import normalise, pick
 from tests.onnx_models import model
+from tests.rows import rows
 
 LIMITS = pparse.Limits()
 INDEXES = (..., 0, -1, np.s_[1:], np.s_[::-1], np.s_[::2], np.s_[..., 1:3], np.s_[1, ::-2], np.s_[:, 1])
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (2, 3, 4), (0,), (2, 0, 3)])
-@pytest.mark.parametrize(
+@rows("shape", [(), (1,), (7,), (3, 4), (2, 3, 4), (0,), (2, 0, 3)])
+@rows(
     "index",
     [..., np.s_[0], np.s_[-1], np.s_[1:], np.s_[::-1], np.s_[::2], np.s_[..., 1:3], np.s_[1, ::-2], np.s_[:, 1]],
 )

@@ -7,6 +7,7 @@ from itertools import islice
 
 from pparse.display.text import few
 from pparse.document.extraction import extraction_of
+from pparse.errors import spoken
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, identified, plausible_root
 from pparse.tree.parser import Confidence, Container, Signature
 
@@ -87,7 +88,8 @@ class TfliteParser(FlatBuffersParser, Container):
         files: Any = self.files
         if files is not None:
             names = [member.name for member in islice(files.files(), _MOST_FILES)]
-            yield "files", f"{few(names)} in a zip behind the model: 'pparse extract -f zip' writes them"
+            how = spoken("pparse extract -f zip")
+            yield "files", f"{few(names)} in a zip behind the model; {how} writes them"
 
 
 class OrtParser(FlatBuffersParser):

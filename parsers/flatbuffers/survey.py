@@ -69,13 +69,15 @@ class Survey:
             self._todo.append((parser.schema.root_type, reader.target(start), start))
         except DataError as error:
             self._break(start, start, error)
+        counted = 0
         while self._todo:
             type, at, ref = self._todo.pop()
             if (at, type.name) in self._seen:
                 continue
             self._seen.add((at, type.name))
-            if not len(self._seen) & 0x3FF:
-                charge.resize(_EACH * len(self._seen))
+            if len(self._seen) > counted + 0x3FF:
+                counted = len(self._seen)
+                charge.resize(_EACH * counted)
                 poll()
             try:
                 self._table(type, at)
@@ -171,7 +173,8 @@ class Survey:
             if of.what == TEXT:
                 self._text(start, end)
                 return
-            if item is not None and item.what in (TABLE, TEXT, VECTOR):
+            if item is not None and item.what in (TABLE, TEXT, VECTOR) and (start, of.name) not in self._seen:
+                self._seen.add((start, of.name))
                 self._elements(item, start, count)
             if end > self.end or end > self._there:
                 self._reach(start, end)

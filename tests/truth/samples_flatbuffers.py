@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+import struct
 from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from tests.flatbuffers_files import Builder, Flex, tflite
+from tests.flatbuffers_files import Builder, Flex, element, step, tflite, vector_at
 from tests.truth.known import Sample, Value, mixed, sample
 
 DATA = Path(__file__).parents[1] / "data" / "flatbuffers"
+# Numbers of members of OpParameter in MNN's schema.
+BLOB, CONVOLUTION = 7, 9
 SIZES = {"f4": 4, "f2": 2, "i1": 1, "i4": 4, "i8": 8}
 
 
@@ -62,12 +65,18 @@ def real(name: str, file: str, values: dict[str, bytes], *, in_order: bool = Fal
         begin = content.index(raw, behind)
         behind = begin + len(raw) if in_order else 0
         places[key] = (begin, begin + len(raw))
+    return placed(name, file, places)
+
+
+def placed(name: str, file: str, places: dict[str, tuple[int, int]]) -> Sample:
+    """Return a sample of a file whose values stand at these places."""
+    content = (DATA / file).read_bytes()
     needs, at = [], 0
     for begin, end in sorted(set(places.values())):
         needs.append((at, begin))
         at = end
     needs = tuple(pair for pair in (*needs, (at, len(content))) if pair[0] < pair[1])
-    found = {key: Value(raw, places[key], needs) for key, raw in values.items()}
+    found = {key: Value(content[begin:end], (begin, end), needs) for key, (begin, end) in places.items()}
     landmarks = (4, 8, *(end for _, end in places.values()))
     return Sample(name, file, content, "tensors", found, "offset", landmarks, header=needs[0][1])
 
@@ -87,9 +96,52 @@ def make_ort() -> Sample:
 
 @sample
 def make_mnn() -> Sample:
+    """All constants and weights, found by their places in the file; the weights are those that were converted."""
+    content = (DATA / "small.mnn").read_bytes()
+    ops = step(content, struct.unpack_from("<I", content)[0], 3)
+    places: dict[str, tuple[int, int]] = {}
+    for number in range(struct.unpack_from("<I", content, ops)[0]):
+        op = element(content, ops, number)
+        vtable = op - struct.unpack_from("<i", content, op)[0]
+        kind = content[op + struct.unpack_from("<H", content, vtable + 6)[0]]
+        start, end = vector_at(content, step(content, op, 3), 1)
+        name = content[start:end].decode()
+        if kind == BLOB:
+            places[name] = vector_at(content, step(content, step(content, op, 2), 5), 4)
+        elif kind == CONVOLUTION:
+            main = step(content, op, 2)
+            places |= {
+                f"{name}.{key}": vector_at(content, step(content, main, at), 4)
+                for at, key in ((1, "weight"), (2, "bias"))
+            }
+    values = {name: content[start:end] for name, (start, end) in places.items()}
     kernel, bias, dense = onnx_weights()
-    values = {"c.weight": kernel, "c.bias": bias, "y__matmul_converted.weight": dense.T}
-    return real("mnn", "small.mnn", {name: array.tobytes() for name, array in values.items()})
+    told = {"c.weight": kernel, "c.bias": bias, "y__matmul_converted.weight": dense.T}
+    assert all(values[name] == array.tobytes() for name, array in told.items())
+    return placed("mnn", "small.mnn", places)
+
+
+@sample
+def make_catboost() -> Sample:
+    """All vectors of the trees, found by their places in the file; the leaves are those that CatBoost tells."""
+    content = (DATA / "small.cbm").read_bytes()
+    trees = step(content, 8 + struct.unpack_from("<I", content, 8)[0], 1)
+    fields = {
+        "TreeSplits": (1, 4),
+        "TreeSizes": (2, 4),
+        "TreeStartOffsets": (3, 4),
+        "LeafValues": (8, 8),
+        "LeafWeights": (9, 8),
+    }
+    fields["NonSymmetricNodeIdToLeafId"] = (11, 4)
+    places = {name: vector_at(content, step(content, trees, slot), size) for name, (slot, size) in fields.items()}
+    features = step(content, trees, 5)
+    for number in range(struct.unpack_from("<I", content, features)[0]):
+        feature = element(content, features, number)
+        places[f"FloatFeatures[{number}].Borders"] = vector_at(content, step(content, feature, 3), 4)
+    start, end = places["LeafValues"]
+    assert content[start:end] == np.load(DATA / "small.cbm.leaves.npy").astype("<f8").tobytes()
+    return placed("catboost", "small.cbm", places)
 
 
 def parameters(*names: str) -> dict[str, bytes]:
@@ -110,12 +162,6 @@ def make_executorch() -> Sample:
 def make_executorch_data() -> Sample:
     values = parameters("a.weight", "a.bias", "c.weight", "c.bias", "n")
     return real("executorch-data", "external.ptd", values, in_order=True)
-
-
-@sample
-def make_catboost() -> Sample:
-    leaves = np.load(DATA / "small.cbm.leaves.npy")
-    return real("catboost", "small.cbm", {"LeafValues": leaves.astype("<f8").tobytes()})
 
 
 @sample
