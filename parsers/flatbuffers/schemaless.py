@@ -39,7 +39,8 @@ _GUESSED: Final = {"text": "text?", "bytes": "bytes?", "[text]": "[text?]"}
 _LARGE: Final = 1 << 22
 _LOOKED_AT: Final = 64
 _LONGEST: Final = 4096
-# The most bytes that align the end of a file; how far behind that what was cut begins, at most.
+# The most bytes that align the end of a file. How far behind that what was cut begins, at most; smaller numbers lead
+# there from any field near the end, and are just numbers.
 _ZEROS: Final = 8
 _BEHIND: Final = 64
 
@@ -52,7 +53,10 @@ class SchemalessParser(FlatBuffersParser):
     extensions = (".fb", ".flatbuf", ".bfbs")
     signatures = (Signature(b"BFBS", 4),)
     is_generic = True
-    limitations = ("without a schema kinds are guessed, and where the file ends is known to eight bytes at best",)
+    limitations = (
+        "without a schema kinds are guessed",
+        "without a schema a cut of a few bytes may go unseen, and a number be taken for what leads to one",
+    )
     references = ("https://flatbuffers.dev/internals", "google/flatbuffers reflection/reflection.fbs")
     options: ClassVar[dict[str, str]] = {
         "schema": "a compiled schema (flatc --schema -b) that has the types: FILE.bfbs"
@@ -196,8 +200,9 @@ class _Guesses(Survey):
         self._most = 0  # where vectors end whose elements have eight bytes
         self._numbers = array("q")  # where they lead, as offsets
         super()._run(charge)
-        left = self._there - max(self.end, self._most)
-        if left > _ZEROS or any(self.end <= target for target in self._numbers):
+        end = max(self.end, self._most)
+        left = self._reader.data.known(end, max(0, min(self._there - end, _ZEROS + 1)))
+        if len(left) > _ZEROS or any(left) or any(self.end <= target for target in self._numbers):
             reason = "bytes at the end belong to no field, or fields lead just behind it: what is there may be cut"
             self._note(Status.TRUNCATED, EndOfDataError(reason, offset=min(self.end, self._there)))
 
@@ -213,7 +218,7 @@ class _Guesses(Survey):
             self._most = max(self._most, end + 7 * (end - start) * (kind == "bytes?"))
             if kind == "table?":
                 self._todo.append((type, start, start))
-            elif kind == "int32?" and isinstance(entry.value, int) and not entry.value % 4 and entry.value > 0:
+            elif kind == "int32?" and isinstance(entry.value, int) and not entry.value % 4 and entry.value >= _BEHIND:
                 if (target := start + entry.value) < self._there + _BEHIND:
                     self._numbers.append(target)
             elif kind[:1] == "[" and (start, kind) not in self._seen:

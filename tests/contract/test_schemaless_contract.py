@@ -11,8 +11,8 @@ from tests.sparse_contract import SparseContract
 DATA = Path(__file__).parent.parent / "data" / "flatbuffers"
 
 
-def texts() -> tuple[bytes, set[int]]:
-    """Return a file, and where its parts begin."""
+def texts() -> tuple[bytes, set[int], set[int]]:
+    """Return a file, where its parts begin, and which of them are vectors."""
     build, places = Builder(), []
 
     def put(place: int) -> int:
@@ -25,10 +25,10 @@ def texts() -> tuple[bytes, set[int]]:
     named = put(build.references(names[2:]))
     root = build.table(on=(0, "B", 1), kids=(1, "@", listed), names=(3, "@", named), ratio=(4, "d", 0.1))
     content = build.finish(root)
-    return content, {len(content) - place for place in places}
+    return content, {len(content) - place for place in places}, {len(content) - place for place in (listed, named)}
 
 
-TEXTS, BEGINS = texts()
+TEXTS, BEGINS, VECTORS = texts()
 
 
 class TestSchemaless(SparseContract):
@@ -39,8 +39,10 @@ class TestSchemaless(SparseContract):
     def is_whole(self, name: str, prefix: bytes) -> bool:
         if name == "schema":
             return len(self.samples[name]) - len(prefix) < 4  # the zero of the last text, and those that align
-        # Where nothing but the length of a part, and a few of its bytes, is left of it, it is like zeros that align.
-        return any(0 <= len(prefix) - begin <= 8 for begin in BEGINS)
+        # Where nothing but the length of a part, and a few of its bytes, is left of it, it is like what aligns the end.
+        # The two elements of a vector may have eight bytes each.
+        left = {begin: len(prefix) - begin for begin in BEGINS}
+        return any(0 <= rest <= (4 + 2 * 8 + 8 if begin in VECTORS else 8) for begin, rest in left.items())
 
     def large(self) -> bytes:
         build = Builder()
