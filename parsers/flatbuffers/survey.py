@@ -65,6 +65,11 @@ class Survey:
         parser, reader = self._parser, self._reader
         start = parser.buffer_start
         poll = parser.result.extraction.session.check_cancelled
+        at, mark = parser.mark
+        found = reader.data.known(at, len(mark))
+        if len(found) == len(mark) and found != mark:
+            reason = f"it is marked {bytes(found)!r}, not {mark!r}: runtimes refuse it"
+            self._note(Status.DAMAGED, MalformedError(reason, offset=at))
         try:
             self._todo.append((parser.schema.root_type, reader.target(start), start))
         except DataError as error:
@@ -81,6 +86,12 @@ class Survey:
                 self._table(type, at)
             except DataError as error:
                 self._break(ref, at, error)
+        if self.status is COMPLETE:
+            try:
+                for begin, end in parser.parts_beyond():
+                    self._reach(begin, end)
+            except DataError as error:  # it has what no table has, such as a name above 64 KiB
+                self._note(Status.after(error), error)
 
     def _table(self, type: Type, at: int) -> None:
         reader = self._reader

@@ -243,7 +243,7 @@ class FlatBuffersViewer(Viewer):
             reason = "bytes after the last table belong to nothing"
             where: Any = {"source": extraction.name, "offset": end, "length": rest}
             self.findings.add(Finding("trailing-bytes", reason, **where))
-        if survey is not None:
+        if survey is not None and survey.torn is None:  # a wrong offset says nothing of the end
             extent.last_byte = max(extent.last_byte, self._own_end())
         kept = super().close_extent(extent)
         if kept.document_status is Status.TRUNCATED:
