@@ -97,11 +97,11 @@ class FlatBuffersViewer(Viewer):
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor in the order of the file."""
-        rows, numbers = self._list()
-        for number, (name, what) in enumerate(rows):
-            alike = numbers[name]
-            unique = name if alike[0] == number else name_of_repeated(name, alike.index(number) + 1, self._nth)
-            yield self._made(unique, what)
+        rows, _ = self._list()
+        seen: dict[str, int] = {}
+        for name, what in rows:
+            nth = seen[name] = seen.get(name, 0) + 1
+            yield self._made(name if nth == 1 else name_of_repeated(name, nth, self._nth), what)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None."""
