@@ -376,6 +376,18 @@ def test_a_program_for_an_npu_behind_a_model_belongs_to_it(old):
         assert model.status is Status.DAMAGED
 
 
+def test_trees_have_all_their_fields_and_texts_of_any_length_are_looked_at():
+    content = bytearray((DATA / "small.cbm").read_bytes())
+    with pparse.view(bytes(content)) as model:
+        assert model["MultiBias"].numpy().tolist() == [0]
+        assert len(model.extraction.node("ObliviousTrees.RepackedBins")) == 15
+        text = model.extraction.node("InfoMap[4].Value")
+        assert 1000 < text.end - text.start
+    content[text.start + 700] = 0xE5
+    with pparse.view(bytes(content)) as model:
+        assert model.status is Status.DAMAGED
+
+
 def test_a_mark_that_changed_is_damage():
     for file, at in (("int8.tflite", 5), ("small.ort", 7), ("small.pte", 4), ("external.ptd", 6), ("small.cbm", 0)):
         content = bytearray((DATA / file).read_bytes())
