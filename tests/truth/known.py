@@ -46,7 +46,7 @@ class Sample:
     ``leads``, those without which values cannot be found. ``folder_only``: it is asked for by its entry, in a folder.
     ``saved``: what `recover` may call what it makes of the file, if not as the file or with .safetensors instead of its
     suffix. ``read`` returns the values in one of these as the format's own library reads it, and raises what that
-    raises; not asked of safetensors.
+    raises; not asked of safetensors. ``others`` are tensors that it has, too, whose values nobody knows to be right.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Sample:
     leads: tuple[str, ...] = ()
     folder_only: bool = False
     saved: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     read: Callable[[Sample, Path], dict[str, bytes]] = by_place
 
     @property

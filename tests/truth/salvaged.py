@@ -149,7 +149,7 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
         return
     for name, content in found.items():
         value, first = sample.values.get(name), sample.values.get(name.rpartition("#")[0])  # bytes may come twice
-        if any(known is not None and known.content == content for known in (value, first)):
+        if name in sample.others or any(known is not None and known.content == content for known in (value, first)):
             continue
         if case.wrapped.covered:
             yield f"{name!r} is not the original, though a checksum covers it ({row['status']})"

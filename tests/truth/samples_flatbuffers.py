@@ -54,7 +54,9 @@ def make_tflite_far() -> Sample:
     return make("tflite-far", 62, far=True)
 
 
-def real(name: str, file: str, values: dict[str, bytes], *, in_order: bool = False) -> Sample:
+def real(
+    name: str, file: str, values: dict[str, bytes], *, in_order: bool = False, others: tuple[str, ...] = ()
+) -> Sample:
     """Return a sample of a file as its own library wrote it, whose values are known."""
     content = (DATA / file).read_bytes()
     places, behind = {}, 0
@@ -69,7 +71,7 @@ def real(name: str, file: str, values: dict[str, bytes], *, in_order: bool = Fal
     needs = tuple(pair for pair in (*needs, (at, len(content))) if pair[0] < pair[1])
     found = {key: Value(raw, places[key], needs) for key, raw in values.items()}
     landmarks = (4, 8, *(end for _, end in places.values()))
-    return Sample(name, file, content, "tensors", found, "offset", landmarks, header=needs[0][1])
+    return Sample(name, file, content, "tensors", found, "offset", landmarks, header=needs[0][1], others=others)
 
 
 def onnx_weights() -> list:
@@ -89,7 +91,8 @@ def make_ort() -> Sample:
 def make_mnn() -> Sample:
     kernel, bias, dense = onnx_weights()
     values = {"c.weight": kernel, "c.bias": bias, "y__matmul_converted.weight": dense.T}
-    return real("mnn", "small.mnn", {name: array.tobytes() for name, array in values.items()})
+    others = ("Concat11", "Const19", "Const26", "Unsqueeze17", "Unsqueeze24", "y__matmul_converted.bias")
+    return real("mnn", "small.mnn", {name: array.tobytes() for name, array in values.items()}, others=others)
 
 
 def parameters(*names: str) -> dict[str, bytes]:
@@ -115,4 +118,8 @@ def make_executorch_data() -> Sample:
 @sample
 def make_catboost() -> Sample:
     leaves = np.load(DATA / "small.cbm.leaves.npy")
-    return real("catboost", "small.cbm", {"LeafValues": leaves.astype("<f8").tobytes()})
+    others = (
+        *(f"FloatFeatures[{number}].Borders" for number in range(5)),
+        *("TreeSplits", "TreeSizes", "TreeStartOffsets", "LeafWeights", "NonSymmetricNodeIdToLeafId", "MultiBias"),
+    )
+    return real("catboost", "small.cbm", {"LeafValues": leaves.astype("<f8").tobytes()}, others=others)
