@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 import zipfile
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import pparse
 from pparse import EndOfDataError, LimitError, MalformedError, Status, UnsupportedError
-from pparse.parsers.flatbuffers.formats import TfliteParser
+from pparse.parsers.flatbuffers.parser import FlatBuffersParser
 from pparse.parsers.flatbuffers.schema import Schema
 from tests.flatbuffers_files import Builder, tflite
 from tests.rows import rows
@@ -149,7 +150,7 @@ def test_tables_that_share_their_parts_are_gone_through_once():
     for _ in range(400):  # 2^400 paths
         place = build.table(a=(0, "@", place), b=(1, "@", place))
 
-    class Doubled(TfliteParser):
+    class Doubled(FlatBuffersParser):
         name = "doubled"
 
         @property
@@ -230,7 +231,7 @@ def sparse(shape: tuple[int, ...], order: list[int], blocked: list[int], levels:
     return build.finish(build.table(version=(0, "I", 3), graphs=(2, "@", graphs), buffers=(4, "@", buffers)), b"TFL3")
 
 
-def test_a_sparse_tensor_has_its_zeros():
+def test_a_sparse_tensor_has_its_zeros(tmp_path):
     # Blocks of 2x2 of a matrix of 4x4: of two rows of blocks, the first has both, the second the last.
     raw = bytes((1, 0, 0, 4, 2, 3, 0, 0, 5, 0, 0, 6))
     content = sparse((4, 4), [0, 1, 2, 3], [0, 1], [2, ([0, 2, 3], [0, 1, 1]), 2, 2], raw)
@@ -243,6 +244,11 @@ def test_a_sparse_tensor_has_its_zeros():
             [0, 0, 5, 0, 0, 0, 0, 6],
         ]
         assert (model["s"].nbytes, model["s"].stored_nbytes) == (16, 12)
+    path = tmp_path / "sparse.tflite"
+    path.write_bytes(content)
+    with pparse.view(path) as model:
+        handle = pickle.dumps(model["s"])
+    assert pickle.loads(handle).numpy().tolist() == wanted
 
 
 def test_a_sparse_tensor_may_have_any_number_of_places():
@@ -346,6 +352,62 @@ def test_a_real_model_that_is_cut_gives_its_buffers():
             assert found[offset].finding.code == "nameless"
 
 
+def dispatched(offset: int, size: int, *, old: bool = False) -> bytes:
+    """Return a model with a program for an NPU at an offset: its options are as LiteRT writes them."""
+    build = Builder()
+    keys = b"bytecode_offset\0bytecode_size\0name\0\0\0\0\1n\0"
+    numbers = struct.pack("<10Q", 3, 48, 40, 34, 24, 8, 3, offset, size, 91)
+    options = keys + numbers + bytes((11, 11, 20, 27, 39, 1))
+    told = b"<npu_byte_code>" + b"".join(str(number).encode().ljust(11, b"\0") for number in (offset, size))
+    code = build.table(custom=(1, "@", build.text("DISPATCH_OP")), code=(3, "i", 32))
+    operator = build.table() if old else build.table(options=(5, "@", build.vector(options, len(options))))
+    graph = build.table(operators=(3, "@", build.references([operator])))
+    entry = build.table(name=(0, "@", build.text("NPU_BYTE_CODE")), buffer=(1, "I", 1))
+    buffers = [build.table(), build.table(data=(0, "@", build.vector(told if old else b"", old * len(told))))]
+    parts = {1: [code], 2: [graph], 4: buffers, 6: [entry]}
+    lists = {f"slot{slot}": (slot, "@", build.references(places)) for slot, places in parts.items()}
+    return build.finish(build.table(version=(0, "I", 3), **lists), b"TFL3")
+
+
+@rows("old", [False, True])
+def test_a_program_for_an_npu_behind_a_model_belongs_to_it(old):
+    end = len(dispatched(1, 1000, old=old))
+    content = dispatched(end, 1000, old=old) + bytes(range(250)) * 4
+    with pparse.view(content) as model:
+        assert model.status is Status.COMPLETE
+    with pparse.view(content[:-100]) as model:
+        assert model.status is Status.TRUNCATED
+        assert model.extent().missing_bytes == 100
+    with pparse.view(content + b"abcd") as model:
+        assert model.status is Status.DAMAGED
+
+
+def test_trees_have_all_their_fields_and_texts_of_any_length_are_looked_at():
+    content = bytearray((DATA / "small.cbm").read_bytes())
+    with pparse.view(bytes(content)) as model:
+        assert model["MultiBias"].numpy().tolist() == [0]
+        assert len(model.extraction.node("ObliviousTrees.RepackedBins")) == 15
+        text = model.extraction.node("InfoMap[4].Value")
+        assert text.end - text.start > 1000
+    content[text.start + 700] = 0xE5
+    with pparse.view(bytes(content)) as model:
+        assert model.status is Status.DAMAGED
+
+
+def test_a_mark_that_changed_is_damage():
+    for file, at in (("int8.tflite", 5), ("small.ort", 7), ("small.pte", 4), ("external.ptd", 6), ("small.cbm", 0)):
+        content = bytearray((DATA / file).read_bytes())
+        content[at] ^= 0x20
+        with pparse.view(
+            bytes(content),
+            format={"cbm": "catboost", "pte": "executorch", "ptd": "executorch-data"}.get(
+                file[-3:], file.rpartition(".")[2]
+            ),
+        ) as model:
+            assert all(tensor.is_complete for tensor in model.values()), file
+            assert model.status is Status.DAMAGED, file
+
+
 def test_files_behind_a_model_are_found(tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(small())
@@ -361,7 +423,7 @@ def test_files_behind_a_model_are_found(tmp_path):
         assert file.reader.read() == b"cat\ndog\n"
 
 
-class Kinds(TfliteParser):
+class Kinds(FlatBuffersParser):
     """A made-up format with what TFLite has not."""
 
     name = "kinds"

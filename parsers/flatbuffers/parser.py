@@ -108,6 +108,15 @@ class FlatBuffersParser(Parser, Listing):
         return extraction.start + 4 * (head[_PREFIXED:] in marks and head[4:_PREFIXED] not in marks)
 
     @property
+    def mark(self) -> tuple[int, bytes]:
+        """Where the bytes stand that tell the format, and these; none of a format without an identifier."""
+        return self.buffer_start + 4, self.schema.identifier.encode()
+
+    def parts_beyond(self) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of parts behind the FlatBuffer that no field tells (`beyond`). Raises `DataError`."""
+        yield from ()
+
+    @property
     def beyond_start(self) -> int:
         """Where such offsets count from."""
         return self.result.extraction.start
@@ -394,9 +403,9 @@ class FlatBuffersParser(Parser, Listing):
         yield "tables", f"{self.survey.tables:,}"
 
     def missing(self) -> int | None:
-        """Return how many bytes a cut file lacks at least."""
+        """Return how many bytes a cut file lacks at least; None if offsets are wrong, which say nothing of its end."""
         survey, there = self.survey, self.result.extraction.find_end()
-        return survey.end - there if survey.end > there else None
+        return survey.end - there if survey.end > there and survey.torn is None else None
 
 
 _EMPTY = Type(STRUCT, "")

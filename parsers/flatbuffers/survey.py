@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # References that are read at once, and what a table takes that was seen.
 _BLOCK: Final = 4096
 _EACH: Final = 120
+# The most bytes of a text that is looked at.
+_LONGEST: Final = 64 << 10
 # The least offset: what it leads to is not inside of it.
 _LEAST: Final = 4
 _UINT32: Final = Struct("<I").unpack_from
@@ -53,6 +55,7 @@ class Survey:
         self._reader = parser.reader
         extraction = parser.result.extraction
         self._there = extraction.find_end()
+        self._spare = self._there - extraction.start  # of long texts, which may overlap, no more is read
         self._seen: set[tuple[int, str]] = set()
         self._vtables: set[int] = set()
         self._todo: list[tuple[Type, int, int]] = []  # type, place, and where the reference to it stands
@@ -65,6 +68,11 @@ class Survey:
         parser, reader = self._parser, self._reader
         start = parser.buffer_start
         poll = parser.result.extraction.session.check_cancelled
+        at, mark = parser.mark
+        found = reader.data.known(at, len(mark))
+        if len(found) == len(mark) and found != mark:
+            reason = f"it is marked {bytes(found)!r}, not {mark!r}: runtimes refuse it"
+            self._note(Status.DAMAGED, MalformedError(reason, offset=at))
         try:
             self._todo.append((parser.schema.root_type, reader.target(start), start))
         except DataError as error:
@@ -83,6 +91,12 @@ class Survey:
                 self._table(type, at)
             except DataError as error:
                 self._break(ref, at, error)
+        if self.status is COMPLETE:
+            try:
+                for begin, end in parser.parts_beyond():
+                    self._reach(begin, end)
+            except DataError as error:  # it has what no table has, such as a name above 64 KiB
+                self._note(Status.after(error), error)
 
     def _table(self, type: Type, at: int) -> None:
         reader = self._reader
@@ -186,11 +200,13 @@ class Survey:
             self._reach(start, end + 1)
         if self._there <= end:
             return
-        short = end - start <= SHORT_TEXT
-        raw = self._reader.take(start, end + 1 - start) if short else self._reader.take(end, 1)
+        looked_at = (size := end - start) <= SHORT_TEXT or (size <= _LONGEST and size <= self._spare)
+        if size > SHORT_TEXT and looked_at:
+            self._spare -= size
+        raw = self._reader.take(start, size + 1) if looked_at else self._reader.take(end, 1)
         if raw[-1]:
             raise MalformedError("no zero ends the text", offset=end)
-        if short and not raw.isascii():
+        if looked_at and not raw.isascii():
             try:
                 raw.decode()
             except UnicodeDecodeError as error:

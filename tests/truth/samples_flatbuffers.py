@@ -133,7 +133,7 @@ def make_catboost() -> Sample:
         "LeafValues": (8, 8),
         "LeafWeights": (9, 8),
     }
-    fields["NonSymmetricNodeIdToLeafId"] = (11, 4)
+    fields |= {"NonSymmetricNodeIdToLeafId": (11, 4), "MultiBias": (16, 8)}
     places = {name: vector_at(content, step(content, trees, slot), size) for name, (slot, size) in fields.items()}
     features = step(content, trees, 5)
     for number in range(struct.unpack_from("<I", content, features)[0]):

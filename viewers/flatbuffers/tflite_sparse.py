@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from pparse.errors import MalformedError
 from pparse.tensors.scales import ComputedTensor
+from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from pparse.parsers.flatbuffers.table import Table
     from pparse.tensors.dtype import DType
-    from pparse.tensors.tensor import Tensor
 
 _DENSE = 0
 
@@ -35,6 +35,8 @@ class SparseTensor(ComputedTensor):
         super().__init__(name, shape, (values,))
         self.dtype = dtype
         self._sparsity = sparsity
+
+    __reduce__ = Tensor.__reduce__  # it has a name in its model, so a handle leads to it
 
     def _whole(self) -> NDArray[Any]:
         """Return all elements. Raises `MalformedError` if the places are not those of as many values."""

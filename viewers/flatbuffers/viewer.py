@@ -97,11 +97,11 @@ class FlatBuffersViewer(Viewer):
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor in the order of the file."""
-        rows, numbers = self._list()
-        for number, (name, what) in enumerate(rows):
-            alike = numbers[name]
-            unique = name if alike[0] == number else name_of_repeated(name, alike.index(number) + 1, self._nth)
-            yield self._made(unique, what)
+        rows, _ = self._list()
+        seen: dict[str, int] = {}
+        for name, what in rows:
+            nth = seen[name] = seen.get(name, 0) + 1
+            yield self._made(name if nth == 1 else name_of_repeated(name, nth, self._nth), what)
 
     def find(self, name: str) -> Tensor | None:
         """Return the tensor with that name, or None."""
@@ -243,7 +243,7 @@ class FlatBuffersViewer(Viewer):
             reason = "bytes after the last table belong to nothing"
             where: Any = {"source": extraction.name, "offset": end, "length": rest}
             self.findings.add(Finding("trailing-bytes", reason, **where))
-        if survey is not None:
+        if survey is not None and survey.torn is None:  # a wrong offset says nothing of the end
             extent.last_byte = max(extent.last_byte, self._own_end())
         kept = super().close_extent(extent)
         if kept.document_status is Status.TRUNCATED:
