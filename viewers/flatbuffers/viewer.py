@@ -151,6 +151,8 @@ class FlatBuffersViewer(Viewer):
             got = max(0, there - start)
             reason = f"{got:,} of its {count_words(length, 'byte')} are there"
             finding = told(status.code, reason, offset=start, wanted=length, got=got)
+        elif not length and (doubt := extraction.data.why_suspect(max(extraction.start, start - 4), start)) is not None:
+            status, finding = Status.DAMAGED, told("doubt", doubt, offset=start)  # the number that says so is in doubt
         elif (doubt := self._doubt(start, start + length)) is not None:
             status, finding = Status.DAMAGED, told("shifted", doubt, offset=start, length=length)
         span = Span(extraction.data, start, length, self._path, extraction.end)
