@@ -130,6 +130,21 @@ def test_tensors_beside_the_model_are_not_looked_for_one_by_one(tmp_path, monkey
     assert len(looked_at) < 30 * 200
 
 
+def test_subgraphs_that_share_their_tensors_cost_no_more_than_the_file_has():
+    build = Builder()
+    tensor = build.table(shape=(0, "@", build.numbers("i", 1)), name=(3, "@", build.text("t")))
+    operator, count = build.table(), 3000
+    code = build.table(custom=(1, "@", build.text("DISPATCH_OP")), code=(3, "i", 32))
+    graph = build.table(
+        tensors=(0, "@", build.references([tensor] * count)), operators=(3, "@", build.references([operator] * count))
+    )
+    parts = {"codes": (1, "@", build.references([code])), "graphs": (2, "@", build.references([graph] * count))}
+    with pparse.view(build.finish(build.table(version=(0, "I", 3), **parts), b"TFL3")) as model:
+        assert [tensor.status for tensor in model.values()] == [Status.DAMAGED]
+        assert "vectors share them" in str(model["subgraph_3"].finding)
+        assert model.status is Status.DAMAGED
+
+
 def test_strings_and_packed_codes():
     texts = struct.pack("<4i", 2, 16, 18, 19) + b"ab\xff"
     tensors = [("s", "S", (2,), texts), ("q", "i4x", (3,), b"\x21\x0f"), ("q", "i1", (1,), b"\5")]

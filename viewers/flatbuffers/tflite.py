@@ -16,7 +16,7 @@ from struct import unpack_from
 
 from pparse.errors import DataError, EndOfDataError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
-from pparse.parsers.flatbuffers.table import Table
+from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import Grid, Quantisation
 from pparse.tensors.tensor import Span, Tensor
@@ -67,14 +67,17 @@ class TfliteViewer(FlatBuffersViewer):
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the tensors that have bytes; of a cut model, then the buffers that none of them names."""
         named: set[int] = set()
-        lost = False
+        lost, tally = False, Tally(self.parser)
         for number, graph in enumerate(self._subgraphs()):
             if graph is None:
                 lost = True
                 continue
             try:
-                tensors = graph.references("tensors")
+                tensors = tally.of(graph.references("tensors"))
                 lost = lost or len(tensors) < graph.place("tensors")[1]
+            except SharedError as error:
+                yield f"subgraph_{number}", error
+                return
             except DataError:
                 lost = True
                 continue
