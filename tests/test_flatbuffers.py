@@ -13,6 +13,7 @@ import pytest
 import pparse
 from pparse import EndOfDataError, LimitError, MalformedError, Status, UnsupportedError
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser
+from pparse.parsers.flatbuffers.reader import Reader
 from pparse.parsers.flatbuffers.schema import Schema
 from tests.flatbuffers_files import Builder, tflite
 from tests.rows import rows
@@ -88,23 +89,60 @@ def test_bytes_are_found_in_each_home(how):
         assert model.extent().missing_bytes == 0
 
 
-def test_bytes_are_found_in_a_file_beside_the_model(tmp_path):
+def beside(*names: str) -> bytes:
+    """Return a model whose tensors of two floats lie one behind the other in ``weights.bin``, from byte 3 on."""
     build = Builder()
-    buffer = build.table(id=(0, "I", 7), group=(1, "I", 0), at=(2, "Q", 3), size=(3, "Q", 8))
-    group = build.table(name=(0, "@", build.text("weights.bin")))
-    shape, name = build.numbers("i", 2), build.text("w")
-    tensor = build.table(shape=(0, "@", shape), name=(3, "@", name), type=(1, "b", 0), external=(10, "I", 7))
-    graph = build.table(tensors=(0, "@", build.references([tensor])))
-    parts = {2: [graph], 8: [group], 9: [buffer]}
+    buffers = [
+        build.table(id=(0, "I", number), group=(1, "I", 0), at=(2, "Q", 8 * number - 5), size=(3, "Q", 8))
+        for number in range(1, len(names) + 1)
+    ]
+    group, shape = build.table(name=(0, "@", build.text("weights.bin"))), build.numbers("i", 2)
+    tensors = [
+        build.table(
+            shape=(0, "@", shape), name=(3, "@", build.text(name)), type=(1, "b", 0), external=(10, "I", number)
+        )
+        for number, name in enumerate(names, 1)
+    ]
+    graph = build.table(tensors=(0, "@", build.references(tensors)))
+    parts = {2: [graph], 8: [group], 9: buffers}
     lists = {f"slot{slot}": (slot, "@", build.references(places)) for slot, places in parts.items()}
+    return build.finish(build.table(version=(0, "I", 3), **lists), b"TFL3")
+
+
+def test_bytes_are_found_in_a_file_beside_the_model(tmp_path):
     path = tmp_path / "m.tflite"
-    path.write_bytes(build.finish(build.table(version=(0, "I", 3), **lists), b"TFL3"))
+    path.write_bytes(beside("w"))
     with pparse.view(path) as model:
         assert model["w"].status is Status.MISSING
         assert [name for name, _ in model.files_missing()] == ["weights.bin"]
     (tmp_path / "weights.bin").write_bytes(b"..." + struct.pack("<2f", 1, 2))
     with pparse.view(path) as model:
         assert model["w"].numpy().tolist() == [1, 2]
+
+
+def test_tensors_beside_the_model_are_not_looked_for_one_by_one(tmp_path, monkeypatch):
+    path, looked_at, table = tmp_path / "m.tflite", [], Reader.table
+    path.write_bytes(beside(*(f"t{number}" for number in range(200))))
+    (tmp_path / "weights.bin").write_bytes(bytes(1603))
+    monkeypatch.setattr(Reader, "table", lambda self, at: looked_at.append(at) or table(self, at))
+    with pparse.view(path) as model:
+        assert all(tensor.is_complete for tensor in model.tensors())
+    assert len(looked_at) < 30 * 200
+
+
+def test_subgraphs_that_share_their_tensors_cost_no_more_than_the_file_has():
+    build = Builder()
+    tensor = build.table(shape=(0, "@", build.numbers("i", 1)), name=(3, "@", build.text("t")))
+    operator, count = build.table(), 3000
+    code = build.table(custom=(1, "@", build.text("DISPATCH_OP")), code=(3, "i", 32))
+    graph = build.table(
+        tensors=(0, "@", build.references([tensor] * count)), operators=(3, "@", build.references([operator] * count))
+    )
+    parts = {"codes": (1, "@", build.references([code])), "graphs": (2, "@", build.references([graph] * count))}
+    with pparse.view(build.finish(build.table(version=(0, "I", 3), **parts), b"TFL3")) as model:
+        assert [tensor.status for tensor in model.values()] == [Status.DAMAGED]
+        assert "vectors share them" in str(model["subgraph_3"].finding)
+        assert model.status is Status.DAMAGED
 
 
 def test_strings_and_packed_codes():

@@ -10,7 +10,7 @@ from pparse.display.text import few
 from pparse.document.extraction import extraction_of
 from pparse.errors import spoken
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, identified, plausible_root
-from pparse.parsers.flatbuffers.table import Table
+from pparse.parsers.flatbuffers.table import Table, Tally
 from pparse.tree.parser import Confidence, Container, Signature
 
 TYPE_CHECKING = False
@@ -69,8 +69,10 @@ class TfliteParser(FlatBuffersParser, Container):
         codes = [code.text("custom_code") == _DISPATCH for code in model.tables("operator_codes")]
         if not any(codes):
             return
+        tally = Tally(self)
         for graph in model.tables("subgraphs"):
-            for operator in graph.tables("operators"):
+            for reference in tally.of(graph.references("operators")):
+                operator = graph.element("operators", reference)
                 code = operator.number("opcode_index")
                 at, count = operator.place("custom_options")
                 if code < len(codes) and codes[code] and _LEAST_OPTIONS <= count <= _LOOKED_AT:

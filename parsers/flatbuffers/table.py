@@ -20,6 +20,25 @@ _UNPACK: Final = {code: Struct("<" + code).unpack_from for code in SCALARS.value
 _LONGEST: Final = 64 << 10
 
 
+class SharedError(MalformedError):
+    """Vectors share their elements, which nobody writes: what they say may be far more than the file."""
+
+
+class Tally:
+    """Counts references of vectors that lie in tables of another vector, which hostile files make share them."""
+
+    def __init__(self, parser: FlatBuffersParser) -> None:
+        extraction = parser.result.extraction
+        self._most = self._left = (extraction.find_end() - extraction.start) // 4
+
+    def of(self, references: range) -> range:
+        """Return ``references``. Raises `SharedError` once there are more than the file has room for."""
+        self._left -= len(references)
+        if self._left < 0:
+            raise SharedError(f"more than {self._most:,} references: vectors share them", offset=references.start)
+        return references
+
+
 class Table:
     """The table of a type at an offset. Raises `DataError` where it, or what it leads to, cannot be read."""
 

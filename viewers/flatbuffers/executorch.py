@@ -13,7 +13,7 @@ from math import prod
 from pparse.errors import DataError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.graphs.source import Value
-from pparse.parsers.flatbuffers.table import Table
+from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.tensor import Span, Tensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph
 from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
@@ -116,11 +116,18 @@ class ExecutorchViewer(_SegmentViewer):
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the tensors that have bytes, in the program or in a data file."""
         seen: set[object] = set()
+        tally = Tally(self.parser)
         try:
             for plan in self._plans():
                 method = plan.text("name")
-                for number, value in enumerate(plan.tables("values")):
+                try:
+                    values = tally.of(plan.references("values"))
+                except SharedError as error:
+                    yield method, error
+                    return
+                for number, reference in enumerate(values):
                     try:
+                        value = plan.element("values", reference)
                         tensor = value.table("val")
                         if tensor is None or tensor.type.name != "Tensor":
                             continue

@@ -16,7 +16,7 @@ from struct import unpack_from
 
 from pparse.errors import DataError, EndOfDataError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
-from pparse.parsers.flatbuffers.table import Table
+from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import Grid, Quantisation
 from pparse.tensors.tensor import Span, Tensor
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.source import GraphSource
+    from pparse.limits import Charge
     from pparse.tensors.dtype import DType
 
     # Number of the subgraph, and where the table of the tensor is.
@@ -42,6 +43,8 @@ _NAMES: Final = {"FLOAT16": "float16"}
 # A tensor of more dimensions than numpy has is none.
 _MOST_DIMENSIONS: Final = 64
 _SMALLEST: Final = 1
+# Memory of the number of an external buffer, and of where the reference to it stands.
+_EXTERNAL_COST: Final = 150
 # Bytes of a buffer begin at a multiple of that at most, and padding stands between their table and them.
 _ALIGNED: Final = 64
 
@@ -52,6 +55,7 @@ class TfliteViewer(FlatBuffersViewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self._buffers: tuple[int, int] | None = None
+        self._external_buffers: tuple[object, dict[int, int], Charge] | None = None
 
     @property
     def model(self) -> Table:
@@ -63,14 +67,17 @@ class TfliteViewer(FlatBuffersViewer):
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the tensors that have bytes; of a cut model, then the buffers that none of them names."""
         named: set[int] = set()
-        lost = False
+        lost, tally = False, Tally(self.parser)
         for number, graph in enumerate(self._subgraphs()):
             if graph is None:
                 lost = True
                 continue
             try:
-                tensors = graph.references("tensors")
+                tensors = tally.of(graph.references("tensors"))
                 lost = lost or len(tensors) < graph.place("tensors")[1]
+            except SharedError as error:
+                yield f"subgraph_{number}", error
+                return
             except DataError:
                 lost = True
                 continue
@@ -203,14 +210,15 @@ class TfliteViewer(FlatBuffersViewer):
     ) -> Tensor:
         """Return a tensor whose bytes are in a file beside the model."""
         model, wanted_id = self.model, table.number("external_buffer")
-        buffer = next((one for one in model.tables("external_buffers") if one.number("id") == wanted_id), None)
-        if buffer is None:
+        reference = self._outside().get(wanted_id)
+        if reference is None:
             raise MalformedError(f"there is no external buffer {wanted_id}", offset=table.at)
-        groups = list(model.tables("external_buffer_groups"))
+        buffer, groups = model.element("external_buffers", reference), model.references("external_buffer_groups")
         number = buffer.number("group")
         if number >= len(groups):
             raise MalformedError(f"there is no group {number} of external buffers", offset=buffer.at)
-        file, start, length = groups[number].text("name"), buffer.number("offset"), buffer.number("length")
+        file = model.element("external_buffer_groups", groups[number]).text("name")
+        start, length = buffer.number("offset"), buffer.number("length")
         told: Any = {"path": name, "source": self.extraction.name}
         status, finding, data, path = Status.COMPLETE, None, None, file
         try:
@@ -227,6 +235,22 @@ class TfliteViewer(FlatBuffersViewer):
             finding = Finding("bad-entry", f"it has {length:,} bytes, its shape needs {wanted:,}", **told)
         span = Span(data, start, length, path)
         return Tensor(name, dtype, shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self)
+
+    def _outside(self) -> dict[int, int]:
+        """Return where the references to the external buffers stand, by their numbers; the first of a number counts."""
+        data, model = self.extraction.data, self.model
+        stamp = (data.revision, data.reach)
+        if self._external_buffers is None or self._external_buffers[0] != stamp:
+            references = model.references("external_buffers")
+            charge = self.extraction.session.budget.charge(_EXTERNAL_COST * len(references), "the external buffers")
+            found: dict[int, int] = {}
+            for reference in references:
+                try:
+                    found.setdefault(model.element("external_buffers", reference).number("id"), reference)
+                except DataError:
+                    continue  # nothing is known of it
+            self._external_buffers = stamp, found, charge
+        return self._external_buffers[1]
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the files with external buffers that are there."""
