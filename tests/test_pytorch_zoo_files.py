@@ -18,6 +18,7 @@ import pytest
 import pparse
 from tests.bench import inputs_pytorch
 from tests.pytorch_zoo import FOLDER, REFUSED, SAMPLES, WITH_TENSORS, check, expected
+from tests.rows import rows
 
 # Folders of whoever made the zoo.
 FOREIGN = re.compile(rb"(?:/home|/tmp|/root|/work|/Users|site-packages)[/\\]")
@@ -78,7 +79,7 @@ PLAIN_ZIPS = [
 ]
 
 
-@pytest.mark.parametrize("name", [*PLAIN_ZIPS, "script/net.pt", "script/collections.pt"])
+@rows("name", [*PLAIN_ZIPS, "script/net.pt", "script/collections.pt"])
 def test_strides_and_storages_lead_to_the_bytes(name):
     """Look for the numbers of each tensor where its row says they are stored, with nothing but zipfile and numpy."""
     with zipfile.ZipFile(SAMPLES[name]) as archive:
