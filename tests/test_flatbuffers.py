@@ -157,6 +157,13 @@ def test_vectors_that_share_references_are_gone_through_once(apart, monkeypatch)
     assert sum(read) < 4 * len(content)
 
 
+def test_subgraphs_of_one_name_are_told_apart():
+    build = Builder()
+    graphs = [build.table(name=(4, "@", build.text("main"))) for _ in range(3)]
+    with pparse.view(build.finish(build.table(graphs=(2, "@", build.references(graphs))), b"TFL3")) as model:
+        assert list(model.graph.bodies) == ["main", "main;2"]
+
+
 def test_subgraphs_that_share_their_tensors_cost_no_more_than_the_file_has():
     build = Builder()
     tensor = build.table(shape=(0, "@", build.numbers("i", 1)), name=(3, "@", build.text("t")))
