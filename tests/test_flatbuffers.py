@@ -130,6 +130,40 @@ def test_tensors_beside_the_model_are_not_looked_for_one_by_one(tmp_path, monkey
     assert len(looked_at) < 30 * 200
 
 
+@rows("apart", [0, 4], ids=["the same", "overlapping"])
+def test_vectors_that_share_references_are_gone_through_once(apart, monkeypatch):
+    # Of so many words each is a count, and an offset that leads to another one.
+    count, read, take = 2000, [], Reader.take
+    build = Builder()
+    words = build.vector(struct.pack("<I", count) * 2 * count, count)
+    tables = [build.table(b=(0, "@", words)) for _ in range(count)]
+    content = bytearray(build.finish(build.table(a=(0, "@", build.references(tables)))))
+
+    class Sharing(FlatBuffersParser):
+        name = "sharing"
+
+        @property
+        def schema(self):
+            return Schema("root R\ntable R a:[A]\ntable A b:[R]")
+
+    with pparse.open(bytes(content), parsers=[Sharing], format="sharing") as document:
+        for number, node in enumerate(document.node("a").children()):
+            at = node.start + document.parse().parser.reader.table(node.start)[1][0]
+            (offset,) = struct.unpack_from("<I", content, at)
+            struct.pack_into("<I", content, at, offset + apart * number)
+    monkeypatch.setattr(Reader, "take", lambda self, at, size: read.append(size) or take(self, at, size))
+    with pparse.open(bytes(content), parsers=[Sharing], format="sharing") as document:
+        assert document.status is Status.DAMAGED
+    assert sum(read) < 4 * len(content)
+
+
+def test_subgraphs_of_one_name_are_told_apart():
+    build = Builder()
+    graphs = [build.table(name=(4, "@", build.text("main"))) for _ in range(3)]
+    with pparse.view(build.finish(build.table(graphs=(2, "@", build.references(graphs))), b"TFL3")) as model:
+        assert list(model.graph.bodies) == ["main", "main;2"]
+
+
 def test_subgraphs_that_share_their_tensors_cost_no_more_than_the_file_has():
     build = Builder()
     tensor = build.table(shape=(0, "@", build.numbers("i", 1)), name=(3, "@", build.text("t")))

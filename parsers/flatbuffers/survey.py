@@ -1,7 +1,8 @@
 """One pass over all tables of a FlatBuffer, without nodes: how far it reaches, and which offsets lead nowhere.
 
 What runtimes do before they use a file (``flatbuffers::Verifier``), but it goes on behind what is wrong. Each table is
-looked at once for each type under which something leads to it, so the time is linear whatever the offsets say.
+looked at once for each type under which something leads to it, and each vector of references, all of them together no
+longer than the file: so the time is linear whatever the offsets say.
 
 Where bytes were taken out or came in, all offsets that lead over that place are wrong, and no others: `Survey.torn` is
 what lies between the ends of all those that are.
@@ -15,6 +16,7 @@ from pparse.errors import DataError, EndOfDataError, MalformedError
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
 from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR
+from pparse.parsers.flatbuffers.table import Tally
 from pparse.tree.context import SHORT_TEXT
 
 TYPE_CHECKING = False
@@ -57,6 +59,7 @@ class Survey:
         self._there = extraction.find_end()
         self._spare = self._there - extraction.start  # of long texts, which may overlap, no more is read
         self._seen: set[tuple[int, str]] = set()
+        self._tally = Tally(parser)
         self._vtables: set[int] = set()
         self._todo: list[tuple[Type, int, int]] = []  # type, place, and where the reference to it stands
         self._plans: dict[tuple[str, tuple[int, ...]], list[tuple[int, Type, int]]] = {}
@@ -213,7 +216,11 @@ class Survey:
                 raise MalformedError("the text is not UTF-8", offset=start + error.start) from error
 
     def _elements(self, item: Type, start: int, count: int) -> None:
+        if (start, vector := f"[{item.name}]") in self._seen:
+            return
+        self._seen.add((start, vector))
         there = self._reader.there(start, start + 4 * count) // 4
+        self._tally.of(range(start, start + 4 * there, 4))
         for first in range(0, there, _BLOCK):
             some = min(_BLOCK, there - first)
             at = start + 4 * first

@@ -12,7 +12,7 @@ from math import prod
 from pparse.errors import DataError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.graphs.source import Value
-from pparse.parsers.flatbuffers.table import Table
+from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.text_tensor import TextTensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph, readable
@@ -65,11 +65,15 @@ class OrtViewer(FlatBuffersViewer):
                     found = sparse.table(part)
                     if found is not None:
                         yield f"{_name_of_sparse(sparse)}.{part}", found.at
+            tally = Tally(self.parser)
             for number, node in enumerate(graph.tables("nodes")):
-                for attribute in node.tables("attributes"):
+                for reference in tally.of(node.references("attributes")):
+                    attribute = node.element("attributes", reference)
                     found = attribute.table("t") if attribute.number("type") == _TENSOR else None
                     if found is not None:
                         yield f"{node.text('name') or f'node_{number}'}.{attribute.text('name')}", found.at
+        except SharedError as error:
+            yield "attributes", error
         except DataError:
             return  # the status of the root tells
 

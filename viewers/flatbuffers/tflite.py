@@ -354,7 +354,8 @@ class TfliteViewer(FlatBuffersViewer):
             found["version"] = model.number("version")
             found["description"] = model.text("description")
             found["operators"] = sorted({operator_name(code) for code in model.tables("operator_codes")})
-            found["subgraphs"] = [graph.text("name") for graph in model.tables("subgraphs")]
+            names = [graph.text("name") for graph in model.tables("subgraphs")]
+            found["subgraphs"] = names if any(names) else []
             found["metadata"] = [entry.text("name") for entry in model.tables("metadata")]
         except DataError:
             pass

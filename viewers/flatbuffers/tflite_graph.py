@@ -135,5 +135,11 @@ class TfliteGraph(TableGraph):
         if self.kind != "graph":
             return {}
         count = len(self._viewer.model.references("subgraphs"))
-        made = [TfliteGraph(self._viewer, number, self) for number in range(count) if number != self._number]
-        return {graph.name: graph for graph in made}
+        made: dict[str, TfliteGraph] = {}
+        for number in range(count):
+            if number != self._number:
+                graph = TfliteGraph(self._viewer, number, self)
+                if graph.name in made:
+                    graph.name = f"{graph.name};{number}"
+                made[graph.name] = graph
+        return made
