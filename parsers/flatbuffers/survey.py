@@ -190,8 +190,7 @@ class Survey:
             if of.what == TEXT:
                 self._text(start, end)
                 return
-            if item is not None and item.what in (TABLE, TEXT, VECTOR) and (start, of.name) not in self._seen:
-                self._seen.add((start, of.name))
+            if item is not None and item.what in (TABLE, TEXT, VECTOR):
                 self._elements(item, start, count)
             if end > self.end or end > self._there:
                 self._reach(start, end)
