@@ -15,7 +15,7 @@ from pparse import EndOfDataError, LimitError, MalformedError, Status, Unsupport
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser
 from pparse.parsers.flatbuffers.reader import Reader
 from pparse.parsers.flatbuffers.schema import Schema
-from tests.flatbuffers_files import Builder, tflite
+from tests.flatbuffers_files import Builder, Flex, tflite
 from tests.rows import rows
 
 DATA = Path(__file__).parent / "data" / "flatbuffers"
@@ -425,11 +425,9 @@ def test_a_real_model_that_is_cut_gives_its_buffers():
 
 
 def dispatched(offset: int, size: int, *, old: bool = False) -> bytes:
-    """Return a model with a program for an NPU at an offset: its options are as LiteRT writes them."""
+    """Return a model with a program for an NPU at an offset."""
     build = Builder()
-    keys = b"bytecode_offset\0bytecode_size\0name\0\0\0\0\1n\0"
-    numbers = struct.pack("<10Q", 3, 48, 40, 34, 24, 8, 3, offset, size, 91)
-    options = keys + numbers + bytes((11, 11, 20, 27, 39, 1))
+    options = Flex({"bytecode_offset": offset, "bytecode_size": size, "name": "n"}, 3).content
     told = b"<npu_byte_code>" + b"".join(str(number).encode().ljust(11, b"\0") for number in (offset, size))
     code = build.table(custom=(1, "@", build.text("DISPATCH_OP")), code=(3, "i", 32))
     operator = build.table() if old else build.table(options=(5, "@", build.vector(options, len(options))))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import islice
-from struct import unpack_from
 
 from pparse.display.text import few
 from pparse.document.extraction import extraction_of
 from pparse.errors import spoken
+from pparse.parsers.flatbuffers.flex import held
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, identified, plausible_root
 from pparse.parsers.flatbuffers.table import Table, Tally
 from pparse.tree.parser import Confidence, Container, Signature
@@ -32,7 +32,6 @@ _LOOKED_AT: Final = 4 << 10
 _HEAD: Final = 4
 # The custom operator that runs a program for an NPU; its options have three values of 64 bits, and more.
 _DISPATCH: Final = "DISPATCH_OP"
-_LEAST_OPTIONS: Final = 24
 _MOST_SLOTS: Final = 4 + 2 * 24
 
 
@@ -62,7 +61,7 @@ class TfliteParser(FlatBuffersParser, Container):
         """Yield the programs for an NPU that LiteRT puts behind a model.
 
         Options of a ``DISPATCH_OP`` are a FlexBuffer, a map with the values ``bytecode_offset``, ``bytecode_size`` and
-        ``name``, of 64 bits each (LiteRT litert/core/dispatch_op_schema.cc). Before, a buffer of the metadata,
+        ``name`` (LiteRT litert/core/dispatch_op_schema.cc). Before, a buffer of the metadata,
         ``NPU_BYTE_CODE``, had both numbers as texts of 11 bytes behind ``<npu_byte_code>``.
         """
         model, data, start = Table.root(self), self.result.extraction.data, self.buffer_start
@@ -75,19 +74,19 @@ class TfliteParser(FlatBuffersParser, Container):
                 operator = graph.element("operators", reference)
                 code = operator.number("opcode_index")
                 at, count = operator.place("custom_options")
-                if code < len(codes) and codes[code] and _LEAST_OPTIONS <= count <= _LOOKED_AT:
-                    raw = data.read_exact(at, count)
-                    values = count - 3 - raw[-3]
-                    if b"bytecode_offset\0" in raw and raw[-1] == 1 and 8 <= values <= count - 16:
-                        offset, size = unpack_from("<QQ", raw, values)
+                options = held(self.reader, at, at + count, "") if code < len(codes) and codes[code] else None
+                if options is not None and options.note.count <= _MOST_SLOTS:
+                    told = {entry.key: entry.value for entry in options.note.entries(0, options.note.count)}
+                    offset, size = told.get("bytecode_offset"), told.get("bytecode_size")
+                    if type(offset) is int and type(size) is int:
                         yield start + offset, start + offset + size
         buffers = model.references("buffers")
         for entry in model.tables("metadata"):
             number = entry.number("buffer")
             if entry.text("name") == "NPU_BYTE_CODE" and number < len(buffers):
                 at, count = model.element("buffers", buffers[number]).place("data")
-                told = data.known(at, min(count, _LOOKED_AT)).removeprefix(b"<npu_byte_code>")
-                first, second = (told[side : side + 11].strip(b"\0") for side in (0, 11))
+                words = data.known(at, min(count, _LOOKED_AT)).removeprefix(b"<npu_byte_code>")
+                first, second = (words[side : side + 11].strip(b"\0") for side in (0, 11))
                 if first.isdigit() and second.isdigit():
                     yield start + int(first), start + int(first) + int(second)
 
