@@ -714,6 +714,8 @@ def _skip_following(walk: TextWalk) -> bool:
 
 def _skip_members(walk: TextWalk, at: int, end: int) -> bool:
     """Skip the text of the block from the comma ``at`` to ``end``, if it is members of the innermost bracket."""
+    if end <= at:
+        return False  # compiled, a slice of less than nothing is an error
     is_map, level = walk.brackets[-1] == 0x7B, walk.level
     found = walk.parser.decoder.skim_members(walk.block[at + 1 : end], is_map)
     if not found or level is None or (is_map and not walk.add_keys([key for key, _ in found])):
