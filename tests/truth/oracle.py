@@ -111,7 +111,8 @@ def precedes_break(case: Case, name: str) -> bool:
     if case.sample.name == "pytorch-legacy":  # behind it the number of the next one's elements is looked for
         return case.reach.shifted and case.reach.first == case.sample.values[name].place[1]
     if (
-        case.sample.name not in ("flax", "onnx", "coreml", "sentencepiece", "pickle", "pickle-dill", "pytorch-tar")
+        case.sample.name
+        not in ("flax", "onnx", "coreml", "sentencepiece", "paddle", "pickle", "pickle-dill", "pytorch-tar")
         or case.reach.first is None
     ):
         return False

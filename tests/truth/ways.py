@@ -299,7 +299,7 @@ def get(attempt: Attempt) -> None:
             path = [f"[{name}]" if name.isdecimal() else f"[{json.dumps(name)}]"]
         else:
             path = [name] if name else []
-        how = ["--json"] if case.sample.name in ("json", "sentencepiece") else ["--raw"]
+        how = ["--json"] if case.sample.name in ("json", "sentencepiece", "paddle") else ["--raw"]
         command = attempt.run("get", attempt.target, *path, *how, "-o", str(out))
         content = None
         if command.code == 0 and out.exists():
