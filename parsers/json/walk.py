@@ -728,7 +728,7 @@ def _skip_members(walk: TextWalk, at: int, end: int) -> bool:
 def _likely_end(block: bytes, at: int) -> int:
     """Return where a member behind the comma ``at`` ends, the last in a step: by what stands around this comma. 0 if
     there is none. It may be in another object or string: what is before it must be decoded."""
-    begin = at - (block[at - 1 : at] in (b"}", b"]"))
+    begin = at - 1 if at and block[at - 1] in b"}]" else at
     match = BLANK.match(block, at + 1)
     behind = match.end() if match is not None else at + 1
     first = block[behind : behind + 1]
