@@ -11,7 +11,7 @@ from pparse.errors import spoken
 from pparse.parsers.flatbuffers.flex import held
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, identified, plausible_root
 from pparse.parsers.flatbuffers.table import Table, Tally
-from pparse.tree.parser import Confidence, Container, Signature
+from pparse.tree.parser import MAX_TAIL, Confidence, Container, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from pparse.tree.parser import Excerpt
 
 _UNCHECKED: Final = "there are no checksums: changed bytes show only where they contradict others"
-# A vtable has two numbers in its head; the root of a network of MNN has some twelve fields.
 _MARK: Final = 4
-# A zip ends with its end record, and a comment.
-_LONGEST_TAIL: Final = (64 << 10) + 22
+# Files behind a model that are named.
 _MOST_FILES: Final = 1000
 _LOOKED_AT: Final = 4 << 10
-_HEAD: Final = 4
 # The custom operator that runs a program for an NPU; its options have three values of 64 bits, and more.
 _DISPATCH: Final = "DISPATCH_OP"
+# A vtable has two numbers in its head; the root of a network of MNN has some twelve fields.
+_HEAD: Final = 4
 _MOST_SLOTS: Final = 4 + 2 * 24
 
 
@@ -98,7 +97,7 @@ class TfliteParser(FlatBuffersParser, Container):
         end = super().own_end(self.survey)
         if end >= there:
             return b""
-        tail = extraction.data.known(max(end, there - _LONGEST_TAIL), _LONGEST_TAIL)
+        tail = extraction.data.known(max(end, there - MAX_TAIL), MAX_TAIL)
         return extraction.data.known(end, _MARK) + tail
 
     @property

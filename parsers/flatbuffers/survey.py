@@ -14,7 +14,6 @@ from struct import Struct, unpack_from
 
 from pparse.errors import DataError, EndOfDataError, MalformedError
 from pparse.findings import COMPLETE, Finding, Status
-from pparse.limits import count_words
 from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR
 from pparse.parsers.flatbuffers.table import Tally
 from pparse.tree.context import SHORT_TEXT
@@ -45,8 +44,6 @@ class Survey:
         """Where the last of all parts ends, or should."""
         self.tables = 0
         """How many tables there are."""
-        self.broken = 0
-        """How many references lead to nothing that can be there."""
         self.torn: tuple[int, int] | None = None
         """Where bytes may have come in or gone, if some did: only what touches this can be wrong and look whole."""
         self.status = COMPLETE
@@ -249,7 +246,6 @@ class Survey:
             self.end = max(self.end, target + 4)
             self._note(Status.TRUNCATED, error)
             return
-        self.broken += 1
         low, high = self.torn or (ref, 1 << 62)
         self.torn = max(low, ref), min(high, max(target, ref))
         self._note(Status.after(error), error)
@@ -266,7 +262,3 @@ class Survey:
             wanted=error.wanted,
             got=error.got,
         )
-
-    def words(self) -> str:
-        """Return how many tables there are."""
-        return count_words(self.tables, "table")

@@ -796,6 +796,25 @@ class Signature:
         return f"<Signature {self.name!r}: {', '.join(self.inputs) or 'nothing'} -> {', '.join(self.outputs)}>"
 
 
+def told_signatures(signatures: Mapping[str, Signature]) -> dict[str, Any]:
+    """Return the signatures of a model as plain data, for `Viewer.interface`."""
+    return {"signatures": {name: one.to_dict() for name, one in signatures.items()}}
+
+
+def signature_lines(signatures: Mapping[str, Signature], dimensionless: str = "scalar") -> Iterator[tuple[str, str]]:
+    """Yield labels and texts for `Viewer.interface_lines`: a line for each argument and result, in their order.
+
+    ``dimensionless`` is said of those without dimensions.
+    """
+    for name, signature in signatures.items():
+        yield "signature", name
+        for label, infos in (("  input", signature.inputs), ("  output", signature.outputs)):
+            for key, info in infos.items():
+                shape = "×".join("?" if size < 0 else str(size) for size in info.shape or ()) or dimensionless
+                tensor = "" if key == info.tensor else f"  {info.tensor}"
+                yield label, f"{key}  {info.dtype or info.stored_dtype}  {shape}{tensor}".rstrip()
+
+
 # Codes of findings on tensors whose bytes, or some of them, are not there.
 _JUST_CUT: Final = (*map(str, ENDS_EARLY), "missing-storage")
 

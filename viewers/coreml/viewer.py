@@ -7,7 +7,7 @@ from itertools import islice
 from pparse.errors import FaultError
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.viewer import Signature, TensorInfo
+from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
 from pparse.tree.entry import SCALAR
 from pparse.tree.index import meant_by_name
 from pparse.viewers.coreml.places import CoremlPlaces
@@ -127,16 +127,11 @@ class CoremlViewer(ExternalViewer):
 
     def interface(self) -> list[dict[str, Any]]:
         """Return the signatures as plain data."""
-        return [{"signatures": {name: one.to_dict() for name, one in self.signatures.items()}}]
+        return [told_signatures(self.signatures)]
 
     def interface_lines(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts, a line for each input and output."""
-        for name, signature in self.signatures.items():
-            yield "signature", name
-            for side, infos in (("  input", signature.inputs), ("  output", signature.outputs)):
-                for key, info in infos.items():
-                    shape = "×".join(map(str, info.shape or ()))
-                    yield side, f"{key}  {info.dtype or info.stored_dtype}  {shape}".rstrip()
+        return signature_lines(self.signatures, "")
 
 
 def _feature(node: Node) -> TensorInfo:
@@ -149,7 +144,7 @@ def _feature(node: Node) -> TensorInfo:
     if kind is not None and word == "multiArray":
         word = str(value_at(kind, "dataType", default=""))
         dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
-        shape = tuple(value_at(size) for size in islice(kids_of(kind.find("shape")), _MOST))
+        shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST))
     elif kind is not None and word == "image":
         word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
         shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))

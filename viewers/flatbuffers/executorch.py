@@ -8,15 +8,13 @@ which order the dimensions lie in memory.
 
 from __future__ import annotations
 
-from math import prod
-
 from pparse.errors import DataError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.tensor import Span, Tensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ _NAMES: Final = {
     "QINT8": "int8",
     "QUINT8": "uint8",
     "QINT32": "int32",
-    **{f"FLOAT8{form}": f"float8_{form.lower()}" for form in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")},
 }
 _EXTERNAL: Final = 1
 # Data files that are looked into.
@@ -60,9 +57,7 @@ class _SegmentViewer(FlatBuffersViewer):
 
     def _stored(self, name: str, told: Table, start: int, length: int | None) -> Tensor:
         """Return a tensor of which ``told`` gives type, sizes and order; ``length``: of the bytes that are its own."""
-        word, shape, order = told.word("scalar_type"), tuple(told.numbers("sizes")), told.numbers("dim_order")
-        if min(shape, default=0) < 0 or prod(shape) >= 1 << 62:
-            raise MalformedError("it has a shape that no array can have", offset=told.at)
+        word, shape, order = told.word("scalar_type"), shape_of(told, "sizes"), told.numbers("dim_order")
         dtype = dtype_named(word, _NAMES)
         wanted = None if dtype is None else packed_size(dtype, shape)
         made = self.stored(Tensor, name, dtype, shape, start, wanted or 0 if length is None else length, word, wanted)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-from pparse.errors import DataError, MalformedError
+from pparse.errors import DataError
 from pparse.findings import Finding, Status
 from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.text_tensor import TextTensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph, readable
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _NAMES: Final = {
     "FLOAT": "float32",
     "DOUBLE": "float64",
-    **{f"FLOAT8{form}": f"float8_{form.lower()}" for form in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")},
 }
 _FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
 _TENSOR: Final = 4
@@ -80,9 +79,7 @@ class OrtViewer(FlatBuffersViewer):
     def tensor_of(self, name: str, what: Any) -> Tensor:
         """Return the tensor at a place."""
         table = Table(self.parser, self.parser.schema.type("Tensor"), what)
-        word, shape = table.word("data_type"), tuple(table.numbers("dims"))
-        if min(shape, default=0) < 0 or prod(shape) >= 1 << 62:
-            raise MalformedError("it has a shape that no array can have", offset=table.at)
+        word, shape = table.word("data_type"), shape_of(table, "dims")
         dtype = dtype_named(word, _NAMES)
         if word == "STRING":
             start, count = table.place("string_data")

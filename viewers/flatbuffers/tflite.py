@@ -11,7 +11,6 @@ tflite/core/interpreter_builder.cc). Strings: ``int32`` number, offsets of all a
 from __future__ import annotations
 
 from functools import partial
-from math import prod
 from struct import unpack_from
 
 from pparse.errors import DataError, EndOfDataError, MalformedError, PathError, SourceError
@@ -21,10 +20,10 @@ from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import Grid, Quantisation
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.text_tensor import TextTensor
-from pparse.tensors.viewer import Signature, TensorInfo
+from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
 from pparse.tree.index import meant_by_name
 from pparse.viewers.flatbuffers.tflite_sparse import SparseTensor
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
     # Number of the subgraph, and where the table of the tensor is.
     Place = tuple[int, int]
 
-_NAMES: Final = {"FLOAT16": "float16"}
-# A tensor of more dimensions than numpy has is none.
-_MOST_DIMENSIONS: Final = 64
 _SMALLEST: Final = 1
 # Memory of the number of an external buffer, and of where the reference to it stands.
 _EXTERNAL_COST: Final = 150
@@ -146,8 +142,8 @@ class TfliteViewer(FlatBuffersViewer):
             return self._nameless(name, what)
         table = self._table(what[1])
         word = table.word("type")
-        shape = shape_of(table)
-        dtype = dtype_named(word, _NAMES)
+        shape = shape_of(table, "shape")
+        dtype = dtype_named(word)
         wanted = None if dtype is None else packed_size(dtype, shape)
         start, length = self._bytes_of(table)
         sparsity = table.table("sparsity")
@@ -180,9 +176,7 @@ class TfliteViewer(FlatBuffersViewer):
         """
         try:
             buffer = self._buffer(number)
-            if buffer is not None and buffer.number("offset") > _SMALLEST:
-                return self.parser.buffer_start + buffer.number("offset"), buffer.number("size")
-            return (0, 0) if buffer is None else buffer.place("data")
+            return (0, 0) if buffer is None else self._bytes_in(buffer)
         except EndOfDataError:
             reader = self.parser.reader
             table = reader.target(self.model.place("buffers")[0] + 4 * number)
@@ -199,8 +193,10 @@ class TfliteViewer(FlatBuffersViewer):
         if table.number("external_buffer"):
             return None, 0
         buffer = self._buffer(table.number("buffer"))
-        if buffer is None:
-            return self.parser.buffer_start, 0
+        return (self.parser.buffer_start, 0) if buffer is None else self._bytes_in(buffer)
+
+    def _bytes_in(self, buffer: Table) -> tuple[int, int]:
+        """Return where the bytes of a buffer begin, in its table or behind the FlatBuffer, and their number."""
         if buffer.number("offset") > _SMALLEST:
             return self.parser.buffer_start + buffer.number("offset"), buffer.number("size")
         return buffer.place("data")
@@ -395,21 +391,15 @@ class TfliteViewer(FlatBuffersViewer):
         table = graph.element("tensors", references[number])
         word = table.word("type")
         shape = table.numbers("shape_signature") or table.numbers("shape")
-        return TensorInfo(tensor_name(table, number), dtype_named(word, _NAMES), word, tuple(shape), {})
+        return TensorInfo(tensor_name(table, number), dtype_named(word), word, tuple(shape), {})
 
     def interface(self) -> list[dict[str, Any]]:
         """Return the signatures as plain data."""
-        return [{"signatures": {name: one.to_dict() for name, one in self.signatures.items()}}]
+        return [told_signatures(self.signatures)]
 
     def interface_lines(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts, a line for each input and output of signatures."""
-        for name, signature in self.signatures.items():
-            yield "signature", name
-            for side, infos in (("  input", signature.inputs), ("  output", signature.outputs)):
-                for key, info in infos.items():
-                    shape = "×".join("?" if size < 0 else str(size) for size in info.shape or ()) or "scalar"
-                    tensor = "" if key == info.tensor else f"  {info.tensor}"
-                    yield side, f"{key}  {info.dtype or info.stored_dtype}  {shape}{tensor}"
+        return signature_lines(self.signatures)
 
     def graph_source(self, number: int) -> GraphSource | None:
         """Return subgraph ``number``."""
@@ -433,14 +423,6 @@ def operator_name(code: Table) -> str:
     names = code.type.fields[3].type.names
     word = names.get(number, f"operator {number}")
     return code.text("custom_code") or word if word == "CUSTOM" else word
-
-
-def shape_of(tensor: Table) -> tuple[int, ...]:
-    """Return the shape of a tensor. Raises `MalformedError` if no array can have it."""
-    shape: tuple[int, ...] = tensor.numbers("shape")
-    if len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0 or prod(shape) >= 1 << 62:
-        raise MalformedError("it has a shape that no array can have", offset=tensor.at)
-    return shape
 
 
 def strings_in(content: Any, count: int) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from math import prod
 
 from pparse.errors import DataError, MalformedError
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 class VectorsViewer(FlatBuffersViewer):
     """A mapping of names to the vectors of some tables: ``PREFIX.FIELD``."""
 
+    @abstractmethod
     def tables_with(self) -> Iterator[tuple[str, Table]]:
         """Yield the tables whose vectors are tensors, with what their names begin with. Raises `DataError`."""
-        raise NotImplementedError
 
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the vectors that are there."""
@@ -45,7 +46,7 @@ class VectorsViewer(FlatBuffersViewer):
         """Return the tensor of a vector."""
         kind, at, field = what
         table = Table(self.parser, self.parser.schema.type(kind), at)
-        item = next(one.type.item for one in table.type.fields if one.name == field)
+        item = table.type.field(field).type.item
         start, count = table.place(field)
         dtype = DTYPES[item.name] if item is not None and item.name in DTYPES else DTYPES["int8"]
         length = count * dtype.itemsize

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
+from math import prod
+from types import MappingProxyType
 
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
-from pparse.errors import DataError, FaultError, LimitError, PathError
+from pparse.errors import DataError, FaultError, LimitError, MalformedError, PathError
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
 from pparse.tensors.dtype import DTYPES
@@ -23,7 +25,7 @@ from pparse.tree.index import meant_by_name, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
@@ -31,11 +33,14 @@ if TYPE_CHECKING:
     from pparse.graphs.source import GraphSource
     from pparse.parsers.flatbuffers.parser import FlatBuffersParser
     from pparse.parsers.flatbuffers.survey import Survey
+    from pparse.parsers.flatbuffers.table import Table
     from pparse.tensors.dtype import DType
     from pparse.tensors.status import Extent
 
 # Memory of a name and a place in the list of tensors.
 _EACH: Final = 300
+# A tensor of more dimensions than numpy has is none.
+_MOST_DIMENSIONS: Final = 64
 TORN: Final = "offsets lead over its bytes, or to them, that are wrong: bytes may have come in here, or gone"
 """Why a tensor is in doubt that looks whole."""
 
@@ -49,6 +54,7 @@ class FlatBuffersViewer(Viewer):
         super().__init__(extraction)
         self.parser = extraction.parse().parser  # type: ignore[assignment]
         self._path = extraction.path
+        self._known_ends: tuple[Survey, int, int] | None = None
         self._listed: tuple[object, list[tuple[str, Any]], dict[str, list[int]]] | None = None
         self._charge = extraction.session.budget.charge(0, "the names of tensors")
 
@@ -168,21 +174,25 @@ class FlatBuffersViewer(Viewer):
             low, high = min(low, high), max(low, high)
             if start < high and low < end:
                 return TORN
-        if end >= self._own_end() and self.odd_tail:
+        if end >= self._ends[0] and self._ends[1]:
             return SHIFTED
         return None
 
-    def _own_end(self) -> int:
-        return self.parser.own_end(self.parser.survey)
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """Where the file should end, and `odd_tail`; told once for a survey, as each tensor asks."""
+        survey = self.parser.survey
+        if self._known_ends is None or self._known_ends[0] is not survey:
+            extraction, end = self.extraction, self.parser.own_end(survey)
+            there = extraction.find_end()
+            odd = there - end if has_odd_tail(extraction.data, extraction.start, end, there) else 0
+            self._known_ends = survey, end, odd
+        return self._known_ends[1:]
 
     @property
     def odd_tail(self) -> int:
         """How many bytes follow that belong to nothing, and may have come in before the end."""
-        if self.survey is None:
-            return 0
-        extraction, end = self.extraction, self._own_end()
-        there = extraction.find_end()
-        return there - end if has_odd_tail(extraction.data, extraction.start, end, there) else 0
+        return 0 if self.survey is None else self._ends[1]
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Look at everything and yield each finding, with those on tensors, which their tables alone do not show."""
@@ -246,22 +256,26 @@ class FlatBuffersViewer(Viewer):
             where: Any = {"source": extraction.name, "offset": end, "length": rest}
             self.findings.add(Finding("trailing-bytes", reason, **where))
         if survey is not None and survey.torn is None:  # a wrong offset says nothing of the end
-            extent.last_byte = max(extent.last_byte, self._own_end())
+            extent.last_byte = max(extent.last_byte, self._ends[0])
         kept = super().close_extent(extent)
         if kept.document_status is Status.TRUNCATED:
             kept.at_least = True  # what is lost may lead further
         return kept
 
 
+def shape_of(table: Table, field: str) -> tuple[int, ...]:
+    """Return the shape that a field of a table states. Raises `MalformedError` if no array can have it."""
+    shape: tuple[int, ...] = table.numbers(field)
+    if len(shape) > _MOST_DIMENSIONS or min(shape, default=0) < 0 or prod(shape) >= 1 << 62:
+        raise MalformedError("it has a shape that no array can have", offset=table.at)
+    return shape
+
+
 def packed_size(dtype: DType, shape: tuple[int, ...]) -> int:
     """Return the bytes of an array whose elements may share bytes."""
-    count = 1
-    for length in shape:
-        count *= length
-    return -(-count * dtype.bits // 8)
+    return -(-prod(shape) * dtype.bits // 8)
 
 
-def dtype_named(word: str, names: dict[str, str]) -> DType | None:
-    """Return the element type that a format's word means."""
-    name = names.get(word, word.lower())
-    return DTYPES.get(name)
+def dtype_named(word: str, names: Mapping[str, str] = MappingProxyType({})) -> DType | None:
+    """Return the element type that a format's word means: one of ``names``, or the type's own name in capitals."""
+    return DTYPES.get(names.get(word, word.lower().replace("float8e", "float8_e")))
