@@ -14,7 +14,7 @@ from pparse.findings import BROKEN, Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status
 from pparse.tensors.viewer import findings_of
-from pparse.tree.parser import in_order
+from pparse.tree.code_use import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

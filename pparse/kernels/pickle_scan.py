@@ -64,8 +64,9 @@ MARK: Final = 0x28
 DUP: Final = 0x32
 GETS: Final = frozenset(b"hjg2")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
-# line whose end is not in the block, behind a global whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
-MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT = range(7)
+# line whose end is not in the block, behind a global whose name may be `Scan.watched`, behind BUILD if `Scan.asks`,
+# behind FRAME if `Scan.minds_frames`.
+MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT, FRAMED = range(8)
 # Opcodes of values of built-in types, which have no attributes that BUILD could set: numbers, texts, bytes, containers;
 # and of states that set none: None, False, empty ones.
 _BUILT_IN: Final = frozenset(b"IJKLM\x8a\x8b\x88\x89FGNSUTVX\x8c\x8dBC\x8e\x96)t\x85\x86\x87]l}d\x8f\x91")
@@ -122,6 +123,8 @@ class Scan:
         """The highest protocol that an opcode says."""
         self.frame_end = 0
         """Where the last of the frames ends, by their lengths."""
+        self.minds_frames = False
+        """Whether to stop behind FRAME, for whoever minds where frames end."""
         self.floor = -1
         """Values that began before go into `big` when they end; as a slot."""
         self.big: dict[int, list[Part]] = {}
@@ -358,7 +361,7 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
             state.protocol = max(state.protocol, buf[i + 1])
             return i + 2, 0
         state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
-        return i + 9, 0
+        return i + 9, FRAMED if state.minds_frames else 0
     if action == END:
         return i + 1, STOPPED
     if action in (LINE, LINES, LINE_PUT):

@@ -1,0 +1,331 @@
+"""How dangerous it is to load a pickle: a grade for each name that it looks up, by what it would call with it.
+
+The names, their grades and the reasons are data: ``globals.txt``. Of a module or function that leads to others
+(``getattr``, ``importlib.import_module``, ``functools.partial`` …) the result is followed as far as its arguments are
+constant: what is called is graded by the name that it comes to.
+"""
+
+from __future__ import annotations
+
+from pparse.data import files
+from pparse.errors import LimitError
+from pparse.parsers.pickle.calls import Event, Reading
+from pparse.parsers.pickle.values import Call, Extension, Global, call_words
+from pparse.tree.code_use import CodeUse, Grade
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+_LONGEST_NAME: Final = 200
+# The most different names that are kept (five times as many of those that could run something).
+_MOST_NAMES: Final = 20_000
+# Pickles in bytes that a call loads: how deep, and how many in a row.
+_MOST_NESTED: Final = 4
+_MOST_IN_A_ROW: Final = 16
+# How many calls lead from one name to another.
+_MOST_STEPS: Final = 20
+_BY_ARGUMENTS: Final = "by-arguments"
+_LEADING: Final = "leading"
+_NEVER_CALLED: Final = "looked up, and not called"
+_NOT_KNOWN: Final = "nothing is known of it"
+_PUT_TOGETHER: Final = "?.?"
+
+
+class _Table:
+    """The names that are known."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, tuple[Grade | None, str]] = {}
+        self._below: dict[str, tuple[Grade | None, str]] = {}
+        self._classes: dict[str, tuple[Grade | None, str]] = {}
+        self.leading: set[str] = set()
+        """Names that lead to whatever they name, also as attributes of other modules (``torch.serialization.os``)."""
+        grade, reason, word = None, "", ""
+        for line in files.read_beside(__spec__, "globals.txt").decode("ascii").splitlines():
+            if line.startswith("="):
+                word, _, reason = line[1:].strip().partition(": ")
+                grade = None if word in (_BY_ARGUMENTS, _LEADING) else Grade(word)
+            elif not line.startswith("#"):
+                for name in line.split():
+                    if word == _LEADING:
+                        self.leading.add(name)
+                    elif name.endswith(".*.[A]"):
+                        self._classes[name[:-6]] = grade, reason
+                    elif name.endswith(".[A]"):
+                        self._classes[name[:-4]] = grade, reason
+                    elif name.endswith(".*"):
+                        self._below[name[:-2]] = grade, reason
+                    else:
+                        self._exact[name] = grade, reason
+
+    def find(self, name: str) -> tuple[Grade | None, str] | None:
+        """Return grade (None: it depends on the arguments) and reason of a name; None: it is not known."""
+        found = self._exact.get(name)
+        if found is not None:
+            return found
+        around, _, last = name.rpartition(".")
+        is_class = last[:1].isupper()
+        while around:
+            if is_class and around in self._classes:
+                return self._classes[around]
+            if around in self._below:
+                return self._below[around]
+            around = around.rpartition(".")[0]
+        return None
+
+
+_tables: list[_Table] = []
+
+
+def _table() -> _Table:
+    if not _tables:
+        _tables.append(_Table())
+    return _tables[0]
+
+
+def graded(name: str, words: str | None = None) -> tuple[Grade | None, str]:
+    """Return grade and reason of a name with its module; None: the arguments of a call decide.
+
+    ``words``: the part of it that is not the module's, if that is known: attributes in it may lead elsewhere.
+    """
+    known = [found for found in map(_table().find, (name, _renamed(name))) if found is not None]
+    if any(grade is Grade.WEIGHTS_ONLY for grade, _ in known):
+        return known[0]
+    parts = (words if words is not None else name.rpartition(".")[2]).split(".")
+    if len(parts) > 1 or not any(grade in (Grade.DANGEROUS, None) for grade, _ in known):
+        for number, part in enumerate(parts):
+            if part in _table().leading:
+                return Grade.DANGEROUS, f"leads to {'.'.join(parts[number:])} through other names"
+    if name == _PUT_TOGETHER:
+        return Grade.DANGEROUS, "the name is put together by other calls"
+    return min(known, key=_order_of) if known else (Grade.UNKNOWN, _NOT_KNOWN)
+
+
+def _order_of(found: tuple[Grade | None, str]) -> int:
+    return -1 if found[0] is None else found[0].order
+
+
+def _renamed(name: str) -> str:
+    """Return what Python 3 looks up for a name of Python 2 (`_compat_pickle`)."""
+    from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
+
+    module, _, last = name.rpartition(".")
+    module, last = NAME_MAPPING.get((module, last), (module, last))
+    return f"{IMPORT_MAPPING.get(module, module)}.{last}"
+
+
+def is_quiet(name: str, words: str | None = None) -> bool:
+    """Whether a name does no harm, whatever it is called with. ``words``: see `graded`."""
+    return graded(name, words)[0] in (Grade.HARMLESS, Grade.WEIGHTS_ONLY)
+
+
+class Verdict:
+    """What pickles would look up and call."""
+
+    def __init__(self) -> None:
+        self.uses: dict[str, CodeUse] = {}
+        """What is looked up or called, by its name."""
+        self._undecided: set[str] = set()
+
+    def note(self, name: str, at: int, words: str | None = None) -> CodeUse:
+        """Note that a name is looked up."""
+        use = self._use(name, at, words)
+        use.count += 1
+        return use
+
+    def _use(self, name: str, at: int, words: str | None) -> CodeUse:
+        shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+        use = self.uses.get(shown)
+        if use is None:
+            grade, reason = graded(name, words)
+            if grade is None:
+                grade, reason = Grade.UNKNOWN, _NEVER_CALLED
+                self._undecided.add(shown)
+            use = CodeUse(shown, 0, at, grade, reason)
+            if len(self.uses) < _MOST_NAMES * (5 if grade is Grade.DANGEROUS else 1):
+                self.uses[shown] = use
+        return use
+
+    def follow(self, reading: Reading, depth: int = 0) -> None:
+        """Run a pickle, and note all that it would look up and call."""
+        try:
+            for event in reading.events():
+                if event.kind == "name":
+                    target = event.target
+                    name = str(target) if isinstance(target, Global) else f"extension {target.code}"
+                    self.note(name, event.offset, target.name if isinstance(target, Global) else "")
+                elif event.kind != "persistent":
+                    self._call(event, reading, depth)
+        except LimitError as error:
+            at = error.offset if error.offset is not None else reading.start
+            use = self.note("?", at)
+            use.reason = f"not followed to its end: {error.reason}"
+
+    def merge(self, other: Verdict) -> None:
+        """Take what another reader of the same pickles would do besides."""
+        for name, use in other.uses.items():
+            known = self.uses.setdefault(name, use)
+            if known is not use and use.grade < known.grade:
+                known.worsen(use.grade, use.reason)
+
+    def _call(self, event: Event, reading: Reading, depth: int) -> None:
+        call = event.as_call()
+        if event.kind == "method":
+            # What a class or function is given changes what it does; other objects have methods for it.
+            if isinstance(call.callable, Global):
+                use = self._use(str(call.callable), event.offset, call.callable.name)
+                use.worsen(Grade.DANGEROUS, "a class or function is changed")
+                use.add_call(event.offset, f"{call.callable} changed by {call_words(Call(event.opcode, (call.args,)))}")
+            return
+        name, words = _name_of(call.callable)
+        if not name:
+            return  # what the call returned that is called here was graded by its own name
+        use = self._use(name, event.offset, words)
+        decide = _DECIDERS.get(name)
+        if name in self._undecided:
+            if use.reason == _NEVER_CALLED:
+                use.grade, use.reason = Grade.HARMLESS, "harmless with these arguments"
+            use.worsen(*(decide(call) if decide is not None else (Grade.UNKNOWN, "depends on its arguments")))
+        if use.grade not in (Grade.HARMLESS, Grade.WEIGHTS_ONLY):
+            use.add_call(event.offset, call_words(call))
+        else:
+            use.called += 1
+        if name in _LOADERS and depth < _MOST_NESTED:
+            self._nested(event, reading, use, depth)
+
+    def _nested(self, event: Event, reading: Reading, use: CodeUse, depth: int) -> None:
+        """Follow the pickles in the bytes that a call would load."""
+        place = event.first_bytes()
+        if place is None:
+            use.worsen(Grade.DANGEROUS, "loads a pickle that other calls put together")
+            return
+        at, end = place
+        found = 0
+        while found < _MOST_IN_A_ROW:
+            inner = Reading(event.data, at, end, reading.session)
+            self.follow(inner, depth + 1)
+            found += 1
+            at = inner.stopped_at
+            if inner.trouble or at >= end:
+                break
+        if inner.trouble and found == 1:
+            use.worsen(Grade.DANGEROUS, "loads bytes that are no whole pickle")
+
+
+def _name_of(target: Any) -> tuple[str, str | None]:
+    """Return the name that something comes to which is called, and the part of it behind the module; "": unknown."""
+    attributes: list[str] = []
+    for _ in range(_MOST_STEPS):
+        if isinstance(target, Global):
+            words = ".".join([target.name, *reversed(attributes)])
+            return f"{target.module}.{words}", words
+        if isinstance(target, Extension):
+            return f"extension {target.code}", ""
+        if not isinstance(target, Call):
+            return "", None
+        args = target.args if isinstance(target.args, tuple) else ()
+        name = target.name
+        if name in _GETATTR and len(args) >= 2 and isinstance(args[1], str):
+            attributes.append(args[1])
+            target = args[0]
+        elif name in _IMPORTS and args and isinstance(args[0], str):
+            words = ".".join(reversed(attributes))
+            return f"{args[0]}.{words}" if words else args[0], words or args[0]
+        elif name in _PARTIAL and args:
+            target = args[0]
+        elif name in _ITEMS and len(args) == 2 and isinstance(args[1], str):
+            attributes.append(args[1])
+            target = args[0]
+        elif isinstance(target.callable, Call) and (found := _got(target.callable)) is not None and len(args) == 1:
+            attributes.append(found)
+            target = args[0]
+        else:
+            return "", None
+    return "", None
+
+
+def _got(getter: Call) -> str | None:
+    """Return the attribute that an ``operator.attrgetter`` gets, or ``methodcaller`` calls."""
+    args = getter.args if isinstance(getter.args, tuple) else ()
+    is_getter = getter.name.rpartition(".")[2] in ("attrgetter", "methodcaller") and bool(args)
+    return args[0] if is_getter and isinstance(args[0], str) else None
+
+
+def _is_hidden(words: str) -> bool:
+    return any(part.startswith("_") or part in _table().leading for part in words.split("."))
+
+
+def _decide_getattr(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    if len(args) < 2 or not isinstance(args[1], str):
+        return Grade.DANGEROUS, "gets an attribute whose name other calls put together"
+    if _is_hidden(args[1]):
+        return Grade.DANGEROUS, f"gets the attribute {args[1]!r}"
+    name, words = _name_of(call)
+    if name and graded(name, words)[0] is Grade.DANGEROUS:
+        return Grade.DANGEROUS, f"gets {name}"
+    is_quiet_class = bool(name) and is_quiet(_name_of(args[0])[0])
+    return (Grade.HARMLESS if is_quiet_class else Grade.UNKNOWN), "gets an attribute"
+
+
+def _decide_getter(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    if not all(isinstance(word, str) for word in args[:1]) or any(_is_hidden(str(word)) for word in args[:1]):
+        return Grade.DANGEROUS, "gets attributes by hidden names, or such as other calls put together"
+    return Grade.UNKNOWN, "gets an attribute"
+
+
+def _decide_import(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    if not args or not isinstance(args[0], str):
+        return Grade.DANGEROUS, "imports a module whose name other calls put together"
+    grade = graded(f"{args[0]}.x")[0]
+    return (grade or Grade.UNKNOWN), f"imports {args[0]}"
+
+
+def _decide_type(call: Call) -> tuple[Grade, str]:
+    many = not isinstance(call.args, tuple) or len(call.args) != 1
+    return (Grade.UNKNOWN, "makes a class") if many else (Grade.HARMLESS, "tells the class of an object")
+
+
+def _decide_item(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    name, words = _name_of(call)
+    if name and words and _is_hidden(words):
+        return Grade.DANGEROUS, f"gets {name}"
+    return (Grade.UNKNOWN if args and isinstance(args[0], Call | Global) else Grade.HARMLESS), "gets an item"
+
+
+def _decide_load(call: Call) -> tuple[Grade, str]:
+    return Grade.UNKNOWN, "loads a pickle inside"
+
+
+_GETATTR: Final = frozenset(("builtins.getattr", "__builtin__.getattr"))
+_IMPORTS: Final = frozenset(
+    (
+        *("builtins.__import__", "__builtin__.__import__", "importlib.import_module", "importlib.__import__"),
+        *("importlib._bootstrap.__import__", "importlib._bootstrap._gcd_import"),
+    )
+)
+_PARTIAL: Final = frozenset(("functools.partial", "_functools.partial"))
+_ITEMS: Final = frozenset(("operator.getitem", "_operator.getitem"))
+_GETTERS: Final = frozenset(
+    f"{module}.{name}" for module in ("operator", "_operator") for name in ("attrgetter", "methodcaller")
+)
+_DECIDERS: Final[dict[str, Callable[[Call], tuple[Grade, str]]]] = {
+    **dict.fromkeys(_GETATTR, _decide_getattr),
+    **dict.fromkeys(_GETTERS, _decide_getter),
+    **dict.fromkeys(_IMPORTS, _decide_import),
+    **dict.fromkeys(("builtins.type", "__builtin__.type"), _decide_type),
+    **dict.fromkeys(_ITEMS, _decide_item),
+    "torch.storage._load_from_bytes": _decide_load,
+}
+# What loads the pickle in the bytes that it is given.
+_LOADERS: Final = frozenset(
+    (
+        *("pickle.loads", "_pickle.loads", "pickle._loads", "cPickle.loads", "torch.storage._load_from_bytes"),
+        *("dill.loads", "dill._dill.loads", "cloudpickle.loads", "cloudpickle.cloudpickle.loads"),
+    )
+)
