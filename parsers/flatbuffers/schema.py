@@ -29,7 +29,7 @@ from pparse.errors import MalformedError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final
+    from typing import Final
 
 # What a type can be.
 SCALAR, TEXT, TABLE, STRUCT, VECTOR, ARRAY, UNION = range(7)

@@ -661,7 +661,7 @@ class Machine:
         """Whether a value is false for Python."""
         if type(value) is Box:
             return value.count == 0
-        return not self.constant(value)
+        return self.type_of(value) == "buffer" or not self.constant(value)  # one that is given may have no bytes
 
     def _append(self, op: int, at: int) -> None:
         taken = [self._pop()] if op == 0x61 else self._popped()
@@ -697,10 +697,14 @@ class Machine:
             taken = self._popped()
         target = self._top()
         if len(taken) % 2:
+            self.certain = False  # Python's unpickler sets the pairs before
+        if type(target) not in (int, Box):
+            self._method("SETITEM" if op == 0x73 else "SETITEMS", at, target, taken[: len(taken) // 2 * 2])
+        if len(taken) % 2:
             raise _Ended("a key has no value")
         if type(target) not in (int, Box):
-            self._method("SETITEM" if op == 0x73 else "SETITEMS", at, target, taken)
-        elif type(target) is Box and target.kind == _DICTS:
+            return
+        if type(target) is Box and target.kind == _DICTS:
             self._need_hashes(taken[::2])
             target.add(taken)
         elif taken:
@@ -824,8 +828,9 @@ class Machine:
             self._frame, self._frame_end = at, self._ends[at]
             return
         self._cross(size)
-        self.certain = self.certain and size <= self.end - at
-        if at + size > self._frame_end:
+        if size > self.end - at:
+            self.certain = False
+        elif at + size > self._frame_end:
             self._frame, self._frame_end = at, at + size
 
     def _read_only(self, op: int, at: int) -> None:
