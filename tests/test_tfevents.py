@@ -87,11 +87,31 @@ def test_a_damaged_record_leaves_out_just_itself(run, tmp_path):
 
 def test_what_is_no_event_is_left_out():
     """A record whose checksum agrees, and that is no message; a value of another kind than those before it."""
-    with pparse.view(
-        events([event(0, a=1.0), b"\xff\xff", event(1, a=tensor(1, [], float_val=[2])), event(2, a=3.0)])
-    ) as model:
+    other = event(1, a=tensor(1, [], float_val=[2]), b=4.0)
+    with pparse.view(events([event(0, a=1.0), b"\xff\xff", other, event(2, a=3.0)])) as model:
         assert model["a"].numpy()["step"].tolist() == [0, 2]
+        assert model["b"].numpy()["step"].tolist() == [1]
         assert [finding.reason for finding in model.findings] == [
             "record 2 is left out: not a field: there is no wire type 7",
-            "record 3 is left out: the values of 'a' are of different kinds: this one is left out",
+            "a value of record 3 is left out: it is of another kind than those of 'a' before it",
         ]
+
+
+def test_events_that_differ_in_numbers_only_are_told_apart():
+    """Of most events, only the numbers are looked at: a step, and a value between bytes that were seen before."""
+    rare = {"tensor": {"dtype": 1, "tensor_shape": {}, "tensor_content": bytes(4)}}
+    kinds = [{"simple_value": 2.5}, tensor(1, [], float_val=[2.5]), tensor(1, [1], float_val=[2.5]), rare]
+    steps = [0, 1, -1, 127, 128, 2**40, 5]
+    values = dict(zip("abcd", kinds, strict=True)).items()
+    made = [event(step, number, **{tag: value}) for number, step in enumerate(steps) for tag, value in values]
+    made += [event(9, 9.0, a=0.5, b=tensor(1, [], float_val=[0.5])), event(10, 10.0, aa=0.5), b"", event(11)]
+    late = b"\x10\x03" + event(0, 3.0, a=7.0)  # the step stands before the time
+    twice = event(1, 4.0, a=8.0) + b"\x10\x06"  # the last step counts
+    with pparse.view(events([*made, late, twice])) as model:
+        assert list(model) == ["a", "b", "c", "d", "aa"]
+        found = {name: model[name].numpy().tolist() for name in model}
+    want = [(step, float(number)) for number, step in enumerate(steps)]
+    assert found["a"] == [*((*one, 2.5) for one in want), (9, 9.0, 0.5), (3, 3.0, 7.0), (6, 4.0, 8.0)]
+    assert found["b"] == [*((*one, 2.5) for one in want), (9, 9.0, 0.5)]
+    assert [(step, time) for step, time, _ in found["c"]] == want == [(step, time) for step, time, _ in found["d"]]
+    assert found["aa"] == [(10, 10.0, 0.5)]
