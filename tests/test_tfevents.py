@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +116,44 @@ def test_events_that_differ_in_numbers_only_are_told_apart():
     assert found["b"] == [*((*one, 2.5) for one in want), (9, 9.0, 0.5)]
     assert [(step, time) for step, time, _ in found["c"]] == want == [(step, time) for step, time, _ in found["d"]]
     assert found["aa"] == [(10, 10.0, 0.5)]
+
+
+def test_a_folder_of_runs_is_listed(run, tmp_path):
+    """What stands behind ``.tfevents`` is time, host and process: files that differ in it are no parts of one."""
+    for number, name in enumerate(("1.host.7.0", "1.host.7.1", "9.host.v2")):
+        folder = tmp_path / "runs" / ("eval" if number == 2 else "")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"events.out.tfevents.{name}").write_bytes(events([event(0, **dict.fromkeys("abc"[:number], 1.0))]))
+    found = run("ls", "-R", tmp_path / "runs").out.splitlines()
+    assert [line.split()[:3] for line in found[1:4]] == [
+        ["events.out.tfevents.1.host.7.0", "tfevents", "0"],
+        ["events.out.tfevents.1.host.7.1", "tfevents", "1"],
+        ["eval/events.out.tfevents.9.host.v2", "tfevents", "2"],
+    ]
+    (tmp_path / "runs" / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
+    assert "model.safetensors" in run("info", tmp_path / "runs").out.split("taken", 1)[1].splitlines()[0]
+
+
+def test_a_cut_log_tells_what_it_lacks_and_no_parameters(run, tmp_path):
+    path = tmp_path / "events.out.tfevents.1.host"
+    text, half = tensor(7, [1], string_val=[b"x" * 100]), tensor(14, [1], half_val=[1])
+    raw = events([event(0, a=1.0), event(1, t=text, b=half)])
+    path.write_bytes(raw[:-90])
+    said = run("ls", path).out + run("info", path).out
+    assert "at least 90 " in said
+    assert not re.search(r"^parameters|, \d+ parameter", said, re.MULTILINE)
+    with pparse.view(raw) as model:
+        assert model.extent().parameters == {}
+
+
+def test_a_table_of_steps_is_a_csv(run, tmp_path):
+    path = tmp_path / "x.csv"
+    made = [event(step, step + 0.5, a=1 / 4, b=tensor(3, [2], int_val=[step, 7])) for step in range(3)]
+    (tmp_path / "log").write_bytes(events(made))
+    for name, wanted in {
+        "a": "step,wall_time,value\n0,0.5,0.25\n1,1.5,0.25\n2,2.5,0.25\n",
+        "a[1:2]": "step,wall_time,value\n1,1.5,0.25\n",
+        "b[1:]": "step,wall_time,value[0],value[1]\n1,1.5,1,7\n2,2.5,2,7\n",
+    }.items():
+        assert run("get", tmp_path / "log", name, "-o", path).code == 0
+        assert path.read_text() == wanted

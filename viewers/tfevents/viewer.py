@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.tensors.status import Extent
 
     _Added = tuple["_Series", int, int, tuple[int, int]]
 
@@ -275,6 +276,12 @@ class TfeventsViewer(Viewer):
     def find(self, name: str) -> Tensor | None:
         """Return what was logged under a tag; None if there is no such tag."""
         return self._made(name) if name in self._index()[1] else None
+
+    def new_extent(self) -> Extent:
+        """Return an extent that counts no parameters."""
+        made = super().new_extent()
+        made.counts_parameters = False
+        return made
 
     def size_hint(self) -> int | None:
         """Return how many there are, once the records were gone through."""
