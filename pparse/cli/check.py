@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 
 from pparse.cli.common import DAMAGED, DANGEROUS, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
@@ -30,7 +31,7 @@ from pparse.tree.code_use import Grade
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
@@ -183,7 +184,8 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
     with open_file(options, out) as document:
         tally = _Tally()
         shown: list[dict[str, object]] = []
-        for finding in _findings(document, options):
+        made = cache(lambda: viewer_for(document))  # once: what it knows may have cost a pass over the file
+        for finding in _findings(document, options, made):
             tally[finding.code, finding.severity] += 1
             if not why and finding.severity in counted:
                 why = str(finding.reason)
@@ -195,7 +197,7 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
                 out.line(dumps(row_of(options, finding.to_dict())))
             elif not options.quiet:
                 out.finding(finding, _called(document, finding))
-        viewer = viewer_for(document)
+        viewer = made()
         extent = viewer.extent() if viewer is not None else None
         odd = options.strict and tally.of(Severity.WARNING) > 0
         status = extent.status if extent is not None else document_status(document, damaged=tally.is_broken)
@@ -250,7 +252,7 @@ def _called(document: Extraction, finding: Finding) -> str:
     return f"{name}{f' and {count - 1:,} more' if count > 1 else ''} ({finding.path})"
 
 
-def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
+def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> Iterator[Finding]:
     told, zeros = set(), []
     for finding in document.check(strict=options.strict):
         told.add(finding)
@@ -258,7 +260,7 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
             zeros.append(finding)  # a digest that agrees says that they belong there
         else:
             yield finding
-    viewer = viewer_for(document)
+    viewer = made()
     extent = viewer.extent() if viewer is not None else None
     found = all_findings(document, document_status(document)) if extent is None else findings_of(viewer, extent)
     yield from (finding for finding in found if finding not in told)

@@ -50,7 +50,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('coreml', 'pparse.parsers.coreml:CoremlParser', 'pparse.viewers.coreml.viewer:CoremlViewer', ((0, (b'\x08',)),), ('.mlmodel',), False, False, False, False, False),  # noqa: E501
     ('paddle', 'pparse.parsers.paddle:PaddleParser', None, ((0, (b'\n',)),), ('.pdmodel',), False, False, False, False, False),  # noqa: E501
     ('sentencepiece', 'pparse.parsers.sentencepiece:SentencepieceParser', None, ((0, (b'\n',)),), ('.spm', 'tokenizer.model', 'spiece.model'), False, False, False, False, False),  # noqa: E501
-    ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, (b'brain.Event:',)),), (), False, False, True, False, False),  # noqa: E501
+    ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, (b'brain.Event:',)),), ('.tfevents',), False, False, True, False, False),  # noqa: E501
     ('flexbuffers', 'pparse.parsers.flatbuffers.flexbuffers:FlexBuffersParser', None, (), ('.flexbuf', '.flex'), False, False, True, False, False),  # noqa: E501
     ('catboost', 'pparse.parsers.flatbuffers.formats:CatboostParser', 'pparse.viewers.flatbuffers.vectors:CatboostViewer', ((0, (b'CBM1',)),), ('.cbm',), False, False, True, False, False),  # noqa: E501
     ('executorch-data', 'pparse.parsers.flatbuffers.formats:ExecutorchDataParser', 'pparse.viewers.flatbuffers.executorch:ExecutorchDataViewer', ((4, (b'FT01',)), (8, (b'FT01',))), ('.ptd',), False, False, True, False, False),  # noqa: E501

@@ -228,16 +228,23 @@ UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download"
 # How a name ends if the file is one of several, and what stands for all such endings.
 _NUMBERED: Final = lazy_pattern(r"-\d{5}-of-\d{5}")
 _FIRST_OF_ONE: Final = "-00000-of-00001"
+# What event files of TensorBoard are called, before the time (tensorflow/core/util/events_writer.cc).
+_LOG: Final = ".tfevents."
+# How names end of what was made of an event file, among others by `pparse recover`.
+_ABOUT_LOGS: Final = (".json", ".csv", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".tar", ".tgz")
 
 
 def bare_name(name: str) -> str:
     """Return the file name in lower case, without the marks of an unfinished download.
 
-    The numbers behind an extension (``.data-00003-of-00010``) are those of the first of one.
+    The numbers behind an extension (``.data-00003-of-00010``) are those of the first of one; time, host and process
+    behind ``.tfevents`` are left out.
     """
     name = name.lower()
     for suffix in UNFINISHED_SUFFIXES:
         name = name.removesuffix(suffix)
+    if (at := name.rfind(_LOG)) >= 0 and not name.endswith(_ABOUT_LOGS):
+        return name[: at + len(_LOG) - 1]
     tail = name[-len(_FIRST_OF_ONE) :]
     return name[: -len(tail)] + _FIRST_OF_ONE if tail[6:10] == "-of-" and _NUMBERED.fullmatch(tail) else name
 
