@@ -5,9 +5,11 @@ Needs coremltools 9; Linux is enough, as nothing is run.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import coremltools as ct
@@ -17,6 +19,8 @@ from coremltools.converters.mil.frontend.milproto.load import load
 from coremltools.converters.mil.mil import types
 from coremltools.models import datatypes
 from coremltools.models.neural_network import NeuralNetworkBuilder, quantization_utils
+from coremltools.models.pipeline import Pipeline
+from coremltools.models.utils import MultiFunctionDescriptor, save_multifunction
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "coreml"
 RNG = np.random.default_rng(1)
@@ -87,6 +91,129 @@ def program(x: Any) -> Any:
     return mb.softmax(x=mb.add(x=x, y=np.arange(16, dtype=np.float32)), axis=-1)
 
 
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+def flow(version: Any) -> Any:
+    """Return a program with branches in a loop."""
+
+    @mb.program(input_specs=[mb.TensorSpec(shape=(1,)), mb.TensorSpec(shape=(1,))], opset_version=version)
+    def made(a: Any, b: Any) -> Any:
+        where = mb.squeeze(x=mb.cast(x=a, dtype="bool"))
+        one = mb.cond(pred=where, _true_fn=lambda: mb.add(x=b, y=1.0), _false_fn=lambda: mb.mul(x=b, y=2.0))
+
+        def body(i: Any, v: Any) -> Any:
+            low = mb.squeeze(x=mb.less(x=v, y=3.0))
+            found = mb.cond(pred=low, _true_fn=lambda: mb.add(x=v, y=b), _false_fn=lambda: mb.mul(x=v, y=b))
+            return mb.add(x=i, y=1.0), found
+
+        last, value = mb.while_loop(
+            _cond=lambda i, v: mb.squeeze(x=mb.less(x=i, y=9.0)), _body=body, loop_vars=(a, one)
+        )
+        return mb.concat(values=[value, last, np.float32([5])], axis=0, name="out")
+
+    return made
+
+
+def pipeline() -> Any:
+    """Return a classifier behind another network."""
+    last = NeuralNetworkBuilder([("x", datatypes.Array(4))], [("p", datatypes.Array(3))], mode="classifier")
+    last.add_inner_product("fc", some(3, 4), None, 4, 3, False, "x", "z")
+    last.add_softmax("soft", "z", "p")
+    last.set_class_labels(["a", "b", "c"])
+    first = NeuralNetworkBuilder([("i", datatypes.Array(4))], [("x", datatypes.Array(4))])
+    first.add_activation("act", "RELU", "i", "x")
+    made = Pipeline([("i", datatypes.Array(4))], [("p", datatypes.Array(3))])
+    made.add_model(first.spec)
+    made.add_model(last.spec)
+    return made.spec
+
+
+@mb.program(input_specs=[mb.TensorSpec(shape=(2, 4))], opset_version=ct.target.iOS18)
+def other(x: Any) -> Any:
+    return mb.relu(x=mb.linear(x=x, weight=np.ones((3, 4), np.float32)), name="other_out")
+
+
+@mb.program(input_specs=[mb.TensorSpec(shape=(2, 4))], opset_version=ct.target.iOS18)
+def packed(x: Any) -> Any:
+    codes = np.arange(12).reshape(3, 4).astype(np.int8)
+    weight = mb.constexpr_blockwise_shift_scale(data=codes, scale=np.ones((3, 1), np.float32), name="codes")
+    return mb.linear(x=x, weight=weight, name="packed_out")
+
+
+def graphs_of(spec: Any, name: str = "") -> dict[str, Any]:
+    """Return the nodes of all graphs of a model: name, operation, inputs, outputs."""
+    kind = spec.WhichOneof("Type")
+    model = getattr(spec, kind)
+    if kind.startswith("neuralNetwork"):
+        return network_graphs(model, name)
+    if kind == "mlProgram":
+        main = spec.description.defaultFunctionName or "main"
+        found = {}
+        for key, function in model.functions.items():
+            prefix = "" if key == "main" else f"{key}/"
+            found |= block_graphs(function.block_specializations[function.opset], "" if key == main else key, prefix)
+        return found
+    found = {name: []}
+    for number, part in enumerate(model.models):
+        sides = part.description.input, part.description.output
+        node = [f"models[{number}]", part.WhichOneof("Type"), *([one.name for one in side] for side in sides)]
+        found[name].append(node)
+        found |= graphs_of(part, node[0])
+    return found
+
+
+def network_graphs(model: Any, name: str) -> dict[str, Any]:
+    found = {name: []}
+    for layer in model.layers:
+        kind = layer.WhichOneof("layer")
+        found[name].append([layer.name, kind, list(layer.input), list(layer.output)])
+        for field, inner in getattr(layer, kind).ListFields() if kind in ("branch", "loop") else ():
+            if field.type == field.TYPE_MESSAGE:
+                found |= network_graphs(inner, f"{name}/" * bool(name) + f"{layer.name}.{field.name}")
+    return found
+
+
+def block_graphs(block: Any, name: str, prefix: str) -> dict[str, Any]:
+    found = {name: []}
+    for operation in block.operations:
+        label = operation.outputs[0].name
+        inputs = []
+        for key, argument in operation.inputs.items():
+            for number, binding in enumerate(argument.arguments):
+                several = f"[{number}]" if len(argument.arguments) > 1 else ""
+                inputs.append(binding.name or f"{prefix}{label}.{key}{several}")
+        found[name].append([label, operation.type, sorted(inputs), [output.name for output in operation.outputs]])
+        for number, inner in enumerate(operation.blocks):
+            found |= block_graphs(inner, f"{name}/" * bool(name) + f"{label}.blocks[{number}]", prefix)
+    return found
+
+
+def make_graphs() -> None:
+    options: dict[str, Any] = {"source": "milinternal", "skip_model_load": True}
+    ct.convert(flow(ct.target.iOS14), convert_to="neuralnetwork", **options).save(str(FOLDER / "flow.mlmodel"))
+    ct.utils.save_spec(pipeline(), str(FOLDER / "pipeline.mlmodel"))
+    made = ct.convert(flow(ct.target.iOS15), convert_to="mlprogram", **options)
+    with TemporaryDirectory() as folder:
+        made.save(f"{folder}/flow.mlpackage")
+        ct.utils.save_spec(made.get_spec(), str(FOLDER / "blocks.mlmodel"))  # its values are small: none is beside it
+        options["minimum_deployment_target"] = ct.target.iOS18
+        functions = MultiFunctionDescriptor()
+        for name, program_of in (("main", other), ("second", packed)):
+            ct.convert(program_of, convert_to="mlprogram", **options).save(f"{folder}/{name}.mlpackage")
+            functions.add_function(f"{folder}/{name}.mlpackage", "main", name)
+        functions.default_function_name = "second"
+        save_multifunction(functions, f"{folder}/all.mlpackage")
+        inner = Path(folder) / "all.mlpackage" / "Data" / "com.apple.CoreML"
+        (FOLDER / "functions.mlmodel").write_bytes((inner / "model.mlmodel").read_bytes())
+    found = {}
+    for name in ("flow", "pipeline", "blocks", "functions"):
+        spec = ct.proto.Model_pb2.Model.FromString((FOLDER / f"{name}.mlmodel").read_bytes())
+        found[name] = graphs_of(spec)
+    text = json.dumps(found, separators=(",", ":"))
+    (FOLDER / "graphs.json").write_text(text + "\n", encoding="utf-8")
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     expected = {}
@@ -125,6 +252,7 @@ def main() -> None:
         if array.dtype.kind != "U":
             expected[f"program/{name}"] = array if array.dtype.kind == "f" else array.astype(np.int64)
     np.savez_compressed(FOLDER / "values.npz", **expected)
+    make_graphs()
     sys.stderr.write(f"wrote {len(expected)} values\n")
 
 

@@ -244,6 +244,13 @@ _NUMBERS: Final = {
     **{30 + at: (f"UINT{bits}", f"uint{bits}") for at, bits in enumerate((8, 16, 32, 64, 4, 2, 1, 6, 3), 1)},
 }
 _STRING: Final = 2
+
+
+def array_word(word: str) -> str:
+    """Return the name of the type that arrays have for one of MIL; of any other, the word in small letters."""
+    return next((dtype for known, dtype in _NUMBERS.values() if known == word), word.lower())
+
+
 # Types that arrays have not: their codes get a byte each.
 _ODD: Final = {38: 6, 39: 3}
 # Fields of a Value, a TensorType, a Dimension, a TensorValue.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.errors import FaultError
+from pparse.errors import FaultError, PathError
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.tensors.scales import Quantisation
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -54,6 +55,15 @@ class CoremlViewer(ExternalViewer):
         below = "" if self.source is self.extraction else self.source.name.rpartition("/")[0] + "/"
         for name, file in super().files_beside():
             yield below + name, file
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph: of the network, of the first function of the program, of the models in a pipeline."""
+        from pparse.graphs.graph import Graph
+        from pparse.viewers.coreml.graph import graph_in
+
+        if number:
+            raise PathError(f"{self.extraction.name}: a Core ML model has one main graph", path="graph")
+        return Graph(graph_in(self.constants, self.root), max_nodes)
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it is a text: those of programs are modes of operations, such as ``valid``."""
@@ -117,13 +127,29 @@ class CoremlViewer(ExternalViewer):
                 found[name] = Signature(name, inputs, outputs, "")
         return found
 
-    @staticmethod
-    def _features(node: Node | None, side: str) -> dict[str, TensorInfo]:
+    def _features(self, node: Node | None, side: str) -> dict[str, TensorInfo]:
         try:
             features = list(islice(kids_of(None if node is None else node.find(side)), _MOST))
-            return {info.tensor: info for info in map(_feature, features)}
+            return {info.tensor: info for info in map(self.feature, features)}
         except FaultError:
             return {}
+
+    @staticmethod
+    def feature(node: Node) -> TensorInfo:
+        """Return what a FeatureDescription says."""
+        name = str(value_at(node, "name", default=""))
+        type = node_at(node, "type")
+        kind = next((kid for kid in kids_of(type) if str(kid.key).endswith("Type")), None)
+        word = "" if kind is None else str(kind.key).removesuffix("Type")
+        dtype, shape = None, None
+        if kind is not None and word == "multiArray":
+            word = str(value_at(kind, "dataType", default=""))
+            dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
+            shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST))
+        elif kind is not None and word == "image":
+            word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
+            shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))
+        return TensorInfo(name, dtype, word, shape, {})
 
     def interface(self) -> list[dict[str, Any]]:
         """Return the signatures as plain data."""
@@ -132,20 +158,3 @@ class CoremlViewer(ExternalViewer):
     def interface_lines(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts, a line for each input and output."""
         return signature_lines(self.signatures, "")
-
-
-def _feature(node: Node) -> TensorInfo:
-    """Return what a FeatureDescription says."""
-    name = str(value_at(node, "name", default=""))
-    type = node_at(node, "type")
-    kind = next((kid for kid in kids_of(type) if str(kid.key).endswith("Type")), None)
-    word = "" if kind is None else str(kind.key).removesuffix("Type")
-    dtype, shape = None, None
-    if kind is not None and word == "multiArray":
-        word = str(value_at(kind, "dataType", default=""))
-        dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
-        shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST))
-    elif kind is not None and word == "image":
-        word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
-        shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))
-    return TensorInfo(name, dtype, word, shape, {})
