@@ -21,6 +21,7 @@ from coremltools.models import datatypes
 from coremltools.models.neural_network import NeuralNetworkBuilder, quantization_utils
 from coremltools.models.pipeline import Pipeline
 from coremltools.models.utils import MultiFunctionDescriptor, save_multifunction
+from coremltools.optimize._utils import lut_to_dense
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "coreml"
 RNG = np.random.default_rng(1)
@@ -214,6 +215,114 @@ def make_graphs() -> None:
     (FOLDER / "graphs.json").write_text(text + "\n", encoding="utf-8")
 
 
+# -- constants that are computed ---------------------------------------------------------------------------------------
+
+
+def some_codes(low: int, high: int, shape: Any, kind: str) -> Any:
+    return RNG.integers(low, high, shape).astype(getattr(types, f"np_{kind}_dtype", kind))
+
+
+def packed_bits(codes: Any, bits: int) -> Any:
+    """Return codes that share bytes, the first at the lowest bits."""
+    return np.packbits(((codes.reshape(-1, 1) >> np.arange(bits)) & 1).astype(np.uint8).reshape(-1), bitorder="little")
+
+
+def old_forms() -> Any:
+    """Return a program with the operations of iOS 16."""
+    half = some(7).astype(np.float16)
+    found = [
+        {"quantized_data": some_codes(-128, 127, (5, 7, 3), "int8"), "scale": half, "axis": 1, "name": "affine"},
+        {"quantized_data": some_codes(0, 255, (5, 7), "uint8"), "scale": np.float32(0.3), "axis": 0, "name": "one"},
+        {"quantized_data": some_codes(0, 255, (5, 7), "uint8"), "scale": some(5), "axis": -2, "name": "float_zero"},
+    ]
+    zeros = some_codes(-128, 127, 7, "int8"), np.uint8(131), some(5)
+
+    @mb.program(input_specs=[mb.TensorSpec(shape=(1,))], opset_version=ct.target.iOS16)
+    def made(x: Any) -> Any:
+        out = [mb.constexpr_affine_dequantize(**one, zero_point=zero) for one, zero in zip(found, zeros, strict=True)]
+        for bits, *shape in ((1, 3, 5), (2, 3, 5, 7), (4, 33), (6, 6, 7), (8, 4, 9)):
+            indices = packed_bits(some_codes(0, 1 << bits, shape, "uint8"), bits)
+            told = {"lut": some(1 << bits).astype(np.float16), "shape": np.array(shape, np.uint32)}
+            out.append(mb.constexpr_lut_to_dense(indices=indices, **told, name=f"table{bits}"))
+        mask = RNG.random((9, 11)) < 0.3
+        told = {"mask": packed_bits(mask, 1), "shape": np.array(mask.shape, np.uint32), "name": "sparse"}
+        out.append(mb.constexpr_sparse_to_dense(nonzero_data=some(int(mask.sum())), **told))
+        out.append(mb.constexpr_cast(source_val=some(3, 4).astype(np.float16), output_dtype="fp32", name="cast"))
+        return tuple(mb.identity(x=one) for one in out)
+
+    return made
+
+
+def new_forms() -> Any:
+    """Return a program with the operations of iOS 18, some of which take what others make."""
+
+    def half(*shape: int) -> Any:
+        return some(*shape).astype(np.float16)
+
+    shifted, looked_up = mb.constexpr_blockwise_shift_scale, mb.constexpr_lut_to_dense
+
+    @mb.program(input_specs=[mb.TensorSpec(shape=(1,))], opset_version=ct.target.iOS18)
+    def made(x: Any) -> Any:
+        blocks = {"data": some_codes(-8, 8, (6, 22), "int4"), "offset": some_codes(-8, 8, (2, 11), "int4")}
+        float_offset = {"data": some_codes(0, 255, (8, 12), "uint8"), "offset": some(2, 3)}
+        four = {"data": some_codes(0, 16, (5, 7, 3), "uint4"), "offset": some_codes(0, 16, (1, 7, 1), "uint4")}
+        out = [
+            shifted(data=some_codes(-8, 8, (16, 8), "int4"), scale=half(16, 1), name="rows"),
+            shifted(**blocks, scale=half(2, 11), name="blocks"),
+            shifted(**four, scale=some(1, 7, 1), name="four"),
+            shifted(**float_offset, scale=half(2, 3), name="float_offset"),
+            shifted(data=half(8, 12), scale=half(2, 3), name="halves"),
+        ]
+        for bits, kind in ((1, "uint1"), (3, "uint3"), (6, "uint6")):
+            indices = some_codes(0, 1 << bits, (6, 10), kind)
+            out.append(looked_up(indices=indices, lut=half(1, 1, 1 << bits, 1), name=kind))
+        out.append(looked_up(indices=some_codes(0, 256, (6, 10), "uint8"), lut=some(3, 5, 256, 1), name="groups"))
+        for axis, groups in ((0, (2, 1, 1)), (1, (2, 2, 1)), (-1, (1, 2, 3))):
+            indices = some_codes(0, 4, (6, 4, 3), "uint2")
+            out.append(looked_up(indices=indices, lut=half(*groups, 4, 3), vector_axis=axis, name=f"vectors{axis % 3}"))
+        table = shifted(data=some_codes(-128, 127, (2, 1, 4, 1), "int8"), scale=half(1, 1, 1, 1), name="table")
+        out.append(looked_up(indices=some_codes(0, 4, (6, 10), "uint2"), lut=table, name="table_of_codes"))
+        mask = (RNG.random((16, 8)) < 0.4).astype(types.np_uint1_dtype)
+        count = int(mask.sum())
+        kept = {"data_mask": mask, "nonzero_data": some_codes(-8, 8, count, "int4")}
+        offsets = {"scale": half(16, 4), "offset": some_codes(-8, 8, (16, 4), "int4")}
+        sparse = [mb.constexpr_sparse_blockwise_shift_scale(**kept, **offsets, name="kept")]
+        for width, more in ((1, {}), (2, {"vector_axis": 0})):
+            indices = {"indices_mask": mask, "indices_nonzero_data": some_codes(0, 4, count, "uint2")}
+            told = {**indices, "lut": half(2, 1, 4, width), **more, "name": f"kept_vectors{width}"}
+            sparse.append(mb.constexpr_lut_to_sparse(**told))
+        sparse.append((mask, shifted(data=some_codes(-128, 127, count, "int8"), scale=half(1), name="kept_values")))
+        sparse.append((mask, half(count)))
+        for number, (where, values) in enumerate(sparse):
+            out.append(mb.constexpr_sparse_to_dense(nonzero_data=values, mask=where, name=f"dense{number}"))
+        return tuple(mb.identity(x=one) for one in out)
+
+    return made
+
+
+def make_packed() -> dict[str, Any]:
+    """Write programs with constants that are computed of others; return these constants."""
+    found = {}
+    for name, made, target in (("packed16", old_forms(), ct.target.iOS16), ("packed18", new_forms(), ct.target.iOS18)):
+        options = {"minimum_deployment_target": target, "compute_precision": ct.precision.FLOAT32}
+        options |= {"source": "milinternal", "convert_to": "mlprogram", "skip_model_load": True}
+        package = FOLDER / f"{name}.mlpackage"
+        shutil.rmtree(package, ignore_errors=True)
+        ct.convert(made, **options, pass_pipeline=ct.PassPipeline.EMPTY).save(str(package))
+        inner = package / "Data" / "com.apple.CoreML"
+        spec = ct.proto.Model_pb2.Model.FromString((inner / "model.mlmodel").read_bytes())
+        loaded = load(spec, specification_version=spec.specificationVersion, file_weights_dir=str(inner / "weights"))
+        for operation in loaded.functions["main"].operations:
+            if operation.op_type.startswith("constexpr"):
+                if "lut" in operation.inputs and operation.lut.val is None:
+                    value = lut_to_dense(operation.indices.val, operation.lut.op.materialized_val_inference())
+                else:
+                    value = operation.materialized_val_inference()
+                if not isinstance(value, tuple):
+                    found[f"{name}/{operation.outputs[0].name}"] = np.asarray(value)
+    return found
+
+
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     expected = {}
@@ -251,8 +360,9 @@ def main() -> None:
         array = np.asarray(value)
         if array.dtype.kind != "U":
             expected[f"program/{name}"] = array if array.dtype.kind == "f" else array.astype(np.int64)
-    np.savez_compressed(FOLDER / "values.npz", **expected)
     make_graphs()
+    expected |= make_packed()
+    np.savez_compressed(FOLDER / "values.npz", **expected)
     sys.stderr.write(f"wrote {len(expected)} values\n")
 
 

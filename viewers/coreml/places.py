@@ -12,6 +12,7 @@ Names::
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import cached_property
 from itertools import islice
 from math import prod
@@ -129,10 +130,16 @@ _AROUND: Final = (
 )  # fmt: skip
 
 
+class Constexpr(namedtuple("Constexpr", "prefix operation")):
+    """An operation that computes a constant of others; ``prefix`` is that of the names of its tensors."""
+
+    __slots__ = ()
+
+
 class CoremlPlace(TensorPlace):
     """Where a tensor is; ``kind``: that of its layer, None for the value of a program."""
 
-    __slots__ = ("axis", "kind", "layer", "shape")
+    __slots__ = ("axis", "kind", "layer", "made_by", "shape")
 
     def __init__(self, name: str, value: Any) -> None:
         super().__init__(name, value)
@@ -143,6 +150,8 @@ class CoremlPlace(TensorPlace):
         """As the layer tells it."""
         self.axis = 0
         """The dimension that scales are for."""
+        self.made_by: Constexpr | None = None
+        """The operation that says what it means."""
 
 
 class CoremlPlaces(TensorPlaces):
@@ -161,13 +170,18 @@ class CoremlPlaces(TensorPlaces):
         Each place is appended to ``scopes``.
         """
         check = self.parser.result.extraction.session.check_cancelled
-        for ordinal, place in enumerate(islice(self._places(), most)):
+        found = (place for place in self._places() if place.__class__ is CoremlPlace)
+        for ordinal, place in enumerate(islice(found, most)):
             if not ordinal & 0xFFF:
                 check()
             if scopes is not None:
                 scopes.append(place)
             place.at = (ordinal,)
             yield place
+
+    def constexprs(self) -> Iterator[Constexpr]:
+        """Yield the operations that compute constants of others."""
+        return (found for found in self._places() if found.__class__ is Constexpr)
 
     def at(self, scopes: Sequence[CoremlPlace], *numbers: int) -> Iterator[CoremlPlace]:
         """Yield the place with this number."""
@@ -195,7 +209,7 @@ class CoremlPlaces(TensorPlaces):
     def _is_damaged(self) -> bool:
         return not self.maker.owner.is_whole()
 
-    def _places(self) -> Iterator[CoremlPlace]:
+    def _places(self) -> Iterator[CoremlPlace | Constexpr]:
         session = self.parser.result.extraction.session
         root = Message(self.make, self.parser.root_pieces(), self._schema.message(_MODEL))
         waiting: list[Iterator[Any]] = [self._of_model("", root)]
@@ -208,7 +222,7 @@ class CoremlPlaces(TensorPlaces):
                 found = None
             if found is None:
                 waiting.pop()
-            elif isinstance(found, CoremlPlace):
+            elif isinstance(found, CoremlPlace | Constexpr):
                 yield found
             else:
                 waiting.append(found)
@@ -305,8 +319,13 @@ class CoremlPlaces(TensorPlaces):
     def _of_block(self, prefix: str, block: Message) -> Iterator[Any]:
         for pieces in block.elements(_OPERATIONS):
             operation = read_operation(self, pieces, block.near)
+            made_by = Constexpr(prefix, operation) if operation.type.startswith("constexpr_") else None
+            if made_by is not None:
+                yield made_by
             for key, value in operation.values:
-                yield CoremlPlace(prefix + operation.name_of(key), value)
+                place = CoremlPlace(prefix + operation.name_of(key), value)
+                place.made_by = made_by
+                yield place
             for inner in operation.blocks:
                 yield self._of_block(prefix, self.message(inner, "MILSpec.Block", block.near))
 
