@@ -493,7 +493,7 @@ def refuse_cast(found: Quantisation, dtype: DType | None) -> None:
     """Raise `OptionError` if codes are to be cast to the type of ``--dtype``, without their scales."""
     if dtype is not None and dtype != found.codes.dtype:
         raise OptionError(
-            f"--dtype {dtype} would cast codes without {found.parts[0].name}: --dequantize multiplies them by it",
+            f"--dtype {dtype} would cast codes without {found.factor}: --dequantize multiplies them by it",
             path=found.codes.name,
         )
 

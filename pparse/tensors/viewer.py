@@ -220,6 +220,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         so; None: other tensors may."""
         return None
 
+    def codes_with(self, tensor: Tensor) -> Tensor | None:
+        """Return the codes that a tensor belongs to, as a scale or the like, if the format itself says so."""
+        return None
+
     def first_in(self, member: str) -> tuple[str, int] | None:
         """Return the name of the first tensor whose bytes lie in a member of the archive that the document is, and how
         many tensors do; None if the member's own name tells, or none does."""

@@ -191,7 +191,7 @@ class TensorPlaces:
         made.doubt(Finding("shifted", LAST_BEFORE_BREAK, path=made.name, **where))
 
     @staticmethod
-    def _text(message: Message, number: int, default: str | None = "") -> Any:
+    def text(message: Message, number: int, default: str | None = "") -> Any:
         """Return the text in a field; ``default`` if it cannot be read."""
         try:
             return str(message.scalar(number))
