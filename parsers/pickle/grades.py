@@ -1,11 +1,14 @@
 """How dangerous it is to load a pickle: a grade for each name that it looks up, by what it would call with it.
 
 The names, their grades and the reasons are data: ``globals.txt``. Of a module or function that leads to others
-(``getattr``, ``importlib.import_module``, ``functools.partial`` …) the result is followed as far as its arguments are
+(``getattr`` and its like) the result is followed as far as its arguments are
 constant: what is called is graded by the name that it comes to.
 """
 
 from __future__ import annotations
+
+from collections import namedtuple
+from operator import attrgetter
 
 from pparse.data import files
 from pparse.errors import LimitError
@@ -29,39 +32,51 @@ _MOST_STEPS: Final = 20
 _BY_ARGUMENTS: Final = "by-arguments"
 _LEADING: Final = "leading"
 _NEVER_CALLED: Final = "looked up, and not called"
-_NOT_KNOWN: Final = "nothing is known of it"
-_PUT_TOGETHER: Final = "?.?"
+
+
+class Known(namedtuple("Known", "grade reason role")):
+    """What is known of a name: a grade (None: its arguments decide), why, and what is done with its arguments."""
+
+    __slots__ = ()
+
+    @property
+    def order(self) -> int:
+        """Below 0 if the arguments decide; then 0 for the worst grade."""
+        return -1 if self.grade is None else int(self.grade.order)
 
 
 class _Table:
     """The names that are known."""
 
     def __init__(self) -> None:
-        self._exact: dict[str, tuple[Grade | None, str]] = {}
-        self._below: dict[str, tuple[Grade | None, str]] = {}
-        self._classes: dict[str, tuple[Grade | None, str]] = {}
         self.leading: set[str] = set()
         """Names that lead to whatever they name, also as attributes of other modules (``torch.serialization.os``)."""
-        grade, reason, word = None, "", ""
+        self._exact: dict[str, Known] = {}
+        self._below: dict[str, Known] = {}
+        self._classes: dict[str, Known] = {}
+        known, word = _UNKNOWN, ""
         for line in files.read_beside(__spec__, "globals.txt").decode("ascii").splitlines():
             if line.startswith("="):
-                word, _, reason = line[1:].strip().partition(": ")
-                grade = None if word in (_BY_ARGUMENTS, _LEADING) else Grade(word)
+                head, _, reason = line[1:].strip().partition(": ")
+                word, _, role = head.partition(" ")
+                known = Known(None if word in (_BY_ARGUMENTS, _LEADING) else Grade(word), reason, role)
             elif not line.startswith("#"):
                 for name in line.split():
                     if word == _LEADING:
                         self.leading.add(name)
-                    elif name.endswith(".*.[A]"):
-                        self._classes[name[:-6]] = grade, reason
-                    elif name.endswith(".[A]"):
-                        self._classes[name[:-4]] = grade, reason
-                    elif name.endswith(".*"):
-                        self._below[name[:-2]] = grade, reason
                     else:
-                        self._exact[name] = grade, reason
+                        self._add(name, known)
 
-    def find(self, name: str) -> tuple[Grade | None, str] | None:
-        """Return grade (None: it depends on the arguments) and reason of a name; None: it is not known."""
+    def _add(self, name: str, known: Known) -> None:
+        if name.endswith(".[A]"):
+            self._classes[name.removesuffix(".[A]").removesuffix(".*")] = known
+        elif name.endswith(".*"):
+            self._below[name.removesuffix(".*")] = known
+        else:
+            self._exact[name] = known
+
+    def find(self, name: str) -> Known | None:
+        """Return what is known of a name; None: nothing."""
         found = self._exact.get(name)
         if found is not None:
             return found
@@ -76,6 +91,7 @@ class _Table:
         return None
 
 
+_UNKNOWN: Final = Known(Grade.UNKNOWN, "nothing is known of it", "")
 _tables: list[_Table] = []
 
 
@@ -85,26 +101,27 @@ def _table() -> _Table:
     return _tables[0]
 
 
-def graded(name: str, words: str | None = None) -> tuple[Grade | None, str]:
-    """Return grade and reason of a name with its module; None: the arguments of a call decide.
+def graded(name: str, words: str | None = None) -> Known:
+    """Return what is known of a name with its module.
 
     ``words``: the part of it that is not the module's, if that is known: attributes in it may lead elsewhere.
     """
     known = [found for found in map(_table().find, (name, _renamed(name))) if found is not None]
-    if any(grade is Grade.WEIGHTS_ONLY for grade, _ in known):
+    if any(found.grade is Grade.WEIGHTS_ONLY for found in known):
         return known[0]
     parts = (words if words is not None else name.rpartition(".")[2]).split(".")
-    if len(parts) > 1 or not any(grade in (Grade.DANGEROUS, None) for grade, _ in known):
+    if len(parts) > 1 or not any(found.grade in (Grade.DANGEROUS, None) for found in known):
         for number, part in enumerate(parts):
             if part in _table().leading:
-                return Grade.DANGEROUS, f"leads to {'.'.join(parts[number:])} through other names"
-    if name == _PUT_TOGETHER:
-        return Grade.DANGEROUS, "the name is put together by other calls"
-    return min(known, key=_order_of) if known else (Grade.UNKNOWN, _NOT_KNOWN)
+                reason = f"leads to {'.'.join(parts[number:])} through other names"
+                return Known(Grade.DANGEROUS, reason, "")
+    if name.startswith("?.") or name.endswith(".?"):
+        return Known(Grade.DANGEROUS, "the name is put together by other calls", "")
+    return min(known, key=attrgetter("order")) if known else _UNKNOWN
 
 
-def _order_of(found: tuple[Grade | None, str]) -> int:
-    return -1 if found[0] is None else found[0].order
+def _role(name: str) -> str:
+    return graded(name).role if name else ""
 
 
 def _renamed(name: str) -> str:
@@ -118,7 +135,7 @@ def _renamed(name: str) -> str:
 
 def is_quiet(name: str, words: str | None = None) -> bool:
     """Whether a name does no harm, whatever it is called with. ``words``: see `graded`."""
-    return graded(name, words)[0] in (Grade.HARMLESS, Grade.WEIGHTS_ONLY)
+    return graded(name, words).grade in (Grade.HARMLESS, Grade.WEIGHTS_ONLY)
 
 
 class Verdict:
@@ -139,7 +156,7 @@ class Verdict:
         shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
         use = self.uses.get(shown)
         if use is None:
-            grade, reason = graded(name, words)
+            grade, reason, _ = graded(name, words)
             if grade is None:
                 grade, reason = Grade.UNKNOWN, _NEVER_CALLED
                 self._undecided.add(shown)
@@ -180,19 +197,21 @@ class Verdict:
                 use.add_call(event.offset, f"{call.callable} changed by {call_words(Call(event.opcode, (call.args,)))}")
             return
         name, words = _name_of(call.callable)
+        if not name and isinstance(call.callable, Call) and _got(call.callable):
+            name, words = _name_of(call)  # what a getter gets, or calls
         if not name:
             return  # what the call returned that is called here was graded by its own name
         use = self._use(name, event.offset, words)
-        decide = _DECIDERS.get(name)
+        role = _role(name)
         if name in self._undecided:
-            if use.reason == _NEVER_CALLED:
+            if not use.called:
                 use.grade, use.reason = Grade.HARMLESS, "harmless with these arguments"
-            use.worsen(*(decide(call) if decide is not None else (Grade.UNKNOWN, "depends on its arguments")))
+            use.worsen(*_DECIDERS[role](call))
         if use.grade not in (Grade.HARMLESS, Grade.WEIGHTS_ONLY):
             use.add_call(event.offset, call_words(call))
         else:
             use.called += 1
-        if name in _LOADERS and depth < _MOST_NESTED:
+        if role == "load" and depth < _MOST_NESTED:
             self._nested(event, reading, use, depth)
 
     def _nested(self, event: Event, reading: Reading, use: CodeUse, depth: int) -> None:
@@ -226,16 +245,16 @@ def _name_of(target: Any) -> tuple[str, str | None]:
         if not isinstance(target, Call):
             return "", None
         args = target.args if isinstance(target.args, tuple) else ()
-        name = target.name
-        if name in _GETATTR and len(args) >= 2 and isinstance(args[1], str):
+        role = _role(target.name)
+        if role == "getattr" and len(args) >= 2 and isinstance(args[1], str):
             attributes.append(args[1])
             target = args[0]
-        elif name in _IMPORTS and args and isinstance(args[0], str):
+        elif role == "import" and args and isinstance(args[0], str):
             words = ".".join(reversed(attributes))
             return f"{args[0]}.{words}" if words else args[0], words or args[0]
-        elif name in _PARTIAL and args:
+        elif role == "partial" and args:
             target = args[0]
-        elif name in _ITEMS and len(args) == 2 and isinstance(args[1], str):
+        elif role == "item" and len(args) == 2 and isinstance(args[1], str):
             attributes.append(args[1])
             target = args[0]
         elif isinstance(target.callable, Call) and (found := _got(target.callable)) is not None and len(args) == 1:
@@ -249,8 +268,7 @@ def _name_of(target: Any) -> tuple[str, str | None]:
 def _got(getter: Call) -> str | None:
     """Return the attribute that an ``operator.attrgetter`` gets, or ``methodcaller`` calls."""
     args = getter.args if isinstance(getter.args, tuple) else ()
-    is_getter = getter.name.rpartition(".")[2] in ("attrgetter", "methodcaller") and bool(args)
-    return args[0] if is_getter and isinstance(args[0], str) else None
+    return args[0] if args and _role(getter.name) == "getter" and isinstance(args[0], str) else None
 
 
 def _is_hidden(words: str) -> bool:
@@ -264,7 +282,7 @@ def _decide_getattr(call: Call) -> tuple[Grade, str]:
     if _is_hidden(args[1]):
         return Grade.DANGEROUS, f"gets the attribute {args[1]!r}"
     name, words = _name_of(call)
-    if name and graded(name, words)[0] is Grade.DANGEROUS:
+    if name and graded(name, words).grade is Grade.DANGEROUS:
         return Grade.DANGEROUS, f"gets {name}"
     is_quiet_class = bool(name) and is_quiet(_name_of(args[0])[0])
     return (Grade.HARMLESS if is_quiet_class else Grade.UNKNOWN), "gets an attribute"
@@ -281,7 +299,7 @@ def _decide_import(call: Call) -> tuple[Grade, str]:
     args = call.args if isinstance(call.args, tuple) else ()
     if not args or not isinstance(args[0], str):
         return Grade.DANGEROUS, "imports a module whose name other calls put together"
-    grade = graded(f"{args[0]}.x")[0]
+    grade = graded(f"{args[0]}.x").grade
     return (grade or Grade.UNKNOWN), f"imports {args[0]}"
 
 
@@ -302,30 +320,12 @@ def _decide_load(call: Call) -> tuple[Grade, str]:
     return Grade.UNKNOWN, "loads a pickle inside"
 
 
-_GETATTR: Final = frozenset(("builtins.getattr", "__builtin__.getattr"))
-_IMPORTS: Final = frozenset(
-    (
-        *("builtins.__import__", "__builtin__.__import__", "importlib.import_module", "importlib.__import__"),
-        *("importlib._bootstrap.__import__", "importlib._bootstrap._gcd_import"),
-    )
-)
-_PARTIAL: Final = frozenset(("functools.partial", "_functools.partial"))
-_ITEMS: Final = frozenset(("operator.getitem", "_operator.getitem"))
-_GETTERS: Final = frozenset(
-    f"{module}.{name}" for module in ("operator", "_operator") for name in ("attrgetter", "methodcaller")
-)
+# By what ``globals.txt`` says of a name whose arguments decide.
 _DECIDERS: Final[dict[str, Callable[[Call], tuple[Grade, str]]]] = {
-    **dict.fromkeys(_GETATTR, _decide_getattr),
-    **dict.fromkeys(_GETTERS, _decide_getter),
-    **dict.fromkeys(_IMPORTS, _decide_import),
-    **dict.fromkeys(("builtins.type", "__builtin__.type"), _decide_type),
-    **dict.fromkeys(_ITEMS, _decide_item),
-    "torch.storage._load_from_bytes": _decide_load,
+    "getattr": _decide_getattr,
+    "getter": _decide_getter,
+    "import": _decide_import,
+    "type": _decide_type,
+    "item": _decide_item,
+    "load": _decide_load,
 }
-# What loads the pickle in the bytes that it is given.
-_LOADERS: Final = frozenset(
-    (
-        *("pickle.loads", "_pickle.loads", "pickle._loads", "cPickle.loads", "torch.storage._load_from_bytes"),
-        *("dill.loads", "dill._dill.loads", "cloudpickle.loads", "cloudpickle.cloudpickle.loads"),
-    )
-)

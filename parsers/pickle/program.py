@@ -185,7 +185,8 @@ class Program:
             not self.trouble
             and self.torn_at is None
             and not self.numbers
-            and not self.arrays
+            and self.is_plain
+            and not self.state.changes_global
             and len(self.globals) < _MOST_NOTED
         )
 

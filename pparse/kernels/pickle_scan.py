@@ -63,6 +63,8 @@ ACTIONS: Final = _table()
 MARK: Final = 0x28
 DUP: Final = 0x32
 GETS: Final = frozenset(b"hjg2")
+# What is put into these does not go into a value of the pickle: it names one again, or something outside.
+_NOT_OWN: Final = GETS | frozenset(b"c\x93")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
 # line whose end is not in the block, behind a global whose name may be `Scan.watched`, behind BUILD if `Scan.asks`,
 # behind FRAME if `Scan.minds_frames`.
@@ -137,6 +139,8 @@ class Scan:
         """Slots of the value that was given a state there, and of the state."""
         self.late: list[Part] = []
         """Values that are changed where they are only named again: slot, offset of the opcode."""
+        self.changes_global = False
+        """Whether something is put into what a global names."""
 
     def remake(self, parts: list[Part]) -> None:
         """Note that the lowest value was replaced by one made of ``parts``."""
@@ -144,6 +148,13 @@ class Scan:
         self.parts = parts
         for found in (self.items, self.pairs, self.cuts, self.states):
             found.clear()
+
+    def note_change(self, slot: int, at: int) -> None:
+        """Note that the opcode at ``at`` puts something into what is only named."""
+        if slot & 0xFF in GETS:
+            self.late.append((slot, at))
+        else:
+            self.changes_global = True
 
     def take(self, slots: list[int], at: int, *, as_pairs: bool) -> None:
         """Note what the opcode at ``at`` put into the lowest value."""
@@ -289,8 +300,8 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             if memo is not None:
                 fills.append(slot >> 8)
                 filled.append(base + i)
-            if slot & 0xFF in GETS:
-                state.late.append((slot, at))
+            if slot & 0xFF in _NOT_OWN:
+                state.note_change(slot, at)
             if slot < floor:
                 state.note_big(slot, base + i, is_new=False)
         elif action == 20:
@@ -346,8 +357,8 @@ def _build(state: Scan, at: int) -> None:
     if state.memo is not None:
         state.fills.append(slot >> 8)
         state.filled.append(at + 1)
-    if slot & 0xFF in GETS:
-        state.late.append((slot, at))
+    if slot & 0xFF in _NOT_OWN:
+        state.note_change(slot, at)
 
 
 def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> tuple[int, int]:
