@@ -17,6 +17,7 @@ import copyreg
 import io
 import itertools
 import pickle
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -154,12 +155,12 @@ def _run(unpickler: Any, data: bytes, extensions: Mapping[int, tuple[str, str]],
     trace.file = io.BytesIO(data)
     reader = unpickler(trace.file, encoding=encoding, buffers=itertools.repeat(b""))
     reader.trace = trace
-    kept = copyreg._inverted_registry, copyreg._extension_cache  # type: ignore[attr-defined]
-    inverted, cache = kept
+    inverted, cache = copyreg._inverted_registry, copyreg._extension_cache  # type: ignore[attr-defined]
     before = dict(inverted)
     try:
         inverted.update(extensions)
-        reader.load()
+        with warnings.catch_warnings(action="ignore"):  # of escapes
+            reader.load()
     except Exception as error:  # whatever the opcodes do
         error.__traceback__ = None
         trace.error = error

@@ -1,5 +1,8 @@
 """Harmless files as torch, scikit-learn, pandas and others write them: no scanner may call one of them dangerous.
 
+Those of the class "code by value" hold source or bytecode, which loading runs, or makes functions of: harmless, too,
+but a scanner has to object.
+
 `benign_files` yields the name of each and a function that writes it to a path. Made with torch 2.13, torchvision 0.28,
 lightning 2.6, transformers 5, scikit-learn 1.9, pandas 3, scipy, joblib, dill, cloudpickle, xgboost and lightgbm; what
 is not installed is left out.
@@ -427,7 +430,6 @@ def torch_values() -> dict[str, Any]:
         torch.utils.data.TensorDataset(torch.ones(2)),
         torch.utils.data.Subset(torch.utils.data.TensorDataset(torch.ones(2)), [0]),
     ]
-    made["fx"] = torch.fx.symbolic_trace(model)
     made["averaged"] = torch.optim.swa_utils.AveragedModel(model)
     made["scaler"] = torch.amp.GradScaler("cpu").state_dict()
     return made
@@ -460,6 +462,12 @@ def transformers_values() -> dict[str, Any]:
     made["vit"] = tf.ViTModel(tf.ViTConfig(**{key: value for key, value in small.items() if key != "vocab_size"}))
     made["control"] = tf.TrainerState()
     return made
+
+
+def _traced(path: pathlib.Path) -> None:
+    import torch
+
+    torch.save(torch.fx.symbolic_trace(torch.nn.Linear(2, 2)), path)
 
 
 def _lightning(path: pathlib.Path) -> None:
@@ -553,15 +561,16 @@ def benign_files() -> Iterator[tuple[str, str, Write]]:
     for kind, make in {"torch": torch_values, "torch model": modules, "transformers": transformers_values}.items():
         for name, value in _made(make).items():
             yield kind, f"{name}.pt", _save(value)
-            if not name.startswith(("fx", "torchvision")):
+            if not name.startswith("torchvision"):
                 yield kind, f"{name}-legacy.bin", _save(value, new=False)
             if hasattr(value, "state_dict") and kind == "torch model" and not name.startswith("torchvision t"):
                 yield kind, f"{name}-state.pth", _save(value.state_dict())
     yield "lightning", "model.ckpt", _lightning
     for library in ("dill", "cloudpickle"):
         yield library, "values.pkl", _by_value(standard_values()["ordered"], library)
-        yield library, "function.pkl", _by_value(lambda x: x + 1, library)
-        yield library, "class.pkl", _by_value(type("Own", (), {"a": 1})(), library)
+        yield "code by value", f"function-{library}.pkl", _by_value(lambda x: x + 1, library)
+        yield "code by value", f"class-{library}.pkl", _by_value(type("Own", (), {"a": 1})(), library)
+    yield "code by value", "fx.pt", _traced
 
 
 def _made(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
