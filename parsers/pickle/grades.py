@@ -316,6 +316,10 @@ def _decide_item(call: Call) -> tuple[Grade, str]:
     return (Grade.UNKNOWN if args and isinstance(args[0], Call | Global) else Grade.HARMLESS), "gets an item"
 
 
+def _decide_open(call: Call) -> tuple[Grade, str]:
+    return Grade.DANGEROUS, "opens a file"
+
+
 def _decide_load(call: Call) -> tuple[Grade, str]:
     return Grade.UNKNOWN, "loads a pickle inside"
 
@@ -328,4 +332,5 @@ _DECIDERS: Final[dict[str, Callable[[Call], tuple[Grade, str]]]] = {
     "type": _decide_type,
     "item": _decide_item,
     "load": _decide_load,
+    "open": _decide_open,
 }
