@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from pparse.containers.archive import documents_below
+from pparse.document.opening import open
 from pparse.errors import FormatError, PparseError, UnsupportedError
+from pparse.tree.code_use import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Final
+    from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.document.opening import Source
     from pparse.tree.code_use import CodeUse
 
 # What is tried where no format is recognised: who is told to load a pickle does not look at its first bytes.
 _PICKLE: Final = "pickle"
+
+
+def scan(source: Source, **how: Any) -> list[CodeUse]:
+    """Return what loading a file would run, or anything inside of it: the dangerous names first; nothing is run.
+
+    ``source``, ``how``: see `pparse.open`. Raises what that does, and `FormatError` if it is of no known format, and no
+    pickle that calls anything.
+    """
+    with open(source, **how) as document:
+        return in_order(code_in(document))
 
 
 def code_in(document: Extraction) -> Iterator[CodeUse]:
