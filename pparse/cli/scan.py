@@ -210,8 +210,8 @@ def _result(file: str, use: CodeUse) -> dict[str, object]:
     verb = "runs" if use.calls else "names"
     return {
         "ruleId": use.grade.value,
+        "level": "error" if use.grade is Grade.DANGEROUS else "note",
         "message": {"text": f"loading it {verb} {words}{where}: {use.reason}"},
-        "message": {"text": f"loading it {'runs' if use.calls else 'names'} {words}{where}: {use.reason}"},
         "locations": [
             {"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": {"byteOffset": at}}},
         ],
