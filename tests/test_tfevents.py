@@ -130,6 +130,8 @@ def test_a_folder_of_runs_is_listed(run, tmp_path):
         ["events.out.tfevents.1.host.7.1", "tfevents", "1"],
         ["eval/events.out.tfevents.9.host.v2", "tfevents", "2"],
     ]
+    (tmp_path / "runs" / "events.out.tfevents.1.host.7.0.rest.json").write_text("{}", encoding="utf-8")
+    assert "4 items" not in run("ls", "-R", tmp_path / "runs").out
     (tmp_path / "runs" / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
     assert "model.safetensors" in run("info", tmp_path / "runs").out.split("taken", 1)[1].splitlines()[0]
 
@@ -157,3 +159,15 @@ def test_a_table_of_steps_is_a_csv(run, tmp_path):
     }.items():
         assert run("get", tmp_path / "log", name, "-o", path).code == 0
         assert path.read_text() == wanted
+
+
+def test_a_log_without_its_version_is_told_by_its_name(run, tmp_path):
+    """The first record may be the one that is damaged."""
+    path = tmp_path / "events.out.tfevents.1.host"
+    raw = bytearray(events([event(step, a=float(step)) for step in range(3)]))
+    raw[24] ^= 0xFF
+    path.write_bytes(raw)
+    ran = run("ls", path)
+    assert (ran.code, "step 0 to 2" in ran.out, "checksum" in ran.out) == (4, True, True)
+    (tmp_path / "log").write_bytes(raw)
+    assert run("info", tmp_path / "log").out.split("format", 1)[1].split()[0] == "tfrecord:"

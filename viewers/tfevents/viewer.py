@@ -192,7 +192,7 @@ class TfeventsViewer(Viewer):
                     self.extraction.session.check_cancelled()
                     self._charge.resize(_ROW * rows + _EACH * (len(found) + len(known)))
                 try:
-                    raw = self.parser.sound_data(entry) if raw is None else raw
+                    raw = self.parser.sound_data(ordinal, entry) if raw is None else raw
                     rows += 0 if raw is None else self._read(raw, ordinal, start, found)
                 except (DataError, LimitError) as error:
                     self._leave_out(f"record {ordinal}", error, start)
