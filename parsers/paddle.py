@@ -41,6 +41,7 @@ class PaddleParser(MessageParser):
     extensions: ClassVar[tuple[str, ...]] = (".pdmodel",)
     signatures = signatures(b"\n")
     message_name = "paddle.framework.proto.ProgramDesc"
+    in_order = True
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/framework/framework.proto",)
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another value",
