@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import pparse
+from pparse.protos import message_class
 from tests.rows import rows
 from tests.tfevents_files import event, events, tensor
 
@@ -171,3 +172,28 @@ def test_a_log_without_its_version_is_told_by_its_name(run, tmp_path):
     assert (ran.code, "step 0 to 2" in ran.out, "checksum" in ran.out) == (4, True, True)
     (tmp_path / "log").write_bytes(raw)
     assert run("info", tmp_path / "log").out.split("format", 1)[1].split()[0] == "tfrecord:"
+
+
+def test_steps_that_come_again_have_names_of_their_own():
+    """Tensors of a run that was restarted differ in shape: each is an array by its step, and some steps come twice."""
+    sizes = [(0, 1), (1, 2), (1, 3), (1, 4), (2, 5)]
+    made = [event(step, t=tensor(1, [size], float_val=[size])) for step, size in sizes]
+    made.append(event(0, **{"t@1#2": 1.0}))
+    with pparse.view(events(made)) as model:
+        assert list(model) == ["t@0", "t@1", "t@1#2#2", "t@1#3", "t@2", "t@1#2"]
+        assert [model[name].shape for name in model] == [(1,), (2,), (3,), (4,), (5,), (1,)]
+
+
+def test_a_shape_that_nothing_holds_and_rows_larger_than_the_file():
+    """Their tensors are damaged; a file is not cut because its rows need more bytes than the values in it."""
+    huge = {"dtype": 1, "tensor_shape": {"dim": [{"size": 1 << 56}] * 2}}
+    deep = {"dtype": 1, "tensor_shape": {"dim": [{"size": 1}] * 40}, "float_val": [1.0]}
+    with pparse.view(events([event(0, h={"tensor": huge}, d={"tensor": deep})])) as model:
+        assert {name: str(model[name].status) for name in model}["h@0"] == "damaged"
+        assert len(list(model.check())) > 0
+    once = message_class("tensorflow.Event").FromString(event(0, a=1.0))
+    once.summary.value.extend(once.summary.value[:1] * 200)
+    with pparse.view(events([once.SerializeToString()])) as model:
+        extent = model.extent()
+        assert (model["a"].shape, str(extent.document_status), extent.missing_bytes) == ((201,), "complete", 0)
+        assert model["a"].spans[0].path.endswith("::a")

@@ -460,7 +460,7 @@ class TfrecordParser(ProtobufParser):
         return found
 
     def sound_data(self, ordinal: int, entry: Entry) -> bytes | None:
-        """Return the data of a record, of which the checksum agrees; None if it is not whole, or another, which is noted.
+        """Return the data of a record whose checksum agrees, and note one that does not; None if it is not whole.
 
         Raises `LimitError` if it is too long, `DataError`.
         """

@@ -12,6 +12,8 @@ record that is damaged is left out. Fields: tensorflow/core/util/event.proto, te
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
+from math import prod
 from struct import Struct
 
 from pparse.data.spliced import DerivedData
@@ -52,13 +54,15 @@ _WORDS: Final = {0x1A: "old histogram", 0x22: "image", 0x32: "audio"}
 _STATISTICS: Final = ("min", "max", "num", "sum", "sum_squares")
 _LIMITS, _BUCKETS = 0x32, 0x3A
 _STRING: Final = 7
+# Tensors with more dimensions or bytes are in no structure of numpy.
+_MOST_DIMS, _MOST_BYTES = 30, 1 << 30
 # Memory of a tag, and of a row.
 _EACH, _ROW = 600, 32
 _HEAD: Final = Struct("<qd")
 _DOUBLE: Final = Struct("<d")
 # The fields of nearly all events; how many events are known, and the most bytes in each besides its numbers.
 _USUAL: Final = ([_TIME, _SUMMARY], [_TIME, _STEP, _SUMMARY])
-_MOST_KNOWN, _LONGEST_KNOWN = 4_096, 256
+_MOST_KNOWN, _LONGEST_KNOWN = 1_024, 256
 
 
 class _Series:
@@ -148,14 +152,20 @@ class RowsData(DerivedData):
 class SeriesTensor(TextTensor):
     """What was logged under a tag."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("_last", "_words")
 
     _words: str
+    _last: int
 
     @property
     def type_name(self) -> str:
         """The type of the values, and the first and the last step."""
         return str(self._words)
+
+    @property
+    def last_byte(self) -> int:
+        """Where the last value ends in the file."""
+        return self._last
 
     @property
     def alike(self) -> object:
@@ -277,6 +287,18 @@ class TfeventsViewer(Viewer):
         """Return what was logged under a tag; None if there is no such tag."""
         return self._made(name) if name in self._index()[1] else None
 
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Compare all checksums, then go through what was logged: records and values that are left out, tensors."""
+        told = set()
+        for finding in super().check(strict=strict):
+            told.add(finding)
+            yield finding
+        for tensor in self.tensors():
+            if not tensor.is_complete and tensor.finding is not None:
+                told.add(tensor.finding)
+                yield tensor.finding
+        yield from (finding for finding in self.findings if finding not in told)
+
     def new_extent(self) -> Extent:
         """Return an extent that counts no parameters."""
         made = super().new_extent()
@@ -320,11 +342,23 @@ class TfeventsViewer(Viewer):
         self, name: str, series: _Series, what: Any, width: int, decode: Any, numbers: array[int]
     ) -> SeriesTensor:
         described = what if isinstance(what, str) else [("step", "<i8"), ("wall_time", "<f8"), *what]
-        dtype = DTYPES[what] if isinstance(what, str) else DType.of(repr(described))
+        dtype = DTYPES[what] if isinstance(what, str) else _structure(repr(described))
         rows = RowsData(self.extraction.parsed.data, series, width, decode, f"{self.extraction.name}::{name}")
-        span = Span(rows, 0, rows.size or 0, self.extraction.path)
-        made = SeriesTensor(name, dtype, (len(numbers),), (span,), stored_dtype=str(dtype), owner=self)
-        made._listing, made._words = None, _words(series, what, numbers)
+        span = Span(rows, 0, rows.size or 0, f"{self.extraction.path}::{name}")  # made of bytes, and in no file
+        return self._of_series(name, series, (len(numbers),), (span,), dtype, _words(series, what, numbers))
+
+    def _of_series(
+        self,
+        name: str,
+        series: _Series,
+        shape: tuple[int, ...],
+        spans: tuple[Span, ...],
+        dtype: DType | None,
+        words: str,
+    ) -> SeriesTensor:
+        stored = "STRING" if dtype is None else str(dtype)
+        made = SeriesTensor(name, dtype, shape, spans, stored_dtype=stored, owner=self)
+        made._listing, made._words, made._last = None, words, max(series.ends, default=0)
         return made
 
     def _texts(self, name: str, series: _Series) -> SeriesTensor:
@@ -334,9 +368,9 @@ class TfeventsViewer(Viewer):
             Span(data, start, end - start, self.extraction.path, self.extraction.end)
             for start, end in zip(series.starts, series.ends, strict=True)
         )
-        made = SeriesTensor(name, None, shape, spans, stored_dtype="STRING", owner=self)
+        words = _words(series, _WORDS.get(series.kind, "string"), series.steps)
+        made = self._of_series(name, series, shape, spans, None, words)
         made._listing = (lambda: steps(self.lock, _strings(data, series))), None
-        made._words = _words(series, _WORDS.get(series.kind, "string"), series.steps)
         return made
 
     # -- what the file says of itself ----------------------------------------------------------------------------------
@@ -354,30 +388,36 @@ class TfeventsViewer(Viewer):
 
 def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
     """Return what each name means: a tag and None, -1 for its steps, or the number of a row."""
-    names: dict[str, tuple[str, int | None]] = {}
-
-    def put(name: str, what: tuple[str, int | None]) -> None:
-        number = 1
-        while name_of_repeated(name, number, names.get) in names:
-            number += 1
-        names[name_of_repeated(name, number, names.get)] = what
-
+    keys: dict[str, list[tuple[str, int | None]]] = {}
     for tag, series in found.items():
         is_text = series.kind in _BLOBS or (series.kind == _TENSOR and series.type == _STRING)
         if series.kind == _TENSOR and not (is_text and series.alike) and not _fits_a_structure(series):
             for row, step in enumerate(series.steps):
-                put(f"{tag}@{step}", (tag, row))
+                keys.setdefault(f"{tag}@{step}", []).append((tag, row))
             continue
-        put(tag, (tag, None))
+        keys.setdefault(tag, []).append((tag, None))
         if is_text:
-            put(f"{tag}.steps", (tag, -1))
-    return names
+            keys.setdefault(f"{tag}.steps", []).append((tag, -1))
+
+    def nth(key: str, number: int) -> object:
+        return keys[key] if len(keys.get(key, ())) >= number else None
+
+    each = ((key, number, what) for key, meant in keys.items() for number, what in enumerate(meant, 1))
+    return {name_of_repeated(key, number, nth): what for key, number, what in each}
 
 
 def _fits_a_structure(series: _Series) -> bool:
-    """Return whether all tensors are of one shape, and of a type that numpy's structures may have."""
-    known = element_type(series.type)
-    return series.alike and known is not None and _code(known[0]) != ""
+    """Return whether all tensors are of one shape, and of a type and a size that numpy's structures may have."""
+    known = element_type(series.type) if series.alike and len(series.shape) <= _MOST_DIMS else None
+    if known is None or not _code(known[0]):
+        return False
+    # Beside a length of 0, numpy wants the others to fit, too.
+    return known[0].itemsize * prod(max(1, size) for size in series.shape) <= _MOST_BYTES
+
+
+@lru_cache(maxsize=64)
+def _structure(description: str) -> DType:
+    return DType.of(description)
 
 
 def _code(dtype: DType) -> str:
