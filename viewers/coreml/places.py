@@ -23,7 +23,7 @@ from pparse.kernels.wire import LEN, PADDING, fields
 from pparse.parsers.coreml import FIRST_KIND
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
-from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, TENSOR_TYPE, TYPE, WeightMaker
+from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, IMMEDIATE, TENSOR_TYPE, TYPE, WeightMaker
 from pparse.viewers.tensor_proto.maker import has_too_many, numbers
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces
 
@@ -126,6 +126,8 @@ _ARGUMENTS, _VALUE = 1, 2
 # The tags of some: of an operation; of an output or the key in an entry of a map, and of what stands behind that.
 _TYPE_TAG, _INPUT_TAG, _OUTPUT_TAG, _INNER_TAG, _ATTRIBUTE_TAG = (number << 3 | LEN for number in range(1, 6))
 _NAME_TAG, _VALUE_TAG = _NAME << 3 | LEN, _VALUE << 3 | LEN
+# Of type and value of a Value; of a tensor, which is the first field of both.
+_TYPED_TAG, _IMMEDIATE_TAG, _TENSOR_TAG = TYPE << 3 | LEN, IMMEDIATE << 3 | LEN, TENSOR_TYPE << 3 | LEN
 # Operations up to this size are read in one go.
 _SMALL: Final = 16 << 10
 # The types whose fields may follow those of a tensor in a model.
@@ -355,8 +357,9 @@ class CoremlPlaces(TensorPlaces):
             for tag, pos, end in fields(raw, 0, len(part)):
                 if tag == _TYPE_TAG:
                     type = raw[pos:end].decode()
-                elif tag == _OUTPUT_TAG and not output:
-                    output = b"".join(raw[p:e] for key, p, e in fields(raw, pos, end) if key == _NAME_TAG).decode()
+                elif tag == _OUTPUT_TAG:
+                    names = (raw[p:e] for key, p, e in fields(raw, pos, end) if key == _NAME_TAG)
+                    output = output or b"".join(names).decode()
                 elif tag in (_INPUT_TAG, _ATTRIBUTE_TAG):
                     entry = {key: (p, e) for key, p, e in fields(raw, pos, end)}
                     key = raw[slice(*entry.get(_NAME_TAG, (0, 0)))].decode()
@@ -378,13 +381,17 @@ class CoremlPlaces(TensorPlaces):
         return type, output, [(key, data.range(start + pos, start + end)) for key, (pos, end) in values.items()]
 
     def _is_tensor(self, pieces: Any, around: Message) -> bool:
-        """Return whether a Value is a tensor, or not whole: no list, tuple or dictionary."""
+        """Return whether a Value is a tensor by its type or by what it has, or not whole: no list or dictionary."""
         value = self._read(pieces, self.maker.type, around)
-        told = value.message(TYPE)
-        return told is None or TENSOR_TYPE in told.fields or told.problem is not None
+        told, has = value.message(TYPE), value.message(IMMEDIATE)
+        return told is None or TENSOR_TYPE in told.fields or told.problem is not None or _is_one(has)
 
 
 def _holds_tensor(raw: bytes, pos: int, end: int) -> bool:
-    """Return whether a Value has the type of a tensor, or none."""
-    types = [fields(raw, p, e) for tag, p, e in fields(raw, pos, end) if tag == TYPE << 3 | LEN]
-    return not types or any(tag == TENSOR_TYPE << 3 | LEN for inner in types for tag, _, _ in inner)
+    """Return whether a Value has the type of a tensor, or none, or is one whatever its type is."""
+    told = [(tag, fields(raw, p, e)) for tag, p, e in fields(raw, pos, end) if tag in (_TYPED_TAG, _IMMEDIATE_TAG)]
+    return all(tag != _TYPED_TAG for tag, _ in told) or any(first == _TENSOR_TAG for _, i in told for first, _, _ in i)
+
+
+def _is_one(immediate: Message | None) -> bool:
+    return immediate is not None and TENSOR_TYPE in immediate.fields
