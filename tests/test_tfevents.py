@@ -45,6 +45,7 @@ def test_files_of_tensorflow_are_listed_by_tag(run):
         ([tensor(1, [2], float_val=[1, 2]), tensor(1, [3], float_val=[3])], {"t@0": [1, 2], "t@1": [3, 3, 3]}),
         ([tensor(14, [1], half_val=[0x3F80])], {"t@0": [1]}),
         ([{"histo": {"min": 1, "bucket_limit": [1, 2], "bucket": [3, 4]}}] * 2, {"t": None}),
+        ([{"histo": {"min": 1, "bucket_limit": [1], "bucket": [3, 4]}}] * 2, {"t": ()}),
     ],
 )
 def test_tensors_of_one_tag(values, wanted):
@@ -53,7 +54,9 @@ def test_tensors_of_one_tag(values, wanted):
         assert list(model) == list(wanted)
         for name, numbers in wanted.items():
             found = model[name].numpy()
-            if numbers is None:
+            if numbers == ():
+                assert (found["min"].tolist(), "bucket" in found.dtype.names) == ([1, 1], False)
+            elif numbers is None:
                 assert found["bucket_limit"].tolist() == [[1, 2], [1, 2]]
                 assert found["bucket"].tolist() == [[3, 4], [3, 4]]
             else:
@@ -197,3 +200,12 @@ def test_a_shape_that_nothing_holds_and_rows_larger_than_the_file():
         extent = model.extent()
         assert (model["a"].shape, str(extent.document_status), extent.missing_bytes) == ((201,), "complete", 0)
         assert model["a"].spans[0].path.endswith("::a")
+
+
+def test_values_that_do_not_fit_their_shape_are_found_by_check(run, tmp_path):
+    path = tmp_path / "log"
+    bad = tensor(1, [3], tensor_content=bytes(8))
+    path.write_bytes(events([event(0, a=tensor(1, [3], tensor_content=bytes(12))), event(1, a=bad)]))
+    assert (run("check", path).code, run("get", path, "a").code) == (4, 4)
+    with pparse.view(path) as model:
+        assert [finding.path for finding in model.check()] == ["a"]

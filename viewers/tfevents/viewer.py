@@ -17,7 +17,7 @@ from math import prod
 from struct import Struct
 
 from pparse.data.spliced import DerivedData
-from pparse.errors import DataError, LimitError, MalformedError
+from pparse.errors import DataError, FaultError, LimitError, MalformedError
 from pparse.findings import Finding, Severity
 from pparse.kernels.wire import PADDING, fields, read_value
 from pparse.limits import count_words
@@ -54,6 +54,7 @@ _WORDS: Final = {0x1A: "old histogram", 0x22: "image", 0x32: "audio"}
 _STATISTICS: Final = ("min", "max", "num", "sum", "sum_squares")
 _LIMITS, _BUCKETS = 0x32, 0x3A
 _STRING: Final = 7
+_BLOCK: Final = 64 << 10
 # Tensors with more dimensions or bytes are in no structure of numpy.
 _MOST_DIMS, _MOST_BYTES = 30, 1 << 30
 # Memory of a tag, and of a row.
@@ -68,11 +69,11 @@ _MOST_KNOWN, _LONGEST_KNOWN = 1_024, 256
 class _Series:
     """What was logged under one tag: where the value of each step is."""
 
-    __slots__ = ("alike", "ends", "kind", "shape", "starts", "steps", "times", "type")
+    __slots__ = ("alike", "ends", "kind", "odd", "shape", "starts", "steps", "times", "type")
 
     def __init__(self, kind: int, type: int, shape: tuple[int, ...]) -> None:
         self.kind, self.type, self.shape = kind, type, shape
-        self.alike = True
+        self.alike, self.odd = True, False
         self.steps, self.times, self.starts, self.ends = array("q"), array("d"), array("q"), array("q")
 
     def add(self, step: int, time: float, start: int, end: int) -> None:
@@ -131,6 +132,10 @@ class RowsData(DerivedData):
         around = self._series.starts[first : first + 1], self._series.ends[last - 1 : last]
         return bool(around[0] and self.sources[0].is_proved(*around[0], *around[1])) or super().is_proved(start, end)
 
+    def why_suspect(self, start: int, end: int) -> str | None:
+        """Return None where checksums agree; else ask about each value."""
+        return None if self.is_proved(start, end) else super().why_suspect(start, end)
+
     def _how(self) -> tuple[object, ...]:
         return self._width, self.name
 
@@ -152,10 +157,12 @@ class RowsData(DerivedData):
 class SeriesTensor(TextTensor):
     """What was logged under a tag."""
 
-    __slots__ = ("_last", "_words")
+    __slots__ = ("_last", "_words", "is_odd")
 
     _words: str
     _last: int
+    is_odd: bool
+    """Whether it has to be read to know whether all values have the bytes that their shape needs."""
 
     @property
     def type_name(self) -> str:
@@ -273,6 +280,8 @@ class TfeventsViewer(Viewer):
             reason = f"it is of another kind than those of {name!r} before it"
             raise MalformedError(reason, offset=when[2] + p)
         series.alike = series.alike and (series.type, series.shape) == (type, shape)
+        known = element_type(type) if kind == _TENSOR else None
+        series.odd |= known is not None and hole[1] - hole[0] != known[0].itemsize * prod(shape)
         series.add(when[0], when[1], when[2] + p, when[2] + e)
         return [(series, p, e, hole)]
 
@@ -288,16 +297,29 @@ class TfeventsViewer(Viewer):
         return self._made(name) if name in self._index()[1] else None
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Compare all checksums, then go through what was logged: records and values that are left out, tensors."""
+        """Compare all checksums, then read all that was logged: records and values that are left out, tensors."""
         told = set()
         for finding in super().check(strict=strict):
             told.add(finding)
             yield finding
         for tensor in self.tensors():
-            if not tensor.is_complete and tensor.finding is not None:
-                told.add(tensor.finding)
-                yield tensor.finding
+            wrong = tensor.finding if not tensor.is_complete else self._flaw_of(tensor)
+            if wrong is not None:
+                self.findings.add(wrong)
+                told.add(wrong)
+                yield wrong
         yield from (finding for finding in self.findings if finding not in told)
+
+    def _flaw_of(self, tensor: Tensor) -> Finding | None:
+        """Return what is wrong with the values of a tensor whose bytes are all there."""
+        try:
+            odd = isinstance(tensor, SeriesTensor) and not tensor.is_text and tensor.is_odd
+            for _ in tensor.blocks(_BLOCK) if odd else ():
+                self.extraction.session.check_cancelled()
+        except FaultError as error:
+            where: Any = {"source": self.extraction.name, "offset": error.offset}
+            return Finding("malformed", error.reason, path=tensor.name, **where)
+        return None
 
     def new_extent(self) -> Extent:
         """Return an extent that counts no parameters."""
@@ -319,12 +341,14 @@ class TfeventsViewer(Viewer):
         if row is not None:
             return self._rows(name, found, "int64", 8, None, found.steps)
         if found.kind == _HISTO:
-            buckets = found.type if found.alike else 0
+            buckets = max(0, found.type) if found.alike else 0
             described: list[Any] = [(word, "<f8") for word in _STATISTICS]
             described += [(word, "<f8", (buckets,)) for word in ("bucket_limit", "bucket") if buckets]
             made = self._rows(name, found, described, 16 + 40 + 16 * buckets, _Histogram(buckets), found.steps)
-            if not found.alike and made.finding is None:
+            if (not found.alike or found.type < 0) and made.finding is None:
                 reason = "the number of its buckets differs from step to step: they are in the records only"
+                if found.alike:
+                    reason = "it has not as many buckets as limits of these: they are in the records only"
                 made.finding = Finding(
                     "buckets", reason, severity=Severity.NOTE, path=name, source=self.extraction.name
                 )
@@ -359,6 +383,7 @@ class TfeventsViewer(Viewer):
         stored = "STRING" if dtype is None else str(dtype)
         made = SeriesTensor(name, dtype, shape, spans, stored_dtype=stored, owner=self)
         made._listing, made._words, made._last = None, words, max(series.ends, default=0)
+        made.is_odd = series.odd
         return made
 
     def _texts(self, name: str, series: _Series) -> SeriesTensor:
@@ -447,12 +472,16 @@ def _plugin(block: bytes, pos: int, end: int) -> str:
 
 
 def _type_of(block: bytes, kind: int, pos: int, end: int) -> tuple[int, tuple[int, ...], tuple[int, int]]:
-    """Return the type and shape of a tensor; of a histogram the number of its buckets; of others 0.
+    """Return the type and shape of a tensor; of a histogram the number of buckets, -1 if limits are not as many.
 
     And where the numbers are of which nothing of this depends.
     """
     if kind == _HISTO:
-        return sum((e - p) // 8 for tag, p, e in fields(block, pos, end) if tag == _BUCKETS), (), (end, end)
+        counts = {_LIMITS: 0, _BUCKETS: 0}
+        for tag, p, e in fields(block, pos, end):
+            if tag in counts:
+                counts[tag] += (e - p) // 8
+        return counts[_BUCKETS] if counts[_LIMITS] == counts[_BUCKETS] else -1, (), (end, end)
     type, shape, hole = 0, [], (pos, end) if kind == _SIMPLE else (end, end)
     if kind == _TENSOR:
         for tag, p, e in fields(block, pos, end):
