@@ -45,6 +45,7 @@ class PaddleParser(MessageParser):
     signatures = signatures(b"\n")
     message_name = "paddle.framework.proto.ProgramDesc"
     viewer = "pparse.viewers.paddle.viewer:PaddleViewer"
+    in_order = True
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/framework/framework.proto",)
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another value",
