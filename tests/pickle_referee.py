@@ -54,7 +54,7 @@ def same(real: Any, told: Any) -> bool:
     if kind == "global":
         if type(told) is Extension:
             return EXTENSIONS.get(told.code) == real[1:]
-        return type(told) is Global and (told.module, told.name) == real[1:]
+        return type(told) is Global and _same_text(real[1], told.module) and _same_text(real[2], told.name)
     if kind == "call":
         return (
             type(told) is Call
@@ -68,10 +68,10 @@ def same(real: Any, told: Any) -> bool:
         return type(told).__name__ == kind and _same_parts(kind, real[1:], told)
     if type(told) is OutOfBand:
         return kind in ("bytes", "memoryview") and real[1] == b""
-    if kind in ("str", "bytes") and len(real[1]) > LONG:
-        return type(told).__name__ == kind and bool(
-            real[1].startswith(told.removesuffix("…" if kind == "str" else b""))
-        )
+    if kind == "str":
+        return _same_text(real[1], told)
+    if kind == "bytes" and type(told) is bytes and len(real[1]) > LONG:
+        return bool(real[1].startswith(told))
     if kind == "float":
         return type(told) is float and (told.hex() == real[1] or (math.isnan(told) and real[1] == "nan"))
     return type(told).__name__ == kind and bool(told == real[1])
@@ -96,6 +96,11 @@ def _same_parts(kind: str, real: tuple[Any, ...], told: Any) -> bool:
         )
     whole = ... not in told
     return all(any(same(part, one) for one in told) or not whole for part in real)
+
+
+def _same_text(real: str, told: Any) -> bool:
+    cut = len(real) > LONG // 4 and type(told) is str and told.endswith("…") and real.startswith(told[:-2])
+    return bool(cut or real == told)
 
 
 def same_named(real: Any, told: Any) -> bool:
