@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pparse
 from pparse.protos import message_class
-from pparse.tensors.scales import dequantized
+from pparse.tensors.scales import dequantized, quantisation_of
 from tests.coreml_files import network, program, write_package
 from tests.rows import rows
 
@@ -25,7 +26,7 @@ def test_values_are_those_of_coremltools(name):
     wanted = {key.removeprefix(f"{name}/"): VALUES[key] for key in VALUES.files if key.startswith(f"{name}/")}
     with pparse.view(DATA / (f"{name}.mlpackage" if name == "program" else f"{name}.mlmodel")) as model:
         for key, value in wanted.items():
-            found = dequantized(model, key)
+            found = model[key] if name == "program" else dequantized(model, key)
             assert found.status.value == "complete"
             array = found.numpy()
             if name == "program":
@@ -34,6 +35,99 @@ def test_values_are_those_of_coremltools(name):
             assert array.dtype == value.dtype
             assert array.tobytes() == value.tobytes(), key
         assert set(model) == set(wanted)
+
+
+@rows("name", ["packed16", "packed18"])
+def test_computed_constants_are_those_of_coremltools(name, run, tmp_path):
+    """Bit by bit: whole, in blocks, in parts; a conversion writes them under their own names, and nothing else."""
+    wanted = {key.removeprefix(f"{name}/"): VALUES[key] for key in VALUES.files if key.startswith(f"{name}/")}
+    wanted = {key: value.astype(np.float32) for key, value in wanted.items() if key not in ("table", "kept_values")}
+    package = DATA / f"{name}.mlpackage"
+    with pparse.view(package) as model:
+        told = [quantisation_of(model, tensor) for tensor in model.tensors()]
+        found = {one.name: one.tensor() for one in told if one is not None}
+        assert found["table_of_codes" if name == "packed18" else "table8"].scales
+        for key, value in wanted.items():
+            tensor = found.pop(key)
+            assert tensor.status.value == "complete"
+            assert (tensor.shape, tensor.numpy().tobytes()) == (value.shape, value.tobytes()), key
+            assert np.concatenate(list(tensor.blocks(64))).tobytes() == value.tobytes(), key
+            assert np.array_equal(tensor[1::2], value[1::2]), key
+            assert tensor[(-1,) * value.ndim] == value[(-1,) * value.ndim], key
+        assert set(found) <= {"table"}
+    assert run("convert", package, "--dequantize", "-o", tmp_path / f"{name}.safetensors").code == 0
+    with pparse.view(tmp_path / f"{name}.safetensors") as model:
+        assert set(model) == set(wanted)
+    said = run("get", package, "vectors0.indices" if name == "packed18" else "table4.indices", "--json").out
+    assert '"operation": "constexpr_lut_to_dense"' in said
+
+
+def computed(type: str, inputs: dict[str, Any]) -> bytes:
+    """Return a program of one operation that computes a constant: values as `program` has them, or names."""
+    content, _ = program({key: value for key, value in inputs.items() if not isinstance(value, str)})
+    found = message_class("CoreML.Specification.Model").FromString(content)
+    block = found.mlProgram.functions["main"].block_specializations["CoreML5"]
+    operation = block.operations.add(type=f"constexpr_{type}")
+    operation.outputs.add(name="W")
+    for const in list(block.operations)[:-1]:
+        operation.inputs[const.outputs[0].name].arguments.add().value.CopyFrom(const.attributes["val"])
+    for key, name in inputs.items():
+        if isinstance(name, str):
+            operation.inputs[key].arguments.add().name = name
+    del block.operations[:-1]
+    return found.SerializeToString()
+
+
+CODES = (21, (4,), "ints", [1, 2, 3, 4])
+
+
+@rows(
+    "type, inputs, name, problem",
+    [
+        ("blockwise_shift_scale", {"data": CODES}, "data", "has no scale"),
+        (
+            "blockwise_shift_scale",
+            {"data": CODES, "scale": (11, (3,), "floats", [1.0] * 3)},
+            "data",
+            "3 for codes of 4",
+        ),
+        ("blockwise_shift_scale", {"data": CODES, "scale": CODES}, "data", "scale is of int8"),
+        (
+            "affine_dequantize",
+            {"quantized_data": CODES, "scale": (11, (4,), "floats", [1.0] * 4)},
+            "quantized_data",
+            "None",
+        ),
+        (
+            "lut_to_dense",
+            {"indices": CODES, "lut": (11, (3, 2, 1), "floats", [1.0] * 6)},
+            "indices",
+            "3×2×1 for codes of 4",
+        ),
+        ("lut_to_dense", {"indices": CODES, "lut": "W"}, "indices", "more than 32 operations"),
+        ("sparse_to_dense", {"nonzero_data": CODES}, "nonzero_data", "has no mask"),
+    ],
+)
+def test_operations_that_contradict_themselves(type, inputs, name, problem):
+    with pparse.view(computed(type, inputs), format="coreml") as model:
+        assert problem in quantisation_of(model, model[f"W.{name}"]).problem
+        with pytest.raises(pparse.MalformedError, match=problem):
+            dequantized(model, f"W.{name}")
+
+
+def test_values_that_are_not_those_of_their_mask_or_table():
+    mask = (1, (6,), "bools", [True, False, True, False, True, False])
+    with pparse.view(computed("sparse_to_dense", {"nonzero_data": CODES, "mask": mask}), format="coreml") as model:
+        found = dequantized(model, "W.nonzero_data")
+        with pytest.raises(pparse.MalformedError, match="4 values for 3 elements"):
+            found.numpy()
+        assert model["W.nonzero_data"].numpy().tolist() == [1, 2, 3, 4]
+    table = (11, (1, 2, 1), "floats", [0.5, 1.5])
+    with pparse.view(computed("lut_to_dense", {"indices": CODES, "lut": table}), format="coreml") as model:
+        found = dequantized(model, "W.indices")
+        assert found[0] == 1.5
+        with pytest.raises(pparse.MalformedError, match="none of the 2 entries"):
+            found.numpy()
 
 
 def test_shapes_are_those_that_the_layer_tells():
@@ -56,7 +150,7 @@ def test_shapes_are_those_that_the_layer_tells():
     with pparse.view(DATA / "three.mlmodel") as model:
         codes = model["conv.weights"]
         assert (codes.dtype, codes.stored_dtype, codes.shape) == ("uint8", "uint3", (6, 3, 3, 3))
-        assert pparse.tensors.scales.quantisation_of(model, codes).told["table"].shape == (8,)
+        assert quantisation_of(model, codes).told["table"].shape == (8,)
 
 
 def test_types_below_a_byte_lie_as_milblob_has_them():
@@ -190,3 +284,36 @@ def test_models_in_pipelines_and_networks_in_layers():
     with pparse.view(outer.SerializeToString(), format="coreml", limits=pparse.Limits(depth=50)) as model:
         assert len(list(model)) == 0
         assert any(finding.code == "limit" for finding in model.findings)
+
+
+@rows(
+    "at, change, status, code",
+    [
+        (None, 0, "truncated", "truncated"),  # cut behind the description: no kind of model follows
+        (b"\xa2\x1f", 8, "unsupported", "unsupported"),  # the tag of the network, of a field that no model has
+        (b"\xe2\x08", 8, "complete", "unknown-fields"),  # that of an innerProduct: its layer is of no kind
+        (b"\x08\x02\x10\x02", 1, "damaged", "malformed"),  # a field of it takes the ones behind it for its value
+    ],
+)
+def test_no_weights_are_lost_in_silence(at, change, status, code):
+    """Fields that the schema does not have, and messages that are none, may have had weights: a finding says so."""
+    raw = bytearray(network({"l": {"shape": (2, 2), "floatValue": [1.0] * 4}}).SerializeToString())
+    if at is None:
+        del raw[raw.index(b"\xa2\x1f") :]
+    else:
+        raw[raw.index(at) + (at[0] >= 0x80)] ^= change
+    with pparse.view(bytes(raw), format="coreml") as model:
+        assert list(model) == []
+        assert str(model.extent().document_status) == status
+        assert code in {finding.code for finding in model.findings}
+        assert code in {finding.code for finding in model.check()} | {finding.code for finding in model.findings}
+
+
+def test_codes_that_are_cut_before_their_width_are_missing():
+    """What the codes are is told behind them: they are not held against a width that nobody knows."""
+    content = network({"l": {"shape": (2, 2), "rawValue": b"\x12\x34", "bits": (4, [1.0])}}).SerializeToString()
+    for end in range(content.index(b"\x12\x34") + 2, len(content)):
+        with pparse.view(content[:end], format="coreml") as model:
+            found = model["l.weights"]
+            assert found.status.value in ("missing", "truncated", "complete"), end
+            assert str(model.extent().document_status) == "truncated"

@@ -335,7 +335,7 @@ class Plan:
         found = quantisation_of(self.viewer, tensor)
         if found is not None:
             raise OptionError(
-                f"{tensor.name} is to be multiplied by {found.parts[0].name}, and {spoken(f'--dtype {wanted}')} alone "
+                f"{tensor.name} is to be multiplied by {found.factor}, and {spoken(f'--dtype {wanted}')} alone "
                 f"would cast it as it is: {spoken('--dequantize')} multiplies; without {told('--dtype', 'dtype')} both "
                 "are kept as they are"
             )

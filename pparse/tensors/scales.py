@@ -368,6 +368,11 @@ class Quantisation:
         made = ScaledTensor(self.name, self.codes, self.scales, self.zero)
         return TurnedTensor(made) if self.is_turned else made
 
+    @property
+    def factor(self) -> str:
+        """The name of what the codes are multiplied by, the first of several; of what they stand for, if by nothing."""
+        return self.parts[0].name if self.parts else self.name
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, for JSON: single numbers as such, others as the name of their tensor."""
         found = dict(self.told)
@@ -409,6 +414,9 @@ def dequantized(viewer: Viewer, name: str) -> Tensor:
 
 def codes_of(viewer: Viewer, tensor: Tensor) -> Quantisation | None:
     """Return how the codes are meant that ``tensor``, a scale or the like, belongs to; None if it belongs to none."""
+    told = viewer.codes_with(tensor)
+    if told is not None:
+        return _with_part(viewer, told.name, tensor)
     for added in _ADDED:
         if tensor.name.endswith(added):
             found = _with_part(viewer, tensor.name.removesuffix(added), tensor)

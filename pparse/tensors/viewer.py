@@ -171,7 +171,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         last = max(0, extent.last_byte - self.extraction.parsed.start)
         extent.expected = max(last, actual)
         if self.root.status is Status.TRUNCATED:
-            extent.end_early(last - actual, at_least=last <= actual)
+            told = self.extraction.result.listing.missing() or 0
+            extent.end_early(max(last - actual, told), at_least=last <= actual)
         elif self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, actual
         elif self.findings.errors:
@@ -217,6 +218,10 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     def quantisation(self, tensor: Tensor) -> Any:
         """Return how the codes of a tensor are meant, a `pparse.tensors.scales.Quantisation`, if the format itself says
         so; None: other tensors may."""
+        return None
+
+    def codes_with(self, tensor: Tensor) -> Tensor | None:
+        """Return the codes that a tensor belongs to, as a scale or the like, if the format itself says so."""
         return None
 
     def first_in(self, member: str) -> tuple[str, int] | None:

@@ -12,16 +12,18 @@ Names::
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import cached_property
 from itertools import islice
 from math import prod
 
 from pparse.data.base import Range
 from pparse.errors import FaultError, LimitError, MalformedError
-from pparse.findings import Finding
-from pparse.kernels.wire import LEN, PADDING, fields
+from pparse.findings import Finding, Severity
+from pparse.parsers.coreml import FIRST_KIND
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
+from pparse.viewers.coreml.operations import read_operation
 from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, TENSOR_TYPE, TYPE, WeightMaker
 from pparse.viewers.tensor_proto.maker import has_too_many, numbers
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
+    from pparse.parsers.protobuf.index import WireWindow
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.protobuf.schema import MessageType
     from pparse.tensors.tensor import Tensor
@@ -111,22 +114,16 @@ def is_turned(layer: Message) -> bool:
 
 _SPEC: Final = "CoreML.Specification."
 _MODEL, _LAYER, _WEIGHTS = f"{_SPEC}Model", f"{_SPEC}NeuralNetworkLayer", f"{_SPEC}WeightParams"
-_NETWORK: Final = f"{_SPEC}NeuralNetwork"
+NETWORK: Final = f"{_SPEC}NeuralNetwork"
+"""The type of a neural network, of a model or in a layer."""
 # Fields of a Model: kinds that are neural networks, pipelines, pipelines in a message, and the ML program.
 _NETWORKS, _PIPELINES, _PROGRAM = (303, 403, 500), {200: True, 201: True, 202: False}, 502
-# Where the kinds of models begin; the longest name that is read.
-_FIRST, _LONGEST = 200, 1 << 10
+# The longest name that is read.
+_LONGEST: Final = 1 << 10
 # Fields of a Pipeline, a network, a layer; the oneof of kinds of layers begins at a number.
 _MODELS, _NAMES, _LAYERS, _NAME, _KINDS = 1, 2, 1, 1, 100
-# Fields of a Program, a Function, a Block, an Operation, a NamedValueType, an Argument and a Binding.
+# Fields of a Program, a Function, a Block.
 _FUNCTIONS, _BLOCKS, _OPERATIONS = 2, 3, 3
-_TYPE, _INPUTS, _OUTPUTS, _INNER, _ATTRIBUTES = 1, 2, 3, 4, 5
-_ARGUMENTS, _VALUE = 1, 2
-# The tags of some: of an operation; of an output or the key in an entry of a map, and of what stands behind that.
-_TYPE_TAG, _INPUT_TAG, _OUTPUT_TAG, _INNER_TAG, _ATTRIBUTE_TAG = (number << 3 | LEN for number in range(1, 6))
-_NAME_TAG, _VALUE_TAG = _NAME << 3 | LEN, _VALUE << 3 | LEN
-# Operations up to this size are read in one go.
-_SMALL: Final = 16 << 10
 # The types whose fields may follow those of a tensor in a model.
 _AROUND: Final = (
     "WeightParams", "NeuralNetworkLayer", "NeuralNetwork", "NeuralNetworkClassifier", "NeuralNetworkRegressor", "Model",
@@ -134,10 +131,16 @@ _AROUND: Final = (
 )  # fmt: skip
 
 
+class Constexpr(namedtuple("Constexpr", "prefix operation")):
+    """An operation that computes a constant of others; ``prefix`` is that of the names of its tensors."""
+
+    __slots__ = ()
+
+
 class CoremlPlace(TensorPlace):
     """Where a tensor is; ``kind``: that of its layer, None for the value of a program."""
 
-    __slots__ = ("axis", "kind", "layer", "shape")
+    __slots__ = ("axis", "kind", "layer", "made_by", "shape")
 
     def __init__(self, name: str, value: Any) -> None:
         super().__init__(name, value)
@@ -148,6 +151,8 @@ class CoremlPlace(TensorPlace):
         """As the layer tells it."""
         self.axis = 0
         """The dimension that scales are for."""
+        self.made_by: Constexpr | None = None
+        """The operation that says what it means."""
 
 
 class CoremlPlaces(TensorPlaces):
@@ -159,6 +164,7 @@ class CoremlPlaces(TensorPlaces):
     def __init__(self, parser: ProtobufParser, maker: ValueMaker) -> None:
         super().__init__(parser, maker)
         self._schema = builtin_schema()
+        self._strange: set[tuple[str, int]] = set()  # type and number of fields that the schema does not have
 
     def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[CoremlPlace]:
         """Yield where each tensor is, with its name, which may not be unique, of the first ``most`` ones.
@@ -166,13 +172,18 @@ class CoremlPlaces(TensorPlaces):
         Each place is appended to ``scopes``.
         """
         check = self.parser.result.extraction.session.check_cancelled
-        for ordinal, place in enumerate(islice(self._places(), most)):
+        found = (place for place in self._places() if place.__class__ is CoremlPlace)
+        for ordinal, place in enumerate(islice(found, most)):
             if not ordinal & 0xFFF:
                 check()
             if scopes is not None:
                 scopes.append(place)
             place.at = (ordinal,)
             yield place
+
+    def constexprs(self) -> Iterator[Constexpr]:
+        """Yield the operations that compute constants of others."""
+        return (found for found in self._places() if found.__class__ is Constexpr)
 
     def at(self, scopes: Sequence[CoremlPlace], *numbers: int) -> Iterator[CoremlPlace]:
         """Yield the place with this number."""
@@ -200,9 +211,9 @@ class CoremlPlaces(TensorPlaces):
     def _is_damaged(self) -> bool:
         return not self.maker.owner.is_whole()
 
-    def _places(self) -> Iterator[CoremlPlace]:
+    def _places(self) -> Iterator[CoremlPlace | Constexpr]:
         session = self.parser.result.extraction.session
-        root = Message(self.make, self.parser.root_pieces(), self._schema.message(_MODEL))
+        root = self._judged(Message(self.make, self.parser.root_pieces(), self._schema.message(_MODEL)))
         waiting: list[Iterator[Any]] = [self._of_model("", root)]
         while waiting:
             try:
@@ -213,7 +224,7 @@ class CoremlPlaces(TensorPlaces):
                 found = None
             if found is None:
                 waiting.pop()
-            elif isinstance(found, CoremlPlace):
+            elif isinstance(found, CoremlPlace | Constexpr):
                 yield found
             else:
                 waiting.append(found)
@@ -223,61 +234,79 @@ class CoremlPlaces(TensorPlaces):
         known: Any = {"source": self.make.extraction.name, "offset": error.offset, "option": error.option}
         self.parser.result.findings.add(Finding(code, error.reason, **known))
 
-    def _read(self, pieces: Any, type: MessageType | None, around: Message) -> Message:
-        """Return a message, and note what is wrong with it."""
-        assert type is not None  # noqa: S101 -- the schema is ours
-        found = Message(self.make, pieces, type, around.near)
-        if found.problem is not None and found.problem.is_damage and not self.parser.result.findings.full:
-            self._note(MalformedError(found.problem.reason, offset=found.problem.offset))
-        return found
+    def message(self, pieces: Any, type: MessageType | str, near: WireWindow | None) -> Message:
+        """Return a message of a type, or of that name, and note what is wrong with it."""
+        kind = self._schema.message(_SPEC + type) if isinstance(type, str) else type
+        return self._judged(Message(self.make, pieces, kind, near))
 
-    def _elements(self, message: Message, number: int) -> Iterator[Message]:
+    def _judged(self, message: Message) -> Message:
+        """Return a message, after noting what is wrong with it, and once each fields that its type does not have."""
+        problem = message.problem
+        if problem is not None and problem.is_damage and not self.parser.result.findings.full:
+            self._note(MalformedError(problem.reason, offset=problem.offset))
+        for key in sorted(message.fields.keys() - message.type.fields.keys()) if problem is None else ():
+            if (message.type.full_name, key) not in self._strange:
+                self._strange.add((message.type.full_name, key))
+                name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
+                reason = f"{message.type.full_name} has no {name}: what stands there is not read"
+                known: Any = {"source": self.make.extraction.name, "severity": Severity.WARNING}
+                self.parser.result.findings.add(Finding("unknown-fields", reason, **known))
+        return message
+
+    def elements(self, message: Message, number: int) -> Iterator[Message]:
+        """Yield the messages in a field."""
+        kind: Any = message.type.fields[number].message
         for pieces in message.elements(number):
-            yield self._read(pieces, message.type.fields[number].message, message)
+            yield self.message(pieces, kind, message.near)
 
-    def _items(self, message: Message, number: int) -> Iterator[tuple[str, Message]]:
+    def items(self, message: Message, number: int) -> Iterator[tuple[str, Message]]:
         """Yield the entries of a map of messages, in the order of the file."""
         value: Any = message.type.fields[number].map_value
         for key, pieces in message.items(number):
-            yield str(key), self._read(pieces, value.message, message)
+            yield str(key), self.message(pieces, value.message, message.near)
+
+    @staticmethod
+    def texts(message: Message, number: int) -> list[str]:
+        """Return the texts in a field; of a long one, its beginning."""
+        return [
+            window.read(at.start, min(at.end, scan.part.end, at.start + _LONGEST)).decode("utf-8", "replace")
+            for scan, window, at in message.occurrences(number)
+        ]
 
     def _of_model(self, prefix: str, model: Message) -> Iterator[Any]:
         """Yield the places in a model, and generators of those in models in it."""
         for number in list(model.fields):
-            inner = model.message(number) if number >= _FIRST and number in model.type.fields else None
+            inner = model.message(number) if number >= FIRST_KIND and number in model.type.fields else None
             if inner is None:
                 continue
+            self._judged(inner)
             if number in _NETWORKS:
                 yield self._of_network(prefix, inner)
             elif number == _PROGRAM:
-                for name, function in self._items(inner, _FUNCTIONS):
+                for name, function in self.items(inner, _FUNCTIONS):
                     scope = prefix if name == "main" else f"{prefix}{name}/"
-                    for _, block in self._items(function, _BLOCKS):
+                    for _, block in self.items(function, _BLOCKS):
                         yield self._of_block(scope, block)
             elif number in _PIPELINES:
                 pipeline = inner.message(1) if _PIPELINES[number] else inner
                 if pipeline is None:
                     continue
-                names = [self._own(*found) for found in pipeline.occurrences(_NAMES)]
-                for at, part in enumerate(self._elements(pipeline, _MODELS)):
+                names = self.texts(pipeline, _NAMES)
+                for at, part in enumerate(self.elements(pipeline, _MODELS)):
                     name = names[at] if at < len(names) else f"models[{at}]"
                     yield self._of_model(f"{prefix}{name}/", part)
-
-    @staticmethod
-    def _own(scan: Any, window: Any, at: Any) -> str:
-        return str(window.read(at.start, min(at.end, at.start + _LONGEST)).decode("utf-8", "replace"))
 
     # -- neural networks -----------------------------------------------------------------------------------------------
 
     def _of_network(self, prefix: str, network: Message) -> Iterator[Any]:
-        for ordinal, layer in enumerate(self._elements(network, _LAYERS)):
-            name = prefix + (self._text(layer, _NAME) or f"layers[{ordinal}]")
+        for ordinal, layer in enumerate(self.elements(network, _LAYERS)):
+            name = prefix + (self.text(layer, _NAME) or f"layers[{ordinal}]")
             for number in list(layer.fields):
                 field = layer.type.fields.get(number)
                 if number >= _KINDS and field is not None and field.message is not None:
                     found = layer.message(number)
                     if found is not None:
-                        yield self._of_layer(name, field.name, found, found, "")
+                        yield self._of_layer(name, field.name, found, self._judged(found), "")
 
     def _of_layer(self, name: str, kind: str, layer: Message, message: Message, path: str) -> Iterator[Any]:
         """Yield the weights in a message of a layer, and generators of those in messages and networks below."""
@@ -287,8 +316,8 @@ class CoremlPlaces(TensorPlaces):
                 continue
             for at, pieces in enumerate(message.elements(number)):
                 label = f"{path}{field.name}" + (f"[{at}]" if field.repeated else "")
-                inner = self._read(pieces, field.message, message)
-                if field.type_name == _NETWORK:
+                inner = self.message(pieces, field.message, message.near)
+                if field.type_name == NETWORK:
                     yield self._of_network(f"{name}.{label}/", inner)
                 elif field.type_name != _WEIGHTS:
                     yield self._of_layer(name, kind, layer, inner, f"{label}.")
@@ -303,74 +332,19 @@ class CoremlPlaces(TensorPlaces):
 
     def _of_block(self, prefix: str, block: Message) -> Iterator[Any]:
         for pieces in block.elements(_OPERATIONS):
-            found = self._quick(pieces, block)
-            if found is not None:
-                type, output, values = found
-                name = prefix + (output or type)
-                for key, place in values:
-                    yield CoremlPlace(name if type == "const" and key == "val" else f"{name}.{key}", (place,))
-                continue
-            operation = self._read(pieces, block.type.fields[_OPERATIONS].message, block)
-            first = next(self._elements(operation, _OUTPUTS), None)
-            type = self._text(operation, _TYPE)
-            name = prefix + ((first is not None and self._text(first, _NAME)) or type)
-            for key, value in operation.items(_ATTRIBUTES):
-                if key != "name" and self._is_tensor(value, operation):
-                    yield CoremlPlace(name if type == "const" and key == "val" else f"{name}.{key}", value)
-            for key, argument in self._items(operation, _INPUTS):
-                bindings = [one for item in self._elements(argument, _ARGUMENTS) if (one := item.pieces(_VALUE))]
-                for at, value in enumerate(bindings):
-                    if self._is_tensor(value, operation):
-                        yield CoremlPlace(f"{name}.{key}" + (f"[{at}]" if len(bindings) > 1 else ""), value)
-            for inner in self._elements(operation, _INNER):
-                yield self._of_block(prefix, inner)
+            operation = read_operation(self, pieces, block.near)
+            made_by = Constexpr(prefix, operation) if operation.type.startswith("constexpr_") else None
+            if made_by is not None:
+                yield made_by
+            for key, value in operation.values:
+                place = CoremlPlace(prefix + operation.name_of(key), value)
+                place.made_by = made_by
+                yield place
+            for inner in operation.blocks:
+                yield self._of_block(prefix, self.message(inner, "MILSpec.Block", block.near))
 
-    def _quick(self, pieces: Any, block: Message) -> tuple[str, str, list[tuple[str, Range]]] | None:
-        """Return type and first output of an operation, and its values that are tensors, by attribute or input.
-
-        None for one that is large, in parts, not whole or unusual: with blocks in it, or several values in an input.
-        """
-        part, near = self.plain(pieces), block.near
-        if part is None or len(part) > _SMALL or near is None or near.data is not part.data:
-            return None
-        near.at(part.start)
-        raw = near.read(part.start, part.end) + PADDING
-        type = output = ""
-        values: dict[str, tuple[int, int]] = {}
-        try:
-            for tag, pos, end in fields(raw, 0, len(part)):
-                if tag == _TYPE_TAG:
-                    type = raw[pos:end].decode()
-                elif tag == _OUTPUT_TAG and not output:
-                    output = b"".join(raw[p:e] for key, p, e in fields(raw, pos, end) if key == _NAME_TAG).decode()
-                elif tag in (_INPUT_TAG, _ATTRIBUTE_TAG):
-                    entry = {key: (p, e) for key, p, e in fields(raw, pos, end)}
-                    key = raw[slice(*entry.get(_NAME_TAG, (0, 0)))].decode()
-                    inner = [entry.get(_VALUE_TAG, (0, 0))]
-                    if tag == _INPUT_TAG:
-                        bindings = [(p, e) for _, p, e in fields(raw, *inner[0])]
-                        inner = [
-                            (p, e) for one in bindings for number, p, e in fields(raw, *one) if number == _VALUE_TAG
-                        ]
-                    if len(inner) > 1 or key in values:
-                        return None
-                    if inner and not (tag == _ATTRIBUTE_TAG and key == "name") and _holds_tensor(raw, *inner[0]):
-                        values[key] = inner[0]
-                elif tag == _INNER_TAG:
-                    return None
-        except (MalformedError, UnicodeDecodeError):
-            return None
-        start, data = part.start, part.data
-        return type, output, [(key, data.range(start + pos, start + end)) for key, (pos, end) in values.items()]
-
-    def _is_tensor(self, pieces: Any, around: Message) -> bool:
+    def is_tensor(self, pieces: Any, around: Message) -> bool:
         """Return whether a Value is a tensor, or not whole: no list, tuple or dictionary."""
-        value = self._read(pieces, self.maker.type, around)
+        value = self.message(pieces, "MILSpec.Value", around.near)
         told = value.message(TYPE)
         return told is None or TENSOR_TYPE in told.fields or told.problem is not None
-
-
-def _holds_tensor(raw: bytes, pos: int, end: int) -> bool:
-    """Return whether a Value has the type of a tensor, or none."""
-    types = [fields(raw, p, e) for tag, p, e in fields(raw, pos, end) if tag == TYPE << 3 | LEN]
-    return not types or any(tag == TENSOR_TYPE << 3 | LEN for inner in types for tag, _, _ in inner)

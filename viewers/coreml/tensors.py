@@ -12,115 +12,27 @@ from __future__ import annotations
 
 from math import prod
 
-from pparse.data.spliced import DerivedData
-from pparse.errors import MalformedError
 from pparse.findings import Status
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.scales import Grid, Quantisation, ScaledTensor
+from pparse.tensors.scales import Grid
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
 from pparse.viewers.coreml.blobs import BlobFiles
+from pparse.viewers.coreml.codes import Codes, CodesData, LinearTensor, TableTensor
 from pparse.viewers.tensor_proto.external import ExternalMaker
 from pparse.viewers.tensor_proto.maker import NumberValues, TensorMaker, has_too_many, is_cut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any, Final
 
-    from numpy.typing import NDArray
-
-    from pparse.data.base import Data, Range
+    from pparse.data.base import Range
     from pparse.document.extraction import Extraction
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.protobuf.schema import Schema
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.viewers.tensor_proto.maker import ProtoTensor
-
-# -- codes that share bytes --------------------------------------------------------------------------------------------
-
-
-class CodesData(DerivedData):
-    """``count`` codes of ``bits`` bits each, which ``packed`` has one behind the other, as a byte each.
-
-    ``order``: ``"big"`` if the first one begins at the highest bit of a byte, ``"little"`` if at the lowest.
-    """
-
-    copies = False
-
-    def __init__(self, packed: Range, count: int, bits: int, order: str, name: str) -> None:
-        super().__init__(name, count)
-        self.sources = (packed.data,)
-        self._packed, self._bits, self._order = packed, bits, order
-
-    def pieces(self, start: int, end: int) -> list[tuple[Data, int, int]]:
-        """Return where the codes stand."""
-        begin = self._packed.start
-        first, last = begin + start * self._bits // 8, begin - (-end * self._bits // 8)
-        return [(self._packed.data, first, last)] if first < last else []
-
-    def _how(self) -> tuple[object, ...]:
-        return self._packed.start, self._bits, self._order, self.size
-
-    def _pread(self, offset: int, length: int) -> bytes:
-        import numpy as np
-
-        skip = offset * self._bits % 8
-        raw = b"".join(data.read_exact(start, end - start) for data, start, end in self.pieces(offset, offset + length))
-        order: Any = self._order
-        bits = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder=order)[skip : skip + length * self._bits]
-        places = range(self._bits)
-        weights = np.array([1 << place for place in (reversed(places) if order == "big" else places)], np.uint8)
-        codes: NDArray[Any] = bits.reshape(-1, self._bits) @ weights
-        return codes.astype(np.uint8).tobytes()
-
-
-class LinearTensor(ScaledTensor):
-    """What codes mean that are multiplied by ``scales`` before ``zero``, the bias, is added, in float64."""
-
-    __slots__ = ()
-
-    def _product(
-        self, codes: NDArray[Any], box: Sequence[range], kept: Sequence[tuple[Grid, NDArray[Any] | None]]
-    ) -> NDArray[Any]:
-        import numpy as np
-
-        with np.errstate(all="ignore"):  # a scale may be infinite, or no number
-            found = codes.astype(np.float64)
-            for number, (grid, numbers) in enumerate(kept):
-                factor = grid.over(box, numbers).astype(np.float64)
-                found = found * factor if not number else found + factor
-            return np.asarray(found.astype(np.float32))
-
-
-class TableTensor(ScaledTensor):
-    """What codes mean that are numbers of entries of a table, the only one of ``scales``."""
-
-    __slots__ = ()
-
-    def _product(
-        self, codes: NDArray[Any], box: Sequence[range], kept: Sequence[tuple[Grid, NDArray[Any] | None]]
-    ) -> NDArray[Any]:
-        import numpy as np
-
-        table = kept[0][1]
-        if table is None or (codes.size and int(codes.max()) >= len(table)):
-            raise MalformedError(f"a code is none of the {self.scales[0].numbers.size} entries of its table")
-        return np.asarray(table[codes])
-
-
-class _Codes(Quantisation):
-    """Codes of a neural network."""
-
-    kind: type[ScaledTensor] = LinearTensor
-
-    def tensor(self) -> ScaledTensor:
-        """Return the tensor of float32 that the codes stand for; `MalformedError` if that is not clear."""
-        if self.problem is not None:
-            raise MalformedError(self.problem, path=self.codes.name)
-        return self.kind(self.name, self.codes, self.scales, self.zero)
-
 
 # -- WeightParams ------------------------------------------------------------------------------------------------------
 
@@ -158,7 +70,11 @@ class WeightMaker(TensorMaker):
         where = self.bytes_of(message, number, label)
         if where is None or isinstance(where, Problem):
             return self.missing(name, where or Problem(Status.DAMAGED, f"it has no {label}"), dtype.name)
-        bits = int(self._bits(message)) if number == _RAW else dtype.bits
+        told = message.message(_QUANTIZATION)
+        if number == _RAW and is_cut(message.problem) and (told is None or _BITS not in told.fields):
+            lost = Problem(Status.MISSING, "it is cut before it tells how many bits its codes have", where.end)
+            return self.new(name, dtype, self._shape or UNKNOWN_SHAPE, (), "", lost)
+        bits = dtype.bits if number != _RAW or told is None else int(told.scalar(_BITS))
         if not 0 < bits <= dtype.bits:
             wrong = Problem(Status.UNSUPPORTED, f"its codes have {bits} bits; Core ML has 1 to 8")
             return self.new(name, None, self._shape or UNKNOWN_SHAPE, (), f"uint{bits}", wrong)
@@ -166,11 +82,6 @@ class WeightMaker(TensorMaker):
         if bits != 8 and number == _RAW:
             return self._packed(name, message, shape, where, bits)
         return self.of_bytes(name, message, dtype, shape, dtype.name, where, label)
-
-    @staticmethod
-    def _bits(message: Message) -> int:
-        told = message.message(_QUANTIZATION)
-        return 8 if told is None else int(told.scalar(_BITS))
 
     def _packed(self, name: str, message: Message, shape: tuple[int, ...], where: Range, bits: int) -> ProtoTensor:
         """Return the tensor of codes that share bytes: as stored, its bytes are those of one dimension."""
@@ -186,22 +97,22 @@ class WeightMaker(TensorMaker):
         shape = (values.count,) if shape is None else shape
         return self.listed(name, message, values, DTYPES["float32"], shape, "float32")
 
-    def quantisation(self, tensor: Tensor, pieces: Any, axis: int) -> Quantisation | None:
+    def quantisation(self, tensor: Tensor, pieces: Any, axis: int) -> Codes | None:
         """Return what the codes in ``tensor``, made of ``pieces``, mean; several scales are for ``axis``."""
         told = Message(self.make, pieces, self.type).message(_QUANTIZATION)
         if told is None or tensor.dtype not in ("uint8", "int8"):
             return None
         linear, table = told.message(_LINEAR), told.message(_TABLE)
         if table is not None:
-            found = _Codes(tensor.name, tensor, (self.floats(f"{tensor.name}.table", table, _SCALE, None),))
-            found.kind, found.told = TableTensor, {"table": found.parts[0]}
-            found.scales = [Grid(found.parts[0])]
+            found = Codes(tensor.name, tensor, (self.floats(f"{tensor.name}.table", table, _SCALE, None),))
+            found.told = {"table": found.parts[0]}
+            found.meant = TableTensor(tensor.name, tensor, found.parts[0])
             return found
         if linear is None:
             return None
         scale = self.floats(f"{tensor.name}.scale", linear, _SCALE, None)
         bias = self.floats(f"{tensor.name}.bias", linear, _BIAS, None)
-        found = _Codes(tensor.name, tensor, (scale, bias) if bias.size else (scale,))
+        found = Codes(tensor.name, tensor, (scale, bias) if bias.size else (scale,))
         found.told |= {"scale": scale} | ({"bias": bias} if bias.size else {})
         grids = []
         for part in found.parts:
@@ -214,7 +125,7 @@ class WeightMaker(TensorMaker):
                 reason = f"it has {part.size} numbers in {part.name} for dimension {axis} of {tensor.shape_text}"
                 found.problem = reason
                 return found
-        found.scales, found.zero = grids[:1], grids[1] if len(grids) > 1 else None
+        found.meant = LinearTensor(tensor.name, tensor, grids[:1], grids[1] if len(grids) > 1 else None)
         return found
 
 
@@ -244,6 +155,13 @@ _NUMBERS: Final = {
     **{30 + at: (f"UINT{bits}", f"uint{bits}") for at, bits in enumerate((8, 16, 32, 64, 4, 2, 1, 6, 3), 1)},
 }
 _STRING: Final = 2
+
+
+def array_word(word: str) -> str:
+    """Return the name of the type that arrays have for one of MIL; of any other, the word in small letters."""
+    return next((dtype for known, dtype in _NUMBERS.values() if known == word), word.lower())
+
+
 # Types that arrays have not: their codes get a byte each.
 _ODD: Final = {38: 6, 39: 3}
 # Fields of a Value, a TensorType, a Dimension, a TensorValue.

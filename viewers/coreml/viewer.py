@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.errors import FaultError
+from pparse.errors import FaultError, PathError
+from pparse.findings import Finding, Status
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
 from pparse.tree.entry import SCALAR
 from pparse.tree.index import meant_by_name
+from pparse.viewers.coreml.constexpr import Meanings
 from pparse.viewers.coreml.places import CoremlPlaces
 from pparse.viewers.coreml.tensors import ValueMaker
 from pparse.viewers.tensor_proto.external import ExternalViewer
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.tensors.scales import Quantisation
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
@@ -41,19 +44,39 @@ class CoremlViewer(ExternalViewer):
         maker = ValueMaker(self.source, self.parser.make, builtin_schema(), self)
         self.external = maker.external
         self.constants = CoremlPlaces(self.parser, maker)
+        self._meanings = Meanings(self.constants)
 
     def quantisation(self, tensor: Tensor) -> Quantisation | None:
-        """Return how the codes of a neural network are meant: by scales and biases, or a table."""
+        """Return how codes are meant: by scales and biases, a table, or the operation of a program that has them."""
         place = meant_by_name(tensor.name, self.constants.find)
+        if place is not None and place.made_by is not None:
+            return self._meanings.of(tensor, place.name.rpartition(".")[2], place.made_by)
         if place is None or place.kind is None:
             return None
         return self.constants.weight_maker(place).quantisation(tensor, place.value, place.axis)
+
+    def codes_with(self, tensor: Tensor) -> Tensor | None:
+        """Return the codes of a program that a tensor belongs to, as a scale, a table or a mask."""
+        place = meant_by_name(tensor.name, self.constants.find)
+        if place is None or place.made_by is None:
+            return None
+        name = self._meanings.codes_with(place.name.rpartition(".")[2], place.made_by)
+        return None if name is None else self.find(name)
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the files with weights that are there, by their names in the folder of the model, or of the package."""
         below = "" if self.source is self.extraction else self.source.name.rpartition("/")[0] + "/"
         for name, file in super().files_beside():
             yield below + name, file
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph: of the network, of the first function of the program, of the models in a pipeline."""
+        from pparse.graphs.graph import Graph
+        from pparse.viewers.coreml.graph import graph_in
+
+        if number:
+            raise PathError(f"{self.extraction.name}: a Core ML model has one main graph", path="graph")
+        return Graph(graph_in(self.constants, self.root), max_nodes)
 
     def is_bookkeeping(self, tensor: Tensor) -> bool:
         """Return whether it is a text: those of programs are modes of operations, such as ``valid``."""
@@ -62,10 +85,23 @@ class CoremlViewer(ExternalViewer):
     @property
     def _kind(self) -> Node | None:
         """The field that says which kind of model it is."""
-        for kid in self.root.children():
-            if kid.shape != SCALAR and kid.key != "description":
-                return kid
-        return None
+        known = (kid for kid in self.root.children() if kid.key not in ("specificationVersion", "description"))
+        return next((kid for kid in known if kid.key != "isUpdatable"), None)
+
+    def own_status(self) -> Status:
+        """Return the status of the message; one without the field that is the model itself was cut before that."""
+        status = super().own_status()
+        kind = self._kind
+        if status is not Status.COMPLETE or (kind is not None and not isinstance(kind.key, int)):
+            return status
+        if kind is None:
+            status, code, at = Status.TRUNCATED, "truncated", self.source.find_end()
+            reason = "the message ends before the field that is the model, and every model has one"
+        else:
+            status, code, at = Status.UNSUPPORTED, "unsupported", kind.start
+            reason = f"the model is field {kind.key!s}, a kind that pparse does not know"
+        self.findings.add(Finding(code, reason, source=self.source.name, offset=at))
+        return status
 
     def frames(self) -> Iterator[Node]:
         """Yield the nodes of what the model consists of: a network, the functions and blocks of a program, models."""
@@ -117,13 +153,29 @@ class CoremlViewer(ExternalViewer):
                 found[name] = Signature(name, inputs, outputs, "")
         return found
 
-    @staticmethod
-    def _features(node: Node | None, side: str) -> dict[str, TensorInfo]:
+    def _features(self, node: Node | None, side: str) -> dict[str, TensorInfo]:
         try:
             features = list(islice(kids_of(None if node is None else node.find(side)), _MOST))
-            return {info.tensor: info for info in map(_feature, features)}
+            return {info.tensor: info for info in map(self.feature, features)}
         except FaultError:
             return {}
+
+    @staticmethod
+    def feature(node: Node) -> TensorInfo:
+        """Return what a FeatureDescription says."""
+        name = str(value_at(node, "name", default=""))
+        type = node_at(node, "type")
+        kind = next((kid for kid in kids_of(type) if str(kid.key).endswith("Type")), None)
+        word = "" if kind is None else str(kind.key).removesuffix("Type")
+        dtype, shape = None, None
+        if kind is not None and word == "multiArray":
+            word = str(value_at(kind, "dataType", default=""))
+            dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
+            shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST))
+        elif kind is not None and word == "image":
+            word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
+            shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))
+        return TensorInfo(name, dtype, word, shape, {})
 
     def interface(self) -> list[dict[str, Any]]:
         """Return the signatures as plain data."""
@@ -132,20 +184,3 @@ class CoremlViewer(ExternalViewer):
     def interface_lines(self) -> Iterator[tuple[str, str]]:
         """Yield labels and texts, a line for each input and output."""
         return signature_lines(self.signatures, "")
-
-
-def _feature(node: Node) -> TensorInfo:
-    """Return what a FeatureDescription says."""
-    name = str(value_at(node, "name", default=""))
-    type = node_at(node, "type")
-    kind = next((kid for kid in kids_of(type) if str(kid.key).endswith("Type")), None)
-    word = "" if kind is None else str(kind.key).removesuffix("Type")
-    dtype, shape = None, None
-    if kind is not None and word == "multiArray":
-        word = str(value_at(kind, "dataType", default=""))
-        dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
-        shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST))
-    elif kind is not None and word == "image":
-        word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
-        shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))
-    return TensorInfo(name, dtype, word, shape, {})

@@ -513,7 +513,7 @@ class OnnxPlaces(TensorPlaces):
             head = read_head(window.block, at, min(size, window.size - at, _HEAD), size)
             if head is not None and head[2]:
                 return OnnxPlace(prefix + head[2], pieces, window, head)
-        name = self._text(Message(self.make, pieces, self.maker.type, window), NAME)
+        name = self.text(Message(self.make, pieces, self.maker.type, window), NAME)
         return OnnxPlace(prefix + (name or f"[{ordinal}]"), pieces, window)
 
     def _ends_at_break(self, place: OnnxPlace) -> bool:
@@ -535,7 +535,7 @@ class OnnxPlaces(TensorPlaces):
             message = Message(self.make, pieces, self._sparse_type, window)
             found = [message.pieces(number) for number in (_VALUES, _INDICES)]
             if prefix is not None and found[0] is not None:
-                own = self._text(Message(self.make, found[0], self.maker.type, message.near), NAME)
+                own = self.text(Message(self.make, found[0], self.maker.type, message.near), NAME)
                 name = prefix + own if own else name
             for label, parts in zip(("values", "indices"), found, strict=True):
                 lost = message.problem or Problem(Status.DAMAGED, "the sparse tensor has no " + label)
@@ -596,7 +596,7 @@ class OnnxPlaces(TensorPlaces):
 
     def _held_by(self, attribute: Message, at: int) -> Iterator[Attribute]:
         """Yield the tensors and bodies of attribute number ``at`` of a node."""
-        name = self._text(attribute, ATTRIBUTE_NAME)
+        name = self.text(attribute, ATTRIBUTE_NAME)
         for kind in (TENSOR, BODY, SPARSE):
             inner = attribute.pieces(kind)
             if inner is not None:
@@ -621,8 +621,8 @@ class OnnxPlaces(TensorPlaces):
                 found += self._held_by(Message(self.make, part, self.attribute_type, message.near), at)
         except FaultError as error:
             self.note(error)
-        constant = is_constant(self._text(message, OP_TYPE), self._text(message, DOMAIN))
-        return self._text(message, NODE_NAME) or output, output if constant else "", found, message.near
+        constant = is_constant(self.text(message, OP_TYPE), self.text(message, DOMAIN))
+        return self.text(message, NODE_NAME) or output, output if constant else "", found, message.near
 
     def _output(self, message: Message) -> str:
         """Return the first output that has a name; empty if there is none."""

@@ -192,7 +192,7 @@ class OnnxDataPlaces(OnnxPlaces):
                 continue
             name, kind, pieces, near = found
             if kind == TENSOR:
-                own = self._text(Message(self.make, pieces, self.maker.type, near), NAME) if is_own else ""
+                own = self.text(Message(self.make, pieces, self.maker.type, near), NAME) if is_own else ""
                 yield OnnxPlace(own or name, pieces, near)
             elif kind == _SPARSE:
                 yield from self._sparse(name, pieces, near)
@@ -206,7 +206,7 @@ class OnnxDataPlaces(OnnxPlaces):
     ) -> Iterator[Value]:
         """Yield what a sequence or a map has in it; ``is_own``: under the name that it has itself."""
         message = Message(self.make, pieces, self._types[kind], near)
-        name = (is_own and self._text(message, 1)) or name
+        name = (is_own and self.text(message, 1)) or name
         labels: Iterator[Any] = count()
         around, keys = [message], -1
         if kind == MAP:

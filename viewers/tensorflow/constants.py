@@ -237,9 +237,9 @@ class Constants(TensorPlaces):
 
     def _by_messages(self, at: tuple[int, int], prefix: str, pieces: Sequence[Piece]) -> Iterator[TensorPlace]:
         message = Message(self.make, pieces, self.node_type)
-        name = self._text(message, _NAME, None)
+        name = self.text(message, _NAME, None)
         shown = prefix + (name if name is not None else f"[{at[1]}]")
-        is_const = self._text(message, _OP) == CONST
+        is_const = self.text(message, _OP) == CONST
         seen = False
         problem = message.problem
         try:
