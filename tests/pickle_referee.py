@@ -1,7 +1,8 @@
 """Compares the verdict on a pickle (`pparse.parsers.pickle.calls`) with what CPython's unpicklers do: `differences`.
 
 The C unpickler's steps must be the certain events, one for one, with all arguments that are told. Those of the one in
-Python must be among all events, as must those of both with codes of EXT1 … EXT4 registered.
+Python must be among all events, as must those of both with codes of EXT1 … EXT4 registered, and those from an opened
+file, where the C unpickler reads ahead: there, among those of one of the two ways to read frames.
 ``python -m tests.pickle_referee 0 100000`` compares many programs.
 """
 
@@ -15,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pparse.data.base import BytesData
-from pparse.parsers.pickle.calls import events
+from pparse.parsers.pickle.calls import Reading
 from pparse.parsers.pickle.values import Call, Extension, Global, OutOfBand, Persistent
 from tests.pickle_programs import EXTENSIONS, program
-from tests.pickle_tracer import CUT, c_trace, python_trace
+from tests.pickle_tracer import CUT, buffered_trace, c_trace, python_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.pickle_tracer import Step
+    from tests.pickle_tracer import Step, Trace
 
 #: What kinds of opcodes a step may come from.
 OPCODES = {
@@ -154,9 +155,9 @@ def _same_step(step: Step, told: Told) -> bool:
     return same(step.args, args) and (step.kind != "call" or same_named(step.kwargs, told.kwargs))
 
 
-def told_of(data: bytes) -> list[Told]:
+def told_of(data: bytes, *, frames: bool = True) -> list[Told]:
     """Return what pparse tells of a pickle."""
-    return [step for one in events(BytesData(data), 0, len(data)) for step in spread(one)]
+    return [step for one in Reading(BytesData(data), 0, len(data), frames=frames).events() for step in spread(one)]
 
 
 def follow(steps: list[Step], told: list[Told], *, all_told: bool) -> tuple[Step | None, int]:
@@ -190,25 +191,40 @@ def differences(data: bytes, done: Counter[str] | None = None) -> str:
         done.update(step.kind for step in c.steps)
         done["programs with a call"] += any(step.kind == "call" for step in c.steps)
     told = told_of(data)
+    return _certain_differ(c, told, FRAME in data) or _others_differ(data, python, told)
+
+
+def _certain_differ(c: Trace, told: list[Told], framed: bool) -> str:
+    """Compare what the C unpickler does with what is certain."""
     certain = [step for step in told if step.certain]
     step, at = follow(c.steps, certain, all_told=True)
     if step is not None:
         return f"not told, or otherwise: {step}, told {certain[at : at + 1]} ({c.error!r})"
     if at < len(certain) and not _is_refused_call(c.error, certain[at]):
         return f"told, and not done: {certain[at:]} ({c.error!r})"
-    if FRAME not in data and not any(step.more for step in certain):  # the unpickler reads no more than an opcode
+    if not framed and not any(step.more for step in certain):  # the unpickler reads no more than an opcode
         for step, one in zip(c.steps, certain, strict=False):
             if one.opcode not in HAVE_ARGUMENTS and one.offset != step.end - 1:
                 return f"not there: {one}, but {step.end - 1}"
     if [step.offset for step in told] != sorted(step.offset for step in told):
         return f"in no order: {told}"
-    others = [python]
+    return ""
+
+
+def _others_differ(data: bytes, python: Trace, told: list[Told]) -> str:
+    """Compare what other unpicklers do with all that is told."""
+    traces = [python]
     if any(opcode in data for opcode in (b"\x82", b"\x83", b"\x84")):
-        others += [python_trace(data, EXTENSIONS), c_trace(data, EXTENSIONS)]
-    for trace in others:
+        traces += [python_trace(data, EXTENSIONS), c_trace(data, EXTENSIONS)]
+    for trace in traces:
         step, _ = follow(trace.steps, told, all_told=False)
         if step is not None:
             return f"another unpickler's is not told: {step} ({trace.error!r})"
+    if FRAME in data:
+        trace = buffered_trace(data)
+        ways = (told, told_of(data, frames=False))
+        if all(follow(trace.steps, way, all_told=False)[0] for way in ways):
+            return f"what is done from a file that is read ahead is not told: {trace.steps} ({trace.error!r})"
     return ""
 
 
