@@ -202,7 +202,8 @@ LINES = [
     ("pass", "pass", "", ""),
     ("x = a + b", "bad", "x", "'+ b' is not understood"),
     ("x = f(a", "bad", "x", "a bracket is not closed"),
-    ("x = f(a=1, b)", "bad", "x", "an argument without a name follows one with a name"),
+    ("x = f(a=1, b)", "bad", "x", "an argument has no name behind one that has, or no value"),
+    ("x = f(a=)", "bad", "x", "an argument has no name behind one that has, or no value"),
     ('x = "a', "bad", "x", "'\"a' is not understood"),
     ("x = ", "bad", "x", "there is no value"),
     ("a, b = c, d, e", "bad", "a b", "'assign' has 3 values"),
@@ -244,6 +245,47 @@ def test_definitions_and_heads():
     for text in ("def f(x", "def f(x: T) -> T", "def f(x: T)) -> T:\n", "def f\n"):
         with pytest.raises(DataError):
             head_of(text, definitions(text)["f"])
+
+
+FORKED = """class Net(Module):
+  packed : __torch__.torch.classes.quantized.LinearPackedParamsBase
+  def forward(self: __torch__.Net,
+    x: Tensor) -> Tensor:
+    y = torch.relu(x)
+    def __forked_function():
+      return torch.neg(torch.abs(y))
+    fut = fork(__forked_function)
+    sizes = [1, 2]
+    _0 = torch.append(sizes, 3)
+    with y as z:
+      packed = self.packed
+      w = ops.quantized.linear_dynamic(z, packed)
+    return torch.view(torch.add(w, torch.wait(fut)), sizes)
+"""
+
+
+def test_what_is_run_apart_packed_weights_and_lists_that_are_filled():
+    packed = Saved("__torch__.torch.classes.quantized.LinearPackedParamsBase", weight=[2])
+    made = archive({"__torch__": FORKED}, Saved("__torch__.Net", packed=packed))
+    graph = graph_in(made)
+    assert not graph.check()
+    assert [(row[1], row[2], list(row[3]), list(row[5])) for row in graph.rows()] == [
+        ("y", "aten::relu", ["x"], []),
+        ("fut", "prim::fork", [], ["y"]),
+        ("sizes", "prim::ListConstruct", ["=1", "=2"], []),
+        ("_0", "aten::append", ["sizes", "=3"], []),
+        ("Enter@11", "prim::Enter", ["y"], []),
+        ("packed", "prim::GetAttr", ["packed.weight"], []),
+        ("w", "quantized::linear_dynamic", ["Enter@11", "packed"], []),
+        ("Exit@14", "prim::Exit", ["y"], []),
+        ("wait@14", "aten::wait", ["fut"], []),
+        ("add@14", "aten::add", ["w", "wait@14"], []),
+        ("view@14", "aten::view", ["add@14", "sizes"], []),
+    ]
+    inner = graph.bodies["fut.body"]
+    assert [(row[2], list(row[3])) for row in inner.rows()] == [("aten::abs", ["y"]), ("aten::neg", ["abs@7"])]
+    assert dict(inner.results) == {"neg@7": "neg@7"}
+    assert [module["name"] for module in pparse.view(made).outline()["modules"]] == [""]
 
 
 # -- what is hostile: a clear error, or a graph that is marked ---------------------------------------------------------

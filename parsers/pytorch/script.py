@@ -115,8 +115,8 @@ class Statement:
         self.after = after
         """Where the next line begins."""
         self.kind = "pass"
-        """``assign``, ``set`` (an attribute), ``return``, ``if``, ``else``, ``for``, ``while``, ``with``, ``pass``, or
-        ``bad``: then ``text`` is the reason."""
+        """``assign``, ``set`` (an attribute), ``return``, ``if``, ``else``, ``for``, ``while``, ``with``, ``pass``;
+        ``def``: what is run apart, without arguments; ``bad``: then ``text`` is the reason."""
         self.names: list[str] = []
         self.unpacks = False
         """Whether the names are those of the parts of one value, not of several outputs."""
@@ -172,10 +172,12 @@ def _read(made: Statement, tokens: list[Token]) -> None:
         tokens = _inside(made, tokens)
     elif first in ("return", "pass"):
         made.kind, tokens = first, tokens[1:]
+    elif first == "def" and [text for _, text in tokens[2:]] == ["(", ")", ":"]:
+        made.kind, made.names, tokens = first, [tokens[1][1]], []
     else:
         made.kind = "assign"
         tokens = _targets(made, tokens)
-    if tokens or made.kind not in ("return", "pass", "else"):
+    if tokens or made.kind not in ("return", "pass", "else", "def"):
         made.program, made.count = program(tokens)
     wanted = 1 if first in _BLOCKS else made.count
     wanted = {"set": 2, "pass": 0, "else": 0}.get(made.kind, wanted)
@@ -306,8 +308,8 @@ def _open(opened: list[_Bracket], what: str, mark: str) -> None:
 
 
 def _close(inner: _Bracket, steps: list[Step]) -> None:
-    if inner.names and len(inner.names) < inner.count:
-        raise MalformedError("an argument without a name follows one with a name")
+    if inner.names and len(inner.names) != inner.count:
+        raise MalformedError("an argument has no name behind one that has, or no value")
     if inner.what != "tuple" or inner.commas or not inner.count:
         steps.append((inner.what, "", inner.count, tuple(inner.names)))
 

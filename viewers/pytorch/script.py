@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pparse.viewers.pickle.walk import Found
 
 OWN: Final = "__torch__."
+# Classes of C++, such as packed weights, whose code no file has.
+COMPILED: Final = "__torch__.torch.classes."
 _MODULE: Final = "Module"
 # Memory of a name that is kept, and of a source in proportion to its length, with what it defines.
 _EACH: Final = 250
@@ -165,7 +167,7 @@ class Script:
         tensors = self.tensors
         for path, kind in self.objects.items():
             source, defined = self.find(kind)
-            if defined is not None and defined.base != _MODULE:
+            if kind.startswith(COMPILED) or (defined is not None and defined.base != _MODULE):
                 continue
             below = f"{path}." if path else ""
             own = [name for name in self.attributes.get(path, ()) if below + name in tensors]
@@ -190,10 +192,11 @@ class Script:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`."""
-        counts = Counter(plain_class(kind["class"]) for kind in self.modules())
-        if counts:
-            yield "modules", f"{counts.total():,}: {_counted(counts.most_common())}"
-        for made in self.modules():
+        modules = list(self.modules())
+        if modules:
+            counts = Counter(plain_class(made["class"]) for made in modules)
+            yield "modules", f"{len(modules):,}: {_counted(counts.most_common())}"
+        for made in modules:
             own = ", ".join([*made["parameters"], *made["buffers"], *made["tensors"]])
             inferred = "  (inferred: its code is lost or damaged)" if "inferred" in made else ""
             yield "module", f"{made['name'] or '(model)'}  {plain_class(made['class'])}  {own}".rstrip() + inferred

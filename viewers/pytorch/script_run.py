@@ -16,7 +16,7 @@ from pparse.errors import LimitError, MalformedError
 from pparse.findings import Finding
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pytorch.script import assigned, head_of, statements
-from pparse.viewers.pytorch.script import OWN, literal, plain_class, shorten
+from pparse.viewers.pytorch.script import COMPILED, OWN, literal, plain_class, shorten
 from pparse.viewers.pytorch.script_graph import SCALARS, ScriptGraph
 
 TYPE_CHECKING = False
@@ -43,8 +43,9 @@ _NAME: Final = 100
 _BUILTIN: Final = {"bool": "aten::Bool", "int": "aten::Int", "float": "aten::Float", "complex": "aten::Complex"}
 _IMPLICIT: Final = {"int": "aten::IntImplicit", "float": "aten::FloatImplicit", "number": "aten::ScalarImplicit"}
 _STATE: Final = lazy_pattern(r"(?m)^ +[^\s=\"']+\.(\w+) = ")
-# What values are: of a graph, literals, names of functions, objects by path, methods, and outputs of one node.
-_VALUE, _LITERAL, _NAMED, _OBJECT, _METHOD, _SEVERAL = range(6)
+# What values are: of a graph, literals, names of functions, objects by path, methods, outputs of one node, and graphs
+# of what is run apart.
+_VALUE, _LITERAL, _NAMED, _OBJECT, _METHOD, _SEVERAL, _APART = range(7)
 _NONE: Final = (_LITERAL, "None", "")
 
 if TYPE_CHECKING:
@@ -211,8 +212,10 @@ class _Run:
         if kind == _OBJECT:
             return f"=self.{what}" if what else "=self"
         if kind == _NAMED and not ("." in what or what in SCALARS or what[:1].isupper()):
-            return self._text((_VALUE, f"{self._frames[-1].scope}.{what}".lstrip("."), ""))  # what nothing has set
-        return f"={what if kind != _METHOD else what[1]}"
+            frame = self._frames[-1]  # nothing has set it: a name of its own, so that what does so later is not taken
+            frame.names[what] = _VALUE, self._unique(frame.scope, what), ""
+            return self._text(frame.names[what])
+        return f"={what}" if kind in (_LITERAL, _NAMED) else "=(function)"
 
     def _emit(
         self,
@@ -279,12 +282,14 @@ class _Run:
             self._assign(frame, statement, stack)
         elif kind == "set":
             self._emit("prim::SetAttr", [stack[1], (_LITERAL, statement.names[0], "")], silent=True)
-        elif kind in ("if", "for", "while", "with"):
+        elif kind == "return" and frame.blocks[-1].kind == "def":
+            self._graph.returned.update((name, name) for name in map(self._text, map(self._as_value, stack)))
+        elif kind in ("if", "for", "while", "with", "def"):
             if kind == "with":
                 entered = self._emit("prim::Enter", [stack[0]])
                 for name in statement.names:
                     self._set(frame, name, entered[0])
-            self._open(frame, statement, kind, stack[0])
+            self._open(frame, statement, kind, stack[0] if stack else _NONE)
         elif kind in ("bad", "return", "else"):
             reason = {"bad": statement.text, "return": "'return' in a block", "else": "'else' without 'if'"}[kind]
             self._fault("unreadable-code", f"line {statement.line}: {reason}", frame.source.path)
@@ -381,6 +386,10 @@ class _Run:
                 self._set(frame, name, value)
             self._emit("prim::Exit", [block.condition], silent=True)
             return
+        if block.kind == "def":
+            self._graph = block.outer
+            self._set(frame, block.statement.names[0], (_APART, block.graph, ""))
+            return
         following, frame.statement = frame.statement, block.statement  # names are those of its line
         first = block.other or (block.graph, block.names)
         second = (block.graph, block.names) if block.other is not None else None
@@ -458,7 +467,7 @@ class _Run:
             return self._call(frame, stack.pop(), parts, keywords, names)
         if what == "index":
             stack.append(self._element(stack.pop(), parts, names))
-        elif all(part[0] == _LITERAL for part in parts):
+        elif all(part[0] == _LITERAL for part in parts) and not (names and what != "tuple"):  # which may be filled
             marks = {"list": "[]", "tuple": "()", "dict": "{}"}[what]
             listed = ", ".join(part[1] for part in parts)
             stack.append((_LITERAL, shorten(f"{marks[0]}{listed}{marks[1]}"), what))
@@ -478,10 +487,14 @@ class _Run:
             return _VALUE, made[1], ""
         script, path = self._script, f"{what}.{name}" if what else name
         if path in script.objects:
+            stored = [one for one in script.attributes.get(path, ()) if f"{path}.{one}" in script.tensors]
+            if script.objects[path].startswith(COMPILED) and stored:
+                held: list[Held] = [(_VALUE, f"{path}.{one}", "") for one in stored]
+                return _VALUE, self._emit("prim::GetAttr", held, names)[0][1], ""
             return _OBJECT, path, script.objects[path]
         if name in self._changing:
-            stored = [(_VALUE, path, "")] if path in script.tensors else []
-            return self._emit("prim::GetAttr", [*stored, (_LITERAL, path, "")], names)[0]
+            held = [(_VALUE, path, "")] if path in script.tensors else []
+            return self._emit("prim::GetAttr", [*held, (_LITERAL, path, "")], names)[0]
         if path in script.groups:
             parts: list[Held] = [(_VALUE, one, "") for one in script.groups[path]]
             return _VALUE, self._emit("prim::GetAttr", parts, names)[0][1], "list"
@@ -564,6 +577,12 @@ class _Run:
                     return _VALUE, self._emit(f"prim::{kind.capitalize()}Construct", [], names)[0][1], kind
                 return (*given[1][:2], kind if kind in ("list", "tuple") else given[1][2])
             return self._emit(op, given[1:], names)[0]
+        if given and given[0][0] == _APART:  # fork
+            graph: ScriptGraph = given[0][1]
+            made = self._emit(f"prim::{name}", given[1:], names, list(graph.captured))[0]
+            graph.name = f"{made[1]}.body"
+            self._main.inner[graph.name] = graph
+            return made
         if name == "getattr" and len(given) == 2 and given[1][0] == _LITERAL:
             return self._attribute(given[0], str(given[1][1]).strip("\"'"), calls=False, names=names)
         if name in ("unchecked_cast", "uninitialized") and given:
