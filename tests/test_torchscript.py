@@ -309,6 +309,9 @@ HOSTILE = [
     (method("y = __torch__.f(x, )", "return y"), "the function __torch__.f is called, and it is not there"),
     (method("y = (self).gone(x, )", "return y"), "the method gone of __torch__.Net is called, and it is not there"),
     (method("y = torch.relu(z)", "return y"), "consumes 'z', which does not exist"),
+    (method("y = torch.relu(Z[0])", "Z = x", "return y"), "consumes 'Z', which does not exist"),
+    (method("return __torch__.f(x, )") + "def f(x: Tensor, y: int) -> int:\n  return y\n", "line 4: the arguments"),
+    (method("return __torch__.f(x, z=x)") + "def f(x: Tensor) -> Tensor:\n  return x\n", "line 4: the arguments"),
     (method("if x +:", "  y = x", "return x"), "line 4: '+:' is not understood"),
     ("class Net(Module):\n" * 100_000, "has no methods"),
     ("class Net(Module):\n  def forward(self, x", "cannot be read"),
@@ -421,3 +424,17 @@ def test_a_checkpoint_without_code_has_no_graph():
         assert viewer.outline() == {}
         with pytest.raises(pparse.UnsupportedError, match="pytorch has no graph"):
             viewer.graph_of()
+
+
+def test_what_is_known_only_when_the_model_runs_is_a_call():
+    code = method("y = isinstance(x, [int, Tensor])", "z = (x).run(y, )", "return z").replace(
+        "x: Tensor", "x: __torch__.I"
+    )
+    graph = graph_in(
+        archive({"__torch__": code + "class I(Interface):\n  def run(self, y: bool) -> Tensor:\n    pass\n"})
+    )
+    assert not graph.check()
+    assert [(row[1], row[2], list(row[3])) for row in graph.rows()] == [
+        ("y", "prim::isinstance", ["x", "=[int, Tensor]"]),
+        ("z", "prim::CallMethod", ["x", "=run", "y"]),
+    ]

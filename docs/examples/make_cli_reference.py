@@ -148,7 +148,8 @@ OBJECTS = {
             "(by name, with `inputs`, `outputs`, `method_name`) and `functions` (by name, ways to call each); empty "
             "for other formats",
             "modules": "of TorchScript, a list of modules: `name`, `class`, names of `parameters`, `buffers` and other "
-            "`tensors`, other `attributes` with their values; `inferred`, if its code is lost or damaged",
+            "`tensors`, other `attributes` with their values; `inferred`, if its code is lost or damaged; null if the "
+            "budget has no room for them",
             "operators": "of TorchScript, how often the byte code for mobile devices names each operator",
             "metadata": "metadata in the file, as plain JSON",
             "kind": "of the root, if there are no tensors",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pparse.viewers.pytorch.script import Script
 
 # Types of values that are no tensors: their shape is known.
-SCALARS: Final = ("int", "float", "bool", "str", "complex", "number", "NoneType", "Device")
+_SCALARS: Final = ("int", "float", "bool", "str", "complex", "number", "NoneType", "Device")
 
 
 class ScriptGraph(GraphSource):
@@ -105,7 +105,7 @@ class ScriptGraph(GraphSource):
         """Return the type of an argument or result as the code has it, or that of a tensor."""
         kind = self.types.get(name, "")
         if kind:
-            return Value(name, kind, () if kind in SCALARS else None)
+            return Value(name, kind, () if kind in _SCALARS else None)
         tensor = self.script.viewer.find(name) if name in self.used else None
         return None if tensor is None else Value(name, tensor.type_name, tensor.shape)
 

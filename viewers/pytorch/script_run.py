@@ -17,7 +17,7 @@ from pparse.findings import Finding
 from pparse.lazy import lazy_pattern
 from pparse.parsers.pytorch.script import assigned, head_of, statements
 from pparse.viewers.pytorch.script import COMPILED, OWN, literal, plain_class, shorten
-from pparse.viewers.pytorch.script_graph import SCALARS, ScriptGraph
+from pparse.viewers.pytorch.script_graph import ScriptGraph
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ _NAME: Final = 100
 # Functions of Python's that stand for operators. Others are called as in the code.
 _BUILTIN: Final = {"bool": "aten::Bool", "int": "aten::Int", "float": "aten::Float", "complex": "aten::Complex"}
 _IMPLICIT: Final = {"int": "aten::IntImplicit", "float": "aten::FloatImplicit", "number": "aten::ScalarImplicit"}
+_TYPES: Final = frozenset(
+    ("List", "Dict", "Tuple", "Optional", "Union", "Future", "Await", "RRef", "Tensor", "Device", "Any", "NoneType")
+    + ("int", "float", "bool", "str", "complex", "number")
+)
 _STATE: Final = lazy_pattern(r"(?m)^ +[^\s=\"']+\.(\w+) = ")
 # What values are: of a graph, literals, names of functions, objects by path, methods, outputs of one node, and graphs
 # of what is run apart.
@@ -62,6 +66,22 @@ def parts_of(text: str) -> list[str]:
         else:
             parts[-1] += char
     return [part.strip() for part in parts if part.strip()]
+
+
+def kind_of(text: str) -> str:
+    """Return of a type what its values are: a class of the model's code, ``tuple``, ``list``, or another word."""
+    return text if text.startswith(OWN) else text.partition("[")[0].lower()
+
+
+def is_word(value: Held) -> bool:
+    """Return whether a value is a literal or a type; a name that nothing has set is none."""
+    kind, what, _ = value
+    return kind == _LITERAL or (kind == _NAMED and (what in _TYPES or not what.isidentifier()))
+
+
+def values_of(names: Iterable[str]) -> list[Held]:
+    """Return values of the graph, by their names."""
+    return [(_VALUE, name, "") for name in names]
 
 
 class _Methods(Mapping[str, ScriptGraph]):
@@ -153,6 +173,8 @@ class _Run:
         self._taken: dict[str, int] = {}
         self._scopes: dict[str, int] = {}
         self._returns = ""  # the type of what the graph returns
+        self._names: Sequence[str] = ()  # what the values of the present step are to be called
+        self._keywords: tuple[str, ...] = ()  # names of its arguments
         self._steps = self._size = 0
         self._told: set[str] = set()
         self._charge = self._session.budget.charge(0, "the graph of a model")
@@ -160,7 +182,7 @@ class _Run:
     def of(self, name: str) -> ScriptGraph:
         """Return the graph of a method of the model."""
         graph, kind = self._main, self._script.objects[""]
-        self._call_method((_OBJECT, "", kind), name, None, (), ())
+        self._call_method((_OBJECT, "", kind), name, None)
         frame = self._frames[0]
         for value in frame.names.values():
             if value[0] == _VALUE:
@@ -211,7 +233,7 @@ class _Run:
             return str(what)
         if kind == _OBJECT:
             return f"=self.{what}" if what else "=self"
-        if kind == _NAMED and not ("." in what or what in SCALARS or what[:1].isupper()):
+        if kind == _NAMED and not is_word(value):
             frame = self._frames[-1]  # nothing has set it: a name of its own, so that what does so later is not taken
             frame.names[what] = _VALUE, self._unique(frame.scope, what), ""
             return self._text(frame.names[what])
@@ -455,8 +477,9 @@ class _Run:
             return False
         is_last = frame.at == len(steps) and statement.count == 1 and not statement.unpacks
         names = statement.names if is_last and statement.kind == "assign" else ()
+        self._names, self._keywords = names if what == "call" or len(names) == 1 else (), keywords
         if what in ("attr", "method"):
-            stack.append(self._attribute(stack.pop(), text, calls=what == "method", names=names))
+            stack.append(self._attribute(stack.pop(), text, calls=what == "method"))
             return False
         returns = frame.at == len(steps) and statement.kind == "return" and len(self._frames) == 1
         if what == "tuple" and returns and statement.count == 1 and not frame.blocks:
@@ -464,40 +487,40 @@ class _Run:
         parts = stack[len(stack) - count :] if count else []
         del stack[len(stack) - count :]
         if what == "call":
-            return self._call(frame, stack.pop(), parts, keywords, names)
+            return self._call(frame, stack.pop(), parts)
         if what == "index":
-            stack.append(self._element(stack.pop(), parts, names))
-        elif all(part[0] == _LITERAL for part in parts) and not (names and what != "tuple"):  # which may be filled
+            stack.append(self._element(stack.pop(), parts))
+        elif all(map(is_word, parts)) and not (names and what != "tuple"):  # which may be filled
             marks = {"list": "[]", "tuple": "()", "dict": "{}"}[what]
             listed = ", ".join(part[1] for part in parts)
             stack.append((_LITERAL, shorten(f"{marks[0]}{listed}{marks[1]}"), what))
         else:
-            made = self._emit(f"prim::{what.capitalize()}Construct", parts, names)[0]
-            stack.append((_VALUE, made[1], what))
+            stack.append(self._one(f"prim::{what.capitalize()}Construct", parts, what))
         return False
 
-    def _attribute(self, owner: Held, name: str, *, calls: bool, names: Sequence[str]) -> Held:
+    def _one(self, op: str, given: list[Held], kind: str = "") -> Held:
+        """Add a node of one value, and of a kind that is known."""
+        return _VALUE, self._emit(op, given, self._names[:1])[0][1], kind
+
+    def _attribute(self, owner: Held, name: str, *, calls: bool = False) -> Held:
         kind, what, of = owner
         if kind == _NAMED:
             return self._constant(name) if what == "CONSTANTS" else (_NAMED, f"{what}.{name}", "")
         if calls:
             return _METHOD, (owner, name), ""
         if kind != _OBJECT:
-            made = self._emit("prim::GetAttr", [owner, (_LITERAL, name, "")], names)[0]
-            return _VALUE, made[1], ""
+            return self._one("prim::GetAttr", [owner, (_LITERAL, name, "")])
         script, path = self._script, f"{what}.{name}" if what else name
         if path in script.objects:
-            stored = [one for one in script.attributes.get(path, ()) if f"{path}.{one}" in script.tensors]
-            if script.objects[path].startswith(COMPILED) and stored:
-                held: list[Held] = [(_VALUE, f"{path}.{one}", "") for one in stored]
-                return _VALUE, self._emit("prim::GetAttr", held, names)[0][1], ""
+            held = [f"{path}.{one}" for one in script.attributes.get(path, ()) if f"{path}.{one}" in script.tensors]
+            if script.objects[path].startswith(COMPILED) and held:
+                return self._one("prim::GetAttr", values_of(held))
             return _OBJECT, path, script.objects[path]
         if name in self._changing:
-            held = [(_VALUE, path, "")] if path in script.tensors else []
-            return self._emit("prim::GetAttr", [*held, (_LITERAL, path, "")], names)[0]
+            state = values_of([path] if path in script.tensors else [])
+            return self._one("prim::GetAttr", [*state, (_LITERAL, path, "")])
         if path in script.groups:
-            parts: list[Held] = [(_VALUE, one, "") for one in script.groups[path]]
-            return _VALUE, self._emit("prim::GetAttr", parts, names)[0][1], "list"
+            return self._one("prim::GetAttr", values_of(script.groups[path]), "list")
         if path in script.values:
             return _LITERAL, literal(script.values[path]), ""
         defined = script.find(of)[1]
@@ -510,8 +533,7 @@ class _Run:
     def _constant(self, name: str) -> Held:
         path = f"CONSTANTS.{name}"
         if path in self._script.groups:
-            parts: list[Held] = [(_VALUE, one, "") for one in self._script.groups[path]]
-            return _VALUE, self._emit("prim::Constant", parts)[0][1], "list"
+            return _VALUE, self._emit("prim::Constant", values_of(self._script.groups[path]))[0][1], "list"
         if path in self._script.values:
             return _LITERAL, literal(self._script.values[path]), ""
         if path not in self._script.tensors:
@@ -525,47 +547,45 @@ class _Run:
         sources = filter(None, map(self._script.source, places))
         return {name for source in sources for name in _STATE.findall(source.text)}
 
-    def _element(self, owner: Held, keys: list[Held], names: Sequence[str]) -> Held:
-        if owner[0] == _NAMED:  # a type
+    def _element(self, owner: Held, keys: list[Held]) -> Held:
+        if owner[0] == _NAMED and owner[1] in _TYPES:
             return _NAMED, shorten(f"{owner[1]}[{', '.join(str(key[1]) for key in keys)}]"), ""
-        op = "prim::TupleIndex" if owner[2] == "tuple" else "aten::__getitem__"
-        return self._emit(op, [owner, *keys], names)[0]
+        return self._one("prim::TupleIndex" if owner[2] == "tuple" else "aten::__getitem__", [owner, *keys])
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _call(
-        self, frame: _Frame, called: Held, given: list[Held], keywords: tuple[str, ...], names: Sequence[str]
-    ) -> bool:
+    def _call(self, frame: _Frame, called: Held, given: list[Held]) -> bool:
+        """Call something; return whether its value is still to come."""
         kind, what, _ = called
         if kind == _METHOD:
             owner, method = what
             if owner[2].startswith(OWN):
-                return self._call_method(owner, method, given, keywords, names)
-            frame.stack.append(self._emitted(f"prim::{method}", [owner, *given], names))
+                return self._call_method(owner, method, given)
+            frame.stack.append(self._emitted(f"prim::{method}", [owner, *given]))
             return False
         if kind != _NAMED:
-            frame.stack.append(self._emitted("prim::CallFunction", [called, *given], names))
+            frame.stack.append(self._emitted("prim::CallFunction", [called, *given]))
             return False
         space, _, rest = what.partition(".")
         if space == OWN[:-1]:
-            return self._call_function(frame, what, given, keywords, names)
+            return self._call_function(frame, what, given)
         if space in ("torch", "ops", "warnings") and rest:
             if rest == "device" and all(part[0] == _LITERAL for part in given):
                 frame.stack.append((_LITERAL, f"{what}({', '.join(part[1] for part in given)})", ""))
                 return False
             op = rest.replace(".", "::", 1) if space == "ops" else f"aten::{rest}"
-            frame.stack.append(self._emitted(op, given, names))
+            frame.stack.append(self._emitted(op, given))
             return False
-        frame.stack.append(self._builtin(what, given, names))
+        frame.stack.append(self._builtin(what, given))
         return False
 
-    def _emitted(self, op: str, given: list[Held], names: Sequence[str]) -> Held:
+    def _emitted(self, op: str, given: list[Held]) -> Held:
         """Add a node that may have several outputs."""
-        made = self._emit(op, given, names)
+        made = self._emit(op, given, self._names)
         kind = "list" if op.startswith("aten::") else "tuple"
         return (_SEVERAL, made, "") if len(made) > 1 else (_VALUE, made[0][1], kind)
 
-    def _builtin(self, name: str, given: list[Held], names: Sequence[str]) -> Held:
+    def _builtin(self, name: str, given: list[Held]) -> Held:
         """Return what a function gives that is called as if it were one of Python's."""
         if name == "range" and len(given) == 1:
             return given[0]
@@ -574,77 +594,65 @@ class _Run:
             if given[1][0] != _VALUE or op is None:
                 kind = str(given[0][1]).partition("[")[0].lower()
                 if given[1][0] == _LITERAL and kind in ("list", "dict"):  # it is filled later
-                    return _VALUE, self._emit(f"prim::{kind.capitalize()}Construct", [], names)[0][1], kind
+                    return self._one(f"prim::{kind.capitalize()}Construct", [], kind)
                 return (*given[1][:2], kind if kind in ("list", "tuple") else given[1][2])
-            return self._emit(op, given[1:], names)[0]
+            return self._one(op, given[1:])
         if given and given[0][0] == _APART:  # fork
             graph: ScriptGraph = given[0][1]
-            made = self._emit(f"prim::{name}", given[1:], names, list(graph.captured))[0]
+            made = self._emit(f"prim::{name}", given[1:], self._names[:1], list(graph.captured))[0]
             graph.name = f"{made[1]}.body"
             self._main.inner[graph.name] = graph
             return made
         if name == "getattr" and len(given) == 2 and given[1][0] == _LITERAL:
-            return self._attribute(given[0], str(given[1][1]).strip("\"'"), calls=False, names=names)
+            return self._attribute(given[0], str(given[1][1]).strip("\"'"))
         if name in ("unchecked_cast", "uninitialized") and given:
-            kind = str(given[0][1])
             op = f"prim::{name if name != 'uninitialized' else 'Uninitialized'}"
-            made = self._emit(op, given[1:], names)[0]
-            kind = kind if kind.startswith(OWN) else kind.partition("[")[0].lower()
-            return _VALUE, made[1], kind
+            return self._one(op, given[1:], kind_of(str(given[0][1])))
         if name == "isinstance" and len(given) > 1:
             given = [given[0], (_LITERAL, str(given[1][1]), "")]
-        return self._emitted(_BUILTIN.get(name, f"prim::{name}"), given, names)
+        return self._emitted(_BUILTIN.get(name, f"prim::{name}"), given)
 
-    def _call_method(
-        self,
-        owner: Held,
-        name: str,
-        given: list[Held] | None,
-        keywords: tuple[str, ...],
-        names: Sequence[str],
-    ) -> bool:
+    def _call_method(self, owner: Held, name: str, given: list[Held] | None) -> bool:
         """Go into a method; None for what it is given: that is not known, they are the arguments of the graph."""
         kind, path, of = owner
         source, defined = self._script.find(of)
         method = None if defined is None else defined.methods.get(name)
+        is_known = defined is None or not (defined.base or "").endswith("Interface")  # else only when it runs
         inner = path if kind == _OBJECT else self._frames[-1].scope
         scope = inner if name == "forward" else f"{inner}.{name}".lstrip(".")
         key = (of, name, path)
-        if source is not None and method is not None and (given is None or self._may_enter(source, key, of)):
+        if source and method and is_known and (given is None or self._may_enter(source, key, of)):
             frame = _Frame(source, method, "" if given is None else scope, path if kind == _OBJECT else "", key)
-            if self._enter(frame, method, [owner, *(given or ())], keywords, is_main=given is None):
+            if self._enter(frame, method, [owner, *(given or ())], is_main=given is None):
                 return True
         elif method is None:
             self._tell_lost(source, f"the method {name} of {of}", of)
         if given is None:
             raise MalformedError(f"the method {name} of {of} cannot be read")
-        self._frames[-1].stack.append(self._emitted("prim::CallMethod", [owner, (_LITERAL, name, ""), *given], names))
+        self._frames[-1].stack.append(self._emitted("prim::CallMethod", [owner, (_LITERAL, name, ""), *given]))
         return False
 
-    def _call_function(
-        self, frame: _Frame, what: str, given: list[Held], keywords: tuple[str, ...], names: Sequence[str]
-    ) -> bool:
+    def _call_function(self, frame: _Frame, what: str, given: list[Held]) -> bool:
+        """Go into a function, or one of a class; a class itself makes a tuple with names."""
         source, defined = self._script.find(what)
         if defined is None:  # a function of a class
             name = what.rpartition(".")
             if name[2] == "__new__":
-                made = self._emit("prim::CreateObject", [(_LITERAL, name[0], "")], names)[0]
-                frame.stack.append((_VALUE, made[1], name[0]))
+                frame.stack.append(self._one("prim::CreateObject", [(_LITERAL, name[0], "")], name[0]))
                 return False
             place, of = self._script.find(name[0])
             source = source if of is None else place
             defined = None if of is None else of.methods.get(name[2])
         elif defined.base is not None:
-            made = self._emit("prim::TupleConstruct", given, names)[0]
-            frame.stack.append((_VALUE, made[1], "tuple"))
+            frame.stack.append(self._one("prim::TupleConstruct", given, "tuple"))
             return False
         if source is None or defined is None:
             self._tell_lost(source, f"the function {what}", what)
         elif self._may_enter(source, what, what):
             inner = _Frame(source, defined, f"{frame.scope}.{plain_class(what)}".lstrip("."), frame.module, what)
-            if self._enter(inner, defined, given, keywords):
+            if self._enter(inner, defined, given):
                 return True
-        frame.stack.append(self._emitted("prim::CallFunction", [(_LITERAL, what, ""), *given], names))
+        frame.stack.append(self._emitted("prim::CallFunction", [(_LITERAL, what, ""), *given]))
         return False
 
     def _tell_lost(self, source: Source | None, what: str, name: str) -> None:
@@ -661,15 +669,7 @@ class _Run:
             return False
         return True
 
-    def _enter(
-        self,
-        frame: _Frame,
-        defined: Definition,
-        given: list[Held],
-        keywords: tuple[str, ...],
-        *,
-        is_main: bool = False,
-    ) -> bool:
+    def _enter(self, frame: _Frame, defined: Definition, given: list[Held], *, is_main: bool = False) -> bool:
         """Begin to go through a function; return whether its head can be read."""
         source = frame.source
         if source.finding is not None:
@@ -682,14 +682,16 @@ class _Run:
         if frame.scope:
             count = self._scopes[frame.scope] = self._scopes.get(frame.scope, 0) + 1
             frame.scope = frame.scope if count == 1 else f"{frame.scope}#{count}"
-        named = list(zip([""] * (len(given) - len(keywords)) + list(keywords), given, strict=True))
-        known = dict(
-            zip((one.name for one in head.parameters), (value for name, value in named if not name), strict=False)
-        )
-        known.update((name, value) for name, value in named if name)
+        names = [one.name for one in head.parameters]
+        known: dict[str, Held] = {}
+        keywords = [""] * (len(given) - len(self._keywords)) + list(self._keywords)
+        for place, (keyword, argument) in enumerate(zip(keywords, given, strict=True)):
+            known[keyword or (names[place] if place < len(names) else "")] = argument
+        lacking = [one.name for one in head.parameters if not one.default and one.name not in known]
+        if not is_main and (lacking or known.keys() - set(names)):
+            self._fault("unreadable-code", f"line {self._line()}: the arguments of a call do not fit", source.path)
         for one in head.parameters:
-            value = known.get(one.name)
-            kind = one.type if one.type.startswith(OWN) else one.type.partition("[")[0].lower()
+            value, kind = known.get(one.name), kind_of(one.type)
             if value is None and is_main:
                 name = self._unique("", one.name)
                 self._main.types[name] = shorten(one.type)

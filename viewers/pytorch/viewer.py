@@ -8,7 +8,7 @@ from collections import deque
 from itertools import chain, islice
 
 from pparse.document.registry import viewer_for
-from pparse.errors import DataError, MalformedError, PathError
+from pparse.errors import DataError, LimitError, MalformedError, PathError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.rebuild import StoredTensor
@@ -221,15 +221,24 @@ class PyTorchViewer(PickleViewer):
             return None
 
     def outline(self) -> dict[str, Any]:
-        """Return the modules, and the operators of the byte code for mobile devices with their numbers."""
-        script = self.script
-        if script is None:
-            return {}
-        return {"modules": list(script.modules()), "operators": script.operators()}
+        """Return the modules, and the operators of the byte code for mobile devices with their numbers.
+
+        The modules are None if they are more than fit into the budget.
+        """
+        try:
+            script = self.script
+            if script is None:
+                return {}
+            return {"modules": list(script.modules()), "operators": script.operators()}
+        except LimitError:
+            return {"modules": None, "operators": {}}
 
     def outline_lines(self) -> Iterator[tuple[str, str]]:
         """Yield the number of modules by class, a line for each with its tensors, and the operators."""
-        return iter(()) if self.script is None else self.script.lines()
+        try:
+            yield from () if self.script is None else self.script.lines()
+        except LimitError as error:
+            yield "modules", f"not told: {error.reason}"
 
     def tensor_at(self, node: Node) -> Tensor | None:
         """Return the first tensor in the storage that a member of a zip is."""
