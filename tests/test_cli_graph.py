@@ -297,7 +297,8 @@ def test_info_tells_nodes_inputs_and_outputs_of_a_graph(run, typed, monkeypatch)
     assert any(line[:1] == ["outputs"] for line in lines)
     monkeypatch.setattr("pparse.cli.graph._NODES", 6)
     assert not any(line[0] == "inputs" for line in fields(run("info", typed)))
-    assert run("info", typed, "--json").json["graph"] == {"node_count": 7, "inputs": None, "outputs": None}
+    told = {"node_count": 7, "inputs": None, "outputs": None, "findings": []}
+    assert run("info", typed, "--json").json["graph"] == told
 
 
 def test_json_lines_are_nodes_then_edges(run, small):

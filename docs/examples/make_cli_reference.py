@@ -26,6 +26,7 @@ ARCHIVE = "docs/samples/backup.tar.gz"
 CUT_ARCHIVE = "docs/samples/backup.cut.tar.gz"
 OUTPUTS = ("safetensors", "npz", "split", "folder", "pb", "merged", "extracted", "recovered")
 CHUNKED = "docs/samples/chunked-model"
+SCRIPT = "tests/data/pytorch/script/mobile.ptl"
 TEXTS = "docs/samples/saved-model"
 CHECKPOINT = "docs/samples/tiny-gpt.pt"
 
@@ -132,6 +133,7 @@ OBJECTS = {
             (["info", "--json", CUT], []),
             (["info", "--json", INDEX, "-f", "json"], []),
             (["info", "--json", RECORDS], []),
+            (["info", "--json", SCRIPT], []),
         ],
         SCHEMA
         | FILE
@@ -142,10 +144,14 @@ OBJECTS = {
             "size": "bytes that exist (for a sharded model: in all shards)",
             "extent": "[extent](#extent) of a model",
             "graph": "of a model: number of nodes, and lists of [values](#value): inputs, outputs (null above 20,000 "
-            "nodes, or if the file is cut before them); null if it has no graph",
+            "nodes, or if the file is cut before them), and `findings`; null if it has no graph",
             "interface": "of a model, how it is called: for each meta graph of a TensorFlow model `tags`, `signatures` "
             "(by name, with `inputs`, `outputs`, `method_name`) and `functions` (by name, ways to call each); empty "
             "for other formats",
+            "modules": "of TorchScript, a list of modules: `name`, `class`, names of `parameters`, `buffers` and other "
+            "`tensors`, other `attributes` with their values; `inferred`, if its code is lost or damaged; null if the "
+            "budget has no room for them",
+            "operators": "of TorchScript, how often the byte code for mobile devices names each operator",
             "metadata": "metadata in the file, as plain JSON",
             "kind": "of the root, if there are no tensors",
             "members": "number of members of the root, if there are no tensors",

@@ -11,7 +11,7 @@ from pparse.findings import HasStatus, Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
@@ -118,8 +118,25 @@ class StorageReader:
         """Return the constants of its code, a tuple of tensors and other values; None if it has none."""
         return None
 
+    def bytecode(self) -> Node | None:
+        """Return its byte code for the mobile interpreter; None if it has none."""
+        return None
+
     def constant(self, key: str) -> Stored | None:
         """Return a storage of a constant."""
+        return None
+
+    @property
+    def has_code(self) -> bool:
+        """Whether code was saved with it, as TorchScript does."""
+        return False
+
+    def source(self, name: str, check: Callable[[int], object]) -> tuple[str, bytes, Finding | None] | None:
+        """Return a source of its code: what the file calls it, its bytes, and what is wrong with them; None: there is
+        none.
+
+        ``check`` is called with the number of bytes before so many are kept, and may raise.
+        """
         return None
 
     def named(self, value: Persistent) -> StoredTensor | None:

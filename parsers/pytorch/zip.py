@@ -11,6 +11,7 @@ from collections import namedtuple
 from functools import cached_property
 from struct import Struct
 
+from pparse.containers.content import Collector
 from pparse.data.base import Access
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import DataError, LimitError, MalformedError, UnsupportedError
@@ -24,7 +25,7 @@ from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Final
 
     from pparse.containers.member import ArchiveMember
@@ -305,7 +306,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
     goes_by_both_names = False  # torch looks at those in the directory only
     references = ("torch/serialization.py", "caffe2/serialize/inline_container.cc", "torch/_utils.py")
     limitations = (
-        "code of TorchScript is a member like others; the tensors of data.pkl and constants.pkl are shown",
+        "code of TorchScript is read for the graph of the model, and never run",
         "objects of unknown classes are shown by their attributes, and never made",
     )
 
@@ -373,8 +374,9 @@ class PyTorchZipParser(ZipParser, StorageReader):
         return member
 
     def find_member(self, name: str) -> Node | None:
-        """Return the node of the member listed as ``name``; or else that of what was saved under this path."""
-        return super().find_member(name) or self.saved_at(name)
+        """Return the node of the member listed as ``name``; or else that of what was saved under this path, or of the
+        member of this name in the checkpoint's folder."""
+        return super().find_member(name) or self.saved_at(name) or super().find_member(self.prefix + name)
 
     def holds(self) -> str | None:
         """Return None: what it holds is shown."""
@@ -507,9 +509,13 @@ class PyTorchZipParser(ZipParser, StorageReader):
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`: of the archive, and of the pickle in it."""
         yield from super().details()
-        if self.record("constants.pkl") is not None:
-            yield "holds", "a TorchScript model: code, and what is saved beside it"
-        yield from self.saved_details()
+        if not self.has_code:
+            yield from self.saved_details()
+            return
+        yield "holds", "a TorchScript model: code, and what is saved beside it"
+        # Its own classes are those of its modules, which the viewer shows; all of them are in `globals`.
+        own = "__torch__."
+        yield from (field for field in self.saved_details() if field[0] != "global" or not field[1].startswith(own))
 
     def globals(self) -> Iterator[CodeUse]:
         """Yield the globals that its pickle names."""
@@ -530,9 +536,29 @@ class PyTorchZipParser(ZipParser, StorageReader):
         """Return a storage: the member ``data/KEY``."""
         return self.record(f"{folder}/{key}")
 
+    @property
+    def has_code(self) -> bool:
+        """Whether it is a TorchScript archive."""
+        folder = f"{self.prefix}code/"
+        return self.record("constants.pkl") is not None or any(name.startswith(folder) for name in self.records)
+
+    def source(self, name: str, check: Callable[[int], object]) -> tuple[str, bytes, Finding | None] | None:
+        """Return name and bytes of the member ``code/NAME.py``, and what is wrong with it; None if there is none."""
+        record = self.record(f"code/{name}.py")
+        if record is None or record.member is None:
+            return None
+        keep = Collector(check)
+        verdict = self.examine(record.member, keep, None)  # not for all others: who reads the code may be the last
+        path = f"{self.prefix}code/{name}.py"
+        return path, keep.content(), verdict.finding(path, self.extraction.name)
+
     def constants(self) -> Node | None:
         """Return the constants of TorchScript's code: ``constants.pkl``."""
         return self.pickled("constants.pkl")
+
+    def bytecode(self) -> Node | None:
+        """Return the byte code for the mobile interpreter: ``bytecode.pkl``."""
+        return self.pickled("bytecode.pkl")
 
     def constant(self, key: str) -> Stored | None:
         """Return a storage of a constant: the member ``constants/KEY``."""

@@ -356,16 +356,19 @@ def graph_words(viewer: Viewer) -> list[tuple[str, str]]:
     if graph is None:
         return []
     ends = [(label, typed_names(graph, names)) for label, names in _ends_of(graph)]
-    return [("graph", count_words(graph.node_count, "node")), *ends]
+    faults = f"; {count_words(len(graph.findings), 'finding')}: see 'pparse graph'" if graph.findings else ""
+    return [("graph", count_words(graph.node_count, "node") + faults), *ends]
 
 
 def graph_facts(viewer: Viewer) -> dict[str, object] | None:
-    """Return the same as plain data; inputs and outputs are None if they are not known, or of too many nodes."""
+    """Return the same as plain data, with what is wrong with the graph as far as that is known without going through it
+    again; inputs and outputs are None if they are not known, or of too many nodes."""
     graph = _readable_graph(viewer)
     if graph is None:
         return None
     ends = {label: described(graph, names) for label, names in _ends_of(graph)}
-    return {"node_count": graph.node_count, "inputs": None, "outputs": None, **ends}
+    findings = [finding.to_dict() for finding in graph.findings]
+    return {"node_count": graph.node_count, "inputs": None, "outputs": None, **ends, "findings": findings}
 
 
 def _ends_of(graph: Graph) -> Iterator[tuple[str, Collection[str]]]:

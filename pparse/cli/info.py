@@ -134,6 +134,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
             "extent": extent.to_dict(),
             "graph": graph_facts(viewer),
             "interface": viewer.interface(),
+            **viewer.outline(),
             "metadata": metadata,
             "globals": _globals(viewer.extraction.parse().listing),
             "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
@@ -158,6 +159,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     if not options.long and len(calls) > _CALLS:
         calls[_CALLS:] = [("…", "'pparse info FILE --json' shows all signatures and functions")]
     fields += calls
+    fields += _outline_fields(viewer, options)
     fields += _metadata_fields(viewer, metadata, options, brief=bool(out.columns))
     fields.append(("status", out.status(extent.status, extent.all_verified)))
     _show(fields, options, out, sound=extent.is_sound)
@@ -167,8 +169,20 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
     return code
 
 
+def _outline_fields(viewer: Viewer, options: Any) -> list[Field]:
+    """Return what the model consists of: the first lines of each subject, or all."""
+    found: list[Field] = []
+    for label, run in groupby(viewer.outline_lines(), lambda line: line[0]):
+        lines = [(label, safe(text)) for _, text in (run if options.long else islice(run, _SHOWN))]
+        more = sum(1 for _ in run)
+        found += lines
+        if more:
+            found.append((label, f"… {more:,} more; 'pparse info FILE --json' shows all"))
+    return found
+
+
 def _metadata_fields(viewer: Viewer, metadata: dict[str, Any], options: Any, *, brief: bool) -> list[Field]:
-    """Return the first facts of the metadata, or all; in ``brief``, those of one name and value are counted."""
+    """Return the first facts of the metadata, or all; those of one name and value in many places are counted."""
     facts = [(safe(str(name)), safe(value)) for name, value in sorted(_facts(metadata), key=_rank)]
     if options.long:
         return [("metadata", f"{name} = {value}") for name, value in facts]
@@ -176,7 +190,7 @@ def _metadata_fields(viewer: Viewer, metadata: dict[str, Any], options: Any, *, 
     found: dict[object, tuple[str, str, int]] = {}
     for number, (name, value) in enumerate(facts):
         same = (name.rpartition(".")[2], value)
-        count = counts[same] if brief and counts[same] > 2 else 1
+        count = counts[same] if counts[same] > 2 else 1
         found.setdefault(same if count > 1 else number, (name, value, count))
     shown = list(found.values())
     fields = []
@@ -185,11 +199,12 @@ def _metadata_fields(viewer: Viewer, metadata: dict[str, Any], options: Any, *, 
     for name, value, count in shown[:most]:
         more = f" (and in {count - 1:,} other places)" if count > 1 else ""
         fields.append(("metadata", f"{name} = {value[:200]}{'…' if len(value) > 200 else ''}{more}"))
-    if len(shown) > most:
+    rest = len(facts) - sum(count for _, _, count in shown[:most])
+    if rest:
         is_node = len(facts) == len(metadata) and viewer.root.find("metadata") is not None
         how = "get FILE metadata" if is_node else "info FILE --json"
         least, those = ("at least ", "those") if is_cut else ("", "all")
-        fields.append(("metadata", f"… {least}{len(shown) - most:,} more; 'pparse {how}' shows {those}"))
+        fields.append(("metadata", f"… {least}{rest:,} more; 'pparse {how}' shows {those}"))
     return fields
 
 

@@ -216,6 +216,8 @@ class GraphIndex:
 
     def _find_faults(self, outside: Callable[[str], bool]) -> None:
         """Record missing inputs and results, and repeated names, whose texts are read again."""
+        for finding in self.source.findings():
+            self.findings.add(finding)
         limit = self.extraction.session.limits.findings
         doubles = {number for number, _ in zip(self._table.repeated(), range(limit), strict=False)}
         strangers = self._find_strangers() if self.source.is_whole else bytearray()

@@ -17,9 +17,10 @@ from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
+    from pparse.findings import Finding
     from pparse.tree.host import Host
     from pparse.tree.node import Node
 
@@ -105,6 +106,10 @@ class GraphSource(ABC):
     def is_whole(self) -> bool:
         """Whether all of it is there: else what nothing makes may be behind the cut, and is no fault."""
         return True
+
+    def findings(self) -> Iterable[Finding]:
+        """Return what is wrong with what the graph was made of; that names do not fit is found out from the rows."""
+        return ()
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ _MOST_FLAWED: Final = 50_000
 # What `dir` shows of a viewer: what the documents tell of it. The rest is for viewers, commands and conversions.
 _SHOWN: Final = (
     "assets check close collections extent extraction find findings format functions graph graph_defs graph_of holes "
-    "interface meta_graphs metadata root signatures state_dict status suggest tensors tensors_from variables"
+    "interface meta_graphs metadata outline root signatures state_dict status suggest tensors tensors_from variables"
 )
 
 
@@ -108,6 +108,14 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def interface_lines(self) -> Iterator[tuple[str, str]]:
         """Yield the same as labels and texts."""
+        yield from ()
+
+    def outline(self) -> dict[str, Any]:
+        """Return what the model consists of besides tensors, such as its modules, as plain data; by subject."""
+        return {}
+
+    def outline_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield the same as labels and texts, a line for each."""
         yield from ()
 
     @classmethod

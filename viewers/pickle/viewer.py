@@ -594,7 +594,7 @@ class PickleViewer(Viewer):
         found: dict[str, Any] = {}
         for leaf in self.leaves():
             if next(self._named_in(leaf), None) is None:
-                found[leaf.name] = _plain(leaf.value)
+                found[leaf.name] = plain(leaf.value)
                 if len(found) >= MOST_FACTS:
                     break
         return found
@@ -622,7 +622,7 @@ def _number(scalar: Array) -> Any:
     return value if isinstance(value, str | int | float) else str(value)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value as data that JSON knows, or as text."""
     if isinstance(value, str) and len(value) > _LONGEST:
         return f"<text of {len(value):,} characters>"

@@ -222,10 +222,19 @@ class Found:
 class Walk:
     """Goes through one pickle."""
 
-    def __init__(self, parser: PickleParser, open_bytes: Callable[[bytes], StorageId | None]) -> None:
-        """``open_bytes`` returns the storage that is saved as bytes, a checkpoint of its own."""
+    def __init__(
+        self,
+        parser: PickleParser,
+        open_bytes: Callable[[bytes], StorageId | None],
+        note: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """``open_bytes`` returns the storage that is saved as bytes, a checkpoint of its own.
+
+        ``note`` is told name and class of each object, before its parts come.
+        """
         self._parser = parser
         self._open_bytes = open_bytes
+        self._note = note
         self._left = 0  # how many more values may be visited: what is shared is shown each time, but not without end
 
     def leaves(self, root: Node, prefix: str = "") -> Iterator[Found]:
@@ -252,6 +261,8 @@ class Walk:
                     stack.append((made, 0))
                 continue
             if isinstance(value, Call):
+                if self._note is not None:
+                    self._note(name, value.name)
                 value = self._inside(with_storage(value, self._open_bytes))
             leaf = _leaf(name, value)
             if leaf is not None:
@@ -285,7 +296,11 @@ class Walk:
             except DataError:  # something in it is wrong: its other parts are not
                 if is_scalar:
                     return Found(name, node)
-        return self._of_call(name, node, program, end) if node.kind == "call" else _parts(name, node)
+        if node.kind != "call":
+            return _parts(name, node)
+        if self._note is not None:
+            self._note(name, _class_of(node))
+        return self._of_call(name, node, program, end)
 
     def _of_call(self, name: str, node: Node, program: Program, end: int) -> Found | Iterator[tuple[str, Any]]:
         """Return the same of a large object, or one in which something is wrong."""
@@ -315,12 +330,17 @@ class Walk:
         """Tell whether a large object would be made by torch: it has its storage inside, as bytes."""
         if (node.end or 0) - node.start <= SMALL or node.status is not Status.COMPLETE:
             return False
-        try:
-            called = node.find("callable")
-            name = str(called.load()) if called is not None and called.kind == "global" else ""
-        except (MalformedError, EndOfDataError, GapError):
-            return False
+        name = _class_of(node)
         return name.startswith("torch.") and ("_rebuild_" in name or name == FROM_BYTES)
+
+
+def _class_of(node: Node) -> str:
+    """Return what a large object would be made by; "" if that is no global, or cannot be read."""
+    try:
+        called = node.find("callable")
+        return str(called.load()) if called is not None and called.kind == "global" else ""
+    except (MalformedError, EndOfDataError, GapError):
+        return ""
 
 
 def _made_before_cut(node: Node, program: Program) -> Call | None:

@@ -8,7 +8,7 @@ from collections import deque
 from itertools import chain, islice
 
 from pparse.document.registry import viewer_for
-from pparse.errors import DataError, MalformedError, PathError
+from pparse.errors import DataError, LimitError, MalformedError, PathError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.rebuild import StoredTensor
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.limits import Charge
     from pparse.parsers.pytorch.distcp import DistcpParser
     from pparse.parsers.pytorch.storages import Place, StorageReader
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.pickle.walk import Found
+    from pparse.viewers.pytorch.script import Script
+    from pparse.viewers.pytorch.script_graph import ScriptGraph
 
 # -- Why torch would refuse a checkpoint that is whole: the rules of its reader, for ``pparse check --strict`` ---------
 
@@ -127,6 +130,8 @@ class PyTorchViewer(PickleViewer):
     parser: StorageReader
     resolves_late = True
     _first: tuple[dict[str, tuple[str, int]], Charge] | None = None
+    _script: Script | None = None
+    _graph: ScriptGraph | None = None
     _sound: bool | None = None
     """Whether all checksums were compared, but for those that who reads the storages compares."""
 
@@ -152,6 +157,10 @@ class PyTorchViewer(PickleViewer):
     def leaves(self) -> Iterator[Found]:
         """Yield everything that was saved, name by name, and the constants of code, as the code calls them."""
         yield from super().leaves()
+        yield from self.constant_leaves()
+
+    def constant_leaves(self) -> Iterator[Found]:
+        """Yield the constants of code."""
         root = self.parser.constants()
         for leaf in self.walk(root, _CONSTANTS) if root is not None else ():
             leaf.name = f"{_CONSTANTS}.c{leaf.name[len(_CONSTANTS) + 1 :]}"
@@ -173,6 +182,63 @@ class PyTorchViewer(PickleViewer):
             )
             for name, why in islice(chain(refusals(self.parser), sizes), _MOST_REFUSALS):
                 yield self._finding(name, "refused", f"torch refuses this, because {why}", severity=Severity.WARNING)
+
+    # -- the program of TorchScript ------------------------------------------------------------------------------------
+
+    @property
+    def script(self) -> Script | None:
+        """The program that was saved with the tensors, whose pickle is gone through once; None if there is none."""
+        if self._script is None and self.parser.has_code:
+            from pparse.viewers.pytorch.script import Script
+
+            self._script = Script(self, self.constant_leaves())
+        return self._script
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of the model's ``forward``. Raises `DataError` if its code cannot be read."""
+        script = self.script
+        if script is None:
+            return super().graph_of(number, max_nodes)
+        name = self.extraction.name
+        if number:
+            raise PathError(f"{name}: a TorchScript model has one graph", path="graph")
+        from pparse.graphs.graph import Graph
+        from pparse.viewers.pytorch.script_run import graph_of
+
+        if self._graph is None:
+            try:
+                self._graph = graph_of(script)
+            except MalformedError as error:
+                raise MalformedError(f"{name}: the model has no graph: {error.reason}") from error
+        return Graph(self._graph, max_nodes)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph of ``forward``; None if there is none, or it cannot be read."""
+        try:
+            return None if self.script is None else self.graph_of()
+        except DataError:
+            return None
+
+    def outline(self) -> dict[str, Any]:
+        """Return the modules, and the operators of the byte code for mobile devices with their numbers.
+
+        The modules are None if they are more than fit into the budget.
+        """
+        try:
+            script = self.script
+            if script is None:
+                return {}
+            return {"modules": list(script.modules()), "operators": script.operators()}
+        except LimitError:
+            return {"modules": None, "operators": {}}
+
+    def outline_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield the number of modules by class, a line for each with its tensors, and the operators."""
+        try:
+            yield from () if self.script is None else self.script.lines()
+        except LimitError as error:
+            yield "modules", f"not told: {error.reason}"
 
     def tensor_at(self, node: Node) -> Tensor | None:
         """Return the first tensor in the storage that a member of a zip is."""
