@@ -51,19 +51,21 @@ class Verdict:
         shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
         use = self.uses.get(shown)
         if use is None:
-            grade, reason, _ = graded(name, words)
+            grade, reason, role = graded(name, words)
             if grade is None:
-                grade, reason = Grade.UNKNOWN, _NEVER_CALLED
+                grade, reason = (Grade.HARMLESS if role == "open" else Grade.UNKNOWN), _NEVER_CALLED
                 self._undecided.add(shown)
             use = CodeUse(shown, 0, at, grade, reason)
             if len(self.uses) < _MOST_NAMES * (5 if grade is Grade.DANGEROUS else 1):
                 self.uses[shown] = use
         return use
 
-    def follow(self, reading: Reading, depth: int = 0) -> None:
-        """Run a pickle, and note all that it would look up and call."""
+    def follow(self, reading: Reading, depth: int = 0, *, certain: bool = False) -> None:
+        """Run a pickle, and note all that it would look up and call; ``certain``: if the C unpickler reads it."""
         try:
             for event in reading.events():
+                if certain and not event.certain:
+                    break
                 if event.kind == "name":
                     target = event.target
                     name = str(target) if isinstance(target, Global) else f"extension {target.code}"
@@ -167,16 +169,18 @@ def _got(getter: Call) -> str | None:
 
 
 def _is_hidden(words: str) -> bool:
-    return any(part.startswith("_") or is_leading(part) for part in words.split("."))
+    return any(part.startswith("__") or is_leading(part) for part in words.split("."))
 
 
 def _decide_getattr(call: Call) -> tuple[Grade, str]:
     args = call.args if isinstance(call.args, tuple) else ()
     if len(args) < 2 or not isinstance(args[1], str):
         return Grade.DANGEROUS, "gets an attribute whose name other calls put together"
+    name, words = _name_of(call)
+    if name and is_quiet(name, words):
+        return Grade.HARMLESS, "gets an attribute"
     if _is_hidden(args[1]):
         return Grade.DANGEROUS, f"gets the attribute {args[1]!r}"
-    name, words = _name_of(call)
     if name and graded(name, words).grade is Grade.DANGEROUS:
         return Grade.DANGEROUS, f"gets {name}"
     is_quiet_class = bool(name) and is_quiet(_name_of(args[0])[0])

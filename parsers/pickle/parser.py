@@ -280,7 +280,7 @@ class PickleParser(Parser, Listing):
         # Other readers take frames and the bytes of arrays for something else.
         for frames in [False] * first.is_torn + [True] * bool(program.arrays):
             other = Verdict()
-            other.follow(Reading(*where, frames=frames))
+            other.follow(Reading(*where, frames=frames), certain=True)
             verdict.merge(other)
 
     def read_pickles(self) -> Program:

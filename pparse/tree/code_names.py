@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _BY_ARGUMENTS: Final = "by-arguments"
 _LEADING: Final = "leading"
+_LONGEST_NAME: Final = 1_000
 
 
 class Known(namedtuple("Known", "grade reason role")):
@@ -60,6 +61,10 @@ class _Table:
         else:
             self._exact[name] = known
 
+    def has(self, name: str) -> bool:
+        """Return whether the name itself is known, and not just others like it."""
+        return name in self._exact
+
     def find(self, name: str) -> Known | None:
         """Return what is known of a name; None: nothing."""
         found = self._exact.get(name)
@@ -91,13 +96,15 @@ def graded(name: str, words: str | None = None) -> Known:
 
     ``words``: the part of it that is not the module's, if that is known: attributes in it may lead elsewhere.
     """
+    if len(name) > _LONGEST_NAME:
+        return Known(Grade.DANGEROUS, "a name of so many letters is nobody's", "")
     known = [found for found in map(_table().find, (name, _renamed(name))) if found is not None]
     if any(found.grade is Grade.WEIGHTS_ONLY for found in known):
         return known[0]
     parts = (words if words is not None else name.rpartition(".")[2]).split(".")
-    if len(parts) > 1 or not any(found.grade in (Grade.DANGEROUS, None) for found in known):
+    if len(parts) > 1 or not (known and _table().has(name)):
         for number, part in enumerate(parts):
-            if part in _table().leading:
+            if is_leading(part):
                 reason = f"leads to {'.'.join(parts[number:])} through other names"
                 return Known(Grade.DANGEROUS, reason, "")
     if name.startswith("?.") or name.endswith(".?"):
@@ -121,4 +128,5 @@ def is_quiet(name: str, words: str | None = None) -> bool:
 
 def is_leading(word: str) -> bool:
     """Whether an attribute of that name leads to whatever it names."""
-    return word in _table().leading
+    leading = _table().leading
+    return word in leading or word.lstrip("_") in leading
