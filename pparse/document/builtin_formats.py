@@ -47,7 +47,9 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('pytorch-distcp', 'pparse.parsers.pytorch.distcp:DistcpParser', 'pparse.viewers.pytorch.viewer:DistcpViewer', ((0, (b'PK\x03\x04',)),), ('.distcp',), False, False, False, False, False),  # noqa: E501
     ('tflite', 'pparse.parsers.flatbuffers.formats:TfliteParser', 'pparse.viewers.flatbuffers.tflite:TfliteViewer', ((4, (b'TFL3',)), (8, (b'TFL3',))), ('.tflite', '.lite'), False, False, True, False, False),  # noqa: E501
     ('coreml-package', 'pparse.parsers.coreml:CoremlPackageParser', 'pparse.viewers.coreml.viewer:CoremlViewer', (), (), False, True, True, False, False),  # noqa: E501
+    ('coreml-compiled', 'pparse.parsers.mil:CoremlCompiledParser', 'pparse.viewers.coreml.viewer:CoremlViewer', (), (), False, True, True, False, False),  # noqa: E501
     ('coreml', 'pparse.parsers.coreml:CoremlParser', 'pparse.viewers.coreml.viewer:CoremlViewer', ((0, (b'\x08',)),), ('.mlmodel',), False, False, False, False, False),  # noqa: E501
+    ('coreml-mil', 'pparse.parsers.mil:MilParser', None, (), ('.mil',), False, False, False, False, False),
     ('paddle', 'pparse.parsers.paddle:PaddleParser', None, ((0, (b'\n',)),), ('.pdmodel',), False, False, False, False, False),  # noqa: E501
     ('sentencepiece', 'pparse.parsers.sentencepiece:SentencepieceParser', None, ((0, (b'\n',)),), ('.spm', 'tokenizer.model', 'spiece.model'), False, False, False, False, False),  # noqa: E501
     ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, (b'brain.Event:',)),), (), False, False, True, False, False),  # noqa: E501
