@@ -12,7 +12,6 @@ in one of these; functions by their names.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from functools import cached_property
 
 from pparse.errors import FaultError, UnsupportedError
@@ -26,7 +25,7 @@ from pparse.viewers.tensor_proto.viewer import index_of, kids_of, messages_of, n
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, ClassVar, Final
 
     from pparse.graphs.source import Row
@@ -180,7 +179,22 @@ class CoremlGraph(ListedGraph):
 
     def bodies(self) -> Mapping[str, CoremlGraph]:
         """Return functions, bodies of nodes at any depth, and the graphs of models in a pipeline; of the main graph."""
-        return {} if self.level else CoremlBodies(self)
+        return {} if self.level else self._all_bodies
+
+    @cached_property
+    def _all_bodies(self) -> dict[str, CoremlGraph]:
+        known: dict[str, CoremlGraph] = {}
+        self._bodies_charge = self.extraction.session.budget.charge(0, "the bodies of a graph")
+        waiting = [self.inside(), self.others()]
+        while waiting:
+            graph = next(waiting[-1], None)
+            if graph is None:
+                waiting.pop()
+            elif graph.name not in known:
+                known[graph.name] = graph
+                self._bodies_charge.resize(_BODY_COST * len(known))
+                waiting.append(graph.inside())
+        return known
 
     def others(self) -> Iterator[CoremlGraph]:
         """Yield the functions besides this one."""
@@ -332,41 +346,6 @@ class PartGraph(CoremlGraph):
     def inner(self, node: Node, name: str) -> CoremlGraph:
         """Return the graph of a model."""
         return graph_in(self.places, node, name, self, f"{name}/")
-
-    def _row(self, ordinal: int, pieces: Any, near: WireWindow | None) -> Row:
-        name, op, inputs, outputs, _ = self._read(ordinal, pieces, near)
-        return ordinal, name, op, inputs, "", (), outputs  # a model takes nothing but its inputs
-
-
-class CoremlBodies(Mapping[str, CoremlGraph]):
-    """The functions and bodies of a model by name."""
-
-    def __init__(self, main: CoremlGraph) -> None:
-        self._main = main
-
-    @cached_property
-    def _found(self) -> dict[str, CoremlGraph]:
-        known: dict[str, CoremlGraph] = {}
-        self._charge = self._main.extraction.session.budget.charge(0, "the bodies of a graph")
-        waiting = [self._main.inside(), self._main.others()]
-        while waiting:
-            graph = next(waiting[-1], None)
-            if graph is None:
-                waiting.pop()
-            elif graph.name not in known:
-                known[graph.name] = graph
-                self._charge.resize(_BODY_COST * len(known))
-                waiting.append(graph.inside())
-        return known
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __getitem__(self, name: str) -> CoremlGraph:
-        return self._found[name]
 
 
 def kind_of(model: Node) -> Node | None:
