@@ -60,6 +60,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('mnn', 'pparse.parsers.flatbuffers.formats:MnnParser', 'pparse.viewers.flatbuffers.vectors:MnnViewer', (), ('.mnn',), False, False, False, False, False),  # noqa: E501
     ('ort', 'pparse.parsers.flatbuffers.formats:OrtParser', 'pparse.viewers.flatbuffers.ort:OrtViewer', ((4, (b'ORTM',)), (8, (b'ORTM',))), ('.ort',), False, False, True, False, False),  # noqa: E501
     ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, (b'BFBS',)),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, False, False),  # noqa: E501
+    ('coreml-weights', 'pparse.parsers.milblob:MilBlobParser', 'pparse.viewers.coreml.weights:WeightsViewer', ((64, (b'\xef\xbe\xad\xde',)),), ('.bin',), False, False, False, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, (b'\x1f\x8b', b'\x1f')), (1, (b'\x8b\x08',))), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, (b'BZh',)),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
     ('xz', 'pparse.parsers.streams:XzParser', None, ((0, (b'\xfd7zXZ',)),), ('.xz', '.txz'), True, False, True, False, False),  # noqa: E501

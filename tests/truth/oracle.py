@@ -112,7 +112,17 @@ def precedes_break(case: Case, name: str) -> bool:
         return case.reach.shifted and case.reach.first == case.sample.values[name].place[1]
     if (
         case.sample.name
-        not in ("flax", "onnx", "coreml", "sentencepiece", "paddle", "pickle", "pickle-dill", "pytorch-tar")
+        not in (
+            "flax",
+            "onnx",
+            "coreml",
+            "coreml-weights",
+            "sentencepiece",
+            "paddle",
+            "pickle",
+            "pickle-dill",
+            "pytorch-tar",
+        )
         or case.reach.first is None
     ):
         return False
