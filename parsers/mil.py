@@ -28,6 +28,8 @@ from itertools import islice
 
 from pparse.errors import MalformedError, UnsupportedError
 from pparse.findings import Status
+from pparse.kernels.varint import encode_varint
+from pparse.kernels.wire import LEN
 from pparse.lazy import lazy_pattern
 from pparse.parsers.coreml import CoremlPackageParser, CoremlParser
 from pparse.parsers.protobuf.text_layer import MessageTextParser
@@ -54,6 +56,8 @@ _TOKEN: Final = lazy_pattern(rb"""\s*(?:("(?:[^"\\\n]|\\.)*")|(->)|([-+.\w@$]+)|
 _WORDS: Final = {"fp8e4m3fn": "FLOAT8E4M3FN", "fp8e5m2": "FLOAT8E5M2", "bf16": "BFLOAT16"}
 _ARRAYS: Final = {"FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E5M2": "float8_e5m2"}
 _ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0"}
+# Fields of a Model, a Program, a Function, a Block.
+_PROGRAM, _FUNCTIONS, _BLOCKS, _OPERATIONS = 502, 2, 3, 3
 # Types in types.
 _MOST_TYPES: Final = 16
 
@@ -70,7 +74,7 @@ class MilParser(MessageTextParser):
         "operations with blocks in them are left out",
     )
     named_is_enough = False
-    memory_per_byte = 14
+    memory_per_byte = 6
     left_out = "each operation that is whole is shown"
 
     @classmethod
@@ -79,7 +83,7 @@ class MilParser(MessageTextParser):
         head = excerpt.head(len(_BEGIN))
         return Confidence.LIKELY if head == _BEGIN and excerpt.ends_with(cls.extensions) else Confidence.NO
 
-    def message(self, raw: bytes) -> tuple[str, bytes, MalformedError | None, bool] | None:
+    def message(self, raw: bytes) -> tuple[str, bytes | bytearray, MalformedError | None, bool] | None:
         """Return the format and the bytes of the message, why it is not all of it, and whether that is the end."""
         reader = _Reader(raw, self.result.extraction.session.check_cancelled)
         content = reader.program()
@@ -317,24 +321,28 @@ class _Reader:
                 self._value(operation.attributes[key])
         self._take(b";")
 
-    def _block(self, block: Any) -> None:
+    def _operations(self) -> bytearray:
         """Read operations up to the bracket that ends them; leave those out that are none."""
-        make = block.operations.add
+        made = bytearray()
         number = 0
         while not self._goes_on(b"}"):
             if not number & 0xFF:
                 self._check()
             number += 1
             start = self._at, self._next
+            operation = self._message("MILSpec.Operation")
             try:
-                self._operation(make())
+                self._operation(operation)
+                content = operation.SerializeToString(deterministic=True)
+                made += _head(_OPERATIONS, len(content))
+                made += content
             except (MalformedError, ValueError, LookupError, OverflowError) as error:
-                del block.operations[-1]
                 self._note(error)
                 self._at, self._next = start
                 self._leave_out()
                 if not self._peek():
-                    return
+                    break
+        return made
 
     def _leave_out(self) -> None:
         """Go behind the semicolon that ends an operation, and blocks in it; not beyond the block that it is in.
@@ -362,12 +370,15 @@ class _Reader:
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
-    def program(self) -> bytes:
-        """Return the message."""
+    @staticmethod
+    def _message(name: str) -> Any:
         from pparse.protos import message_class
 
-        model = message_class(CoremlParser.message_name or "")()
-        model.mlProgram.version = 1
+        return message_class(f"CoreML.Specification.{name}")()
+
+    def program(self) -> bytearray:
+        """Return the message."""
+        made = bytearray(self._message("MILSpec.Program").__class__(version=1).SerializeToString())
         try:
             self._word()
             self._skip(b"(", b")")
@@ -377,45 +388,70 @@ class _Reader:
             self._note(error)
             self._at, self._next = 0, _TOKEN.match(self._raw)
             self._seek(b"func")
+        names: set[str] = set()
         while not self._goes_on(b"}"):
+            if not self._peek():
+                self._note(MalformedError("it ends early", offset=self._at))
+                break
+            self._function(made, names)
+        made[:0] = _head(_PROGRAM, len(made))
+        return made
+
+    def _function(self, made: bytearray, names: set[str]) -> None:
+        """Read a function, and add it to a program; one whose name is lost gets one that is free."""
+        function, block = self._message("MILSpec.Function"), self._message("MILSpec.Block")
+        name, start = "", (self._at, self._next)
+        operations, is_there = bytearray(), False
+        try:
             try:
-                self._function(model.mlProgram.functions)
+                self._take(b"func")
+                name = self._word()
+                self._take(b"<")
+                function.opset = self._word()
+                self._take(b">")
+                self._take(b"(")
+                for _ in self._listed(b")"):
+                    given = function.inputs.add()
+                    self._type(given.type)
+                    given.name = self._word()
+                self._skip(b"[", b"]")
             except MalformedError as error:
                 self._note(error)
-                self._seek(b"func")
-                if not self._peek():
-                    break
-        content: bytes = model.SerializeToString(deterministic=True)
-        return content
-
-    def _function(self, functions: Any) -> None:
-        name, start = "main", (self._at, self._next)
-        try:
-            self._take(b"func")
-            name = self._word()
-            function = functions[name]
-            self._take(b"<")
-            function.opset = self._word()
-            self._take(b">")
+                self._at, self._next = start
+                self._seek(b"{")
+            self._take(b"{")
+            is_there = True
+            operations = self._operations()
+            self._take(b"->")
             self._take(b"(")
             for _ in self._listed(b")"):
-                given = function.inputs.add()
-                self._type(given.type)
-                given.name = self._word()
-            self._skip(b"[", b"]")
+                block.outputs.append(self._word())
+            self._take(b";")
         except MalformedError as error:
             self._note(error)
-            self._at, self._next = start
-            self._seek(b"{")
-        function = functions[name]
-        self._take(b"{")
-        block = function.block_specializations[function.opset]
-        self._block(block)
-        self._take(b"->")
-        self._take(b"(")
-        for _ in self._listed(b")"):
-            block.outputs.append(self._word())
-        self._take(b";")
+            self._seek(b"func")
+        if not (name or is_there):
+            return
+        if name in names:
+            self._note(MalformedError(f"there is another function {name!r}", offset=self._at))
+        if not name or name in names:
+            name = "main" if "main" not in names else f"function{len(names)}"
+        names.add(name)
+        # Lengths come first: what is in what, from the inside.
+        head, length = block.SerializeToString(), len(operations)
+        for number, key, before in (
+            (_BLOCKS, function.opset, function.SerializeToString()),
+            (_FUNCTIONS, name, b""),
+        ):
+            text = key.encode()
+            head = _head(1, len(text)) + text + _head(2, len(head) + length) + head
+            head = before + _head(number, len(head) + length) + head
+        made += head
+        made += operations
+
+
+def _head(number: int, length: int) -> bytes:
+    return encode_varint(number << 3 | LEN) + encode_varint(length)
 
 
 def _fill(tensor: Any, name: str, words: list[bytes]) -> None:

@@ -281,7 +281,7 @@ class TensorflowTextParser(MessageTextParser):
         found = kind_of(excerpt.head(_PROBED))
         return None if found is None else found[0]
 
-    def message(self, raw: bytes) -> tuple[str, bytes, MalformedError | None, bool] | None:
+    def message(self, raw: bytes) -> tuple[str, bytes | bytearray, MalformedError | None, bool] | None:
         """Return the format and the bytes of the message, why it is not all of it, and whether that is the end."""
         self.charge.resize(max(self.charge.amount, len(raw) + _MESSAGE_BYTES * raw.count(b"{")))
         known = kind_of(raw[:_PROBED])

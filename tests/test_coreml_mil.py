@@ -94,6 +94,7 @@ DECLARED = 'bool d = const()[name = string("d"), val = bool(true)];'
         ('const()[name = string("mode")', 'const(}[name = string("mode")', {"mode"}, "damaged"),
         ('string("b"), val', 'string(b"), val', {"b"}, "damaged"),
         ("func main<ios18>(", "func main<ios18>]", set(), "damaged"),
+        ("func other<", "func main<", {"other/a"}, "damaged"),
         ("program(1.3)", "\0rogram(1.3)", set(), "damaged"),
         ("[-8, 7, 1]", "[-8, 7, x]", {"b"}, "damaged"),
         ("fp16, [2]> a = const()[name", "fp99, [2]> a = const()[name", {"a"}, "damaged"),

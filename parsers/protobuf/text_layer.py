@@ -50,7 +50,7 @@ class MessageTextParser(Parser, Container):
         self._inner: Extraction | None = None
 
     @abstractmethod
-    def message(self, raw: bytes) -> tuple[str, bytes, MalformedError | None, bool] | None:
+    def message(self, raw: bytes) -> tuple[str, bytes | bytearray, MalformedError | None, bool] | None:
         """Return the format and the bytes of the message, why it is not all of it, and whether that is the end.
 
         None: the text says no message.
