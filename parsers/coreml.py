@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pparse.tree.result import Result
 
 # The first field of the oneof that says which kind of model it is; all behind it are of that.
-_KINDS: Final = 200
+FIRST_KIND: Final = 200
 MANIFEST: Final = "Manifest.json"
 # Where coremltools puts the model; for a manifest that cannot be read.
 _USUAL: Final = "Data/com.apple.CoreML/model.mlmodel"
@@ -60,7 +60,7 @@ class CoremlParser(MessageParser):
             scan(head + PADDING, 0, len(head), found, [])
         except MalformedError:
             return False
-        return any(tag >> 3 >= _KINDS for tag, places in found.items() if places)
+        return any(tag >> 3 >= FIRST_KIND for tag, places in found.items() if places)
 
 
 class CoremlPackageParser(CoremlParser, Container):

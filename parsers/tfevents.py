@@ -31,7 +31,7 @@ class TfeventsParser(TfrecordParser):
 
     name = "tfevents"
     description = "TensorBoard event file (TFRecord)"
-    extensions: ClassVar[tuple[str, ...]] = ()
+    extensions: ClassVar[tuple[str, ...]] = (".tfevents",)
     refines: ClassVar[tuple[str, ...]] = ("tfrecord",)
     is_data_set = False
     signatures = (Signature(b"brain.Event:", _VERSION_AT),)

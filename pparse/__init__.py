@@ -42,6 +42,7 @@ from pparse.lazy import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.compressed.inflated import InflatedData
+    from pparse.containers.code_scan import scan
     from pparse.conversion.converting import convert
     from pparse.data.base import BytesData, Cursor, Data, Range, Reader
     from pparse.data.files import FileData
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from pparse.tensors.node_viewer import NodeViewer
     from pparse.tensors.tensor import DType, Tensor
     from pparse.tensors.viewer import Viewer, view
+    from pparse.tree.code_use import CodeUse, Grade
     from pparse.tree.context import DONE, Field, NodeContext, Record
     from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
     from pparse.tree.node import Node
@@ -82,6 +84,7 @@ _WHERE = {
     name: module
     for module, names in {
         "compressed.inflated": "InflatedData",
+        "containers.code_scan": "scan",
         "conversion.converting": "convert",
         "data.base": "BytesData Cursor Data Range Reader",
         "data.files": "FileData",
@@ -96,6 +99,7 @@ _WHERE = {
         "tensors.node_viewer": "NodeViewer",
         "tensors.tensor": "DType Tensor",
         "tensors.viewer": "Viewer view",
+        "tree.code_use": "CodeUse Grade",
         "tree.context": "DONE Field NodeContext Record",
         "tree.entry": "Entry LIST MAP SCALAR UNLOADED_VALUE",
         "tree.node": "Node",
@@ -110,6 +114,7 @@ __all__ = [
     "BytesData",
     "CancelledError",
     "ClosedError",
+    "CodeUse",
     "Confidence",
     "Container",
     "Cursor",
@@ -133,6 +138,7 @@ __all__ = [
     "FolderExtraction",
     "FormatError",
     "GapError",
+    "Grade",
     "InflatedData",
     "LIST",
     "LimitError",
@@ -175,6 +181,7 @@ __all__ = [
     "index",
     "open",
     "recover",
+    "scan",
     "view",
 ]
 

@@ -30,6 +30,14 @@ TREES: dict[str, dict[str, str | bytes | Path]] = {
         "steps": SAMPLES / "training",
         "README.md": "# zoo",
     },
+    "pickles": {
+        "cart.pkl": b"\x80\x04\x8c\x04shop\x8c\x04Cart\x93)\x81}\x8c\x05totalK\x03sb.",
+        "day.pkl": b"\x80\x04\x8c\x08datetime\x8c\x04date\x93C\x04\x07\xe8\x01\x02\x85R.",
+        "hello.pkl": b"cos\nsystem\n(S'echo hello'\ntR.",
+        "hidden.bin": b"cbuiltins\ngetattr\n(cbuiltins\n__import__\n(S'os'\ntRS'system'\ntR(S'echo hello'\ntR.",
+        "weights.npz": SAMPLES / "run.npz",
+        "notes.txt": "no pickle",
+    },
     "hf": {
         "model.safetensors": GPT,
         "pytorch_model.bin": SAMPLES / "tiny-gpt.pt",

@@ -255,7 +255,6 @@ OWN_PATHS = {
     "pparse.proto_splitter.folders": "writes a folder",
     "pparse.proto_splitter.split": "writes the files of a split",
     "pparse.proto_splitter.stream_split": "writes the files of a split",
-    "pparse.parsers.flatbuffers.schema": "finds its own schemas",
     "pparse.protos": "finds its own compiled files",
     "pparse.protos.compile": "writes the compiled files",
     "pparse.recovery.folder_writer": "writes into the folder of a recovery",

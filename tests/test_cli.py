@@ -1002,7 +1002,18 @@ def test_json_of_tensors(cut, run, model):
     assert (info["extent"], info["status"]) == (found["extent"], found["status"])
 
     check = run("check", path, "--json").json
-    assert set(check) == {"schema", "file", "format", "strict", "rules", "status", "ok", "extent", "findings"}
+    assert set(check) == {
+        "schema",
+        "file",
+        "format",
+        "strict",
+        "rules",
+        "status",
+        "ok",
+        "dangerous",
+        "extent",
+        "findings",
+    }
     assert check["extent"] == found["extent"]
     _check_findings(check["findings"])
     assert run("check", path, "--jsonl").jsonl == check["findings"]

@@ -361,7 +361,8 @@ def test_damage_in_a_storage_names_the_tensor_that_it_hits(run, samples, tmp_pat
     ran = run("check", path)
     assert ran.code == 4
     assert ran.out.startswith(f"error   {path}: checksum model.h.0.ln_1.weight (tiny-gpt/data/0) @")
-    (finding,) = run("check", path, "--json").json["findings"]
+    finding, note = run("check", path, "--json").json["findings"]
     assert finding["path"] == "tiny-gpt/data/0"
+    assert (note["code"], note["path"]) == ("unknown-code", "tiny-gpt/data.pkl")
     path.write_bytes(content[:300] + bytes(300) + content[600:])  # the pickle that has the names is lost, too
     assert "tiny-gpt/data/0" in run("check", path).out

@@ -308,3 +308,36 @@ def test_models_in_pipelines_and_networks_in_layers():
     with pparse.view(outer.SerializeToString(), format="coreml", limits=pparse.Limits(depth=50)) as model:
         assert len(list(model)) == 0
         assert any(finding.code == "limit" for finding in model.findings)
+
+
+@rows(
+    "at, change, status, code",
+    [
+        (None, 0, "truncated", "truncated"),  # cut behind the description: no kind of model follows
+        (b"\xa2\x1f", 8, "unsupported", "unsupported"),  # the tag of the network, of a field that no model has
+        (b"\xe2\x08", 8, "complete", "unknown-fields"),  # that of an innerProduct: its layer is of no kind
+        (b"\x08\x02\x10\x02", 1, "damaged", "malformed"),  # a field of it takes the ones behind it for its value
+    ],
+)
+def test_no_weights_are_lost_in_silence(at, change, status, code):
+    """Fields that the schema does not have, and messages that are none, may have had weights: a finding says so."""
+    raw = bytearray(network({"l": {"shape": (2, 2), "floatValue": [1.0] * 4}}).SerializeToString())
+    if at is None:
+        del raw[raw.index(b"\xa2\x1f") :]
+    else:
+        raw[raw.index(at) + (at[0] >= 0x80)] ^= change
+    with pparse.view(bytes(raw), format="coreml") as model:
+        assert list(model) == []
+        assert str(model.extent().document_status) == status
+        assert code in {finding.code for finding in model.findings}
+        assert code in {finding.code for finding in model.check()} | {finding.code for finding in model.findings}
+
+
+def test_codes_that_are_cut_before_their_width_are_missing():
+    """What the codes are is told behind them: they are not held against a width that nobody knows."""
+    content = network({"l": {"shape": (2, 2), "rawValue": b"\x12\x34", "bits": (4, [1.0])}}).SerializeToString()
+    for end in range(content.index(b"\x12\x34") + 2, len(content)):
+        with pparse.view(content[:end], format="coreml") as model:
+            found = model["l.weights"]
+            assert found.status.value in ("missing", "truncated", "complete"), end
+            assert str(model.extent().document_status) == "truncated"

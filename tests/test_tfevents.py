@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -87,11 +88,72 @@ def test_a_damaged_record_leaves_out_just_itself(run, tmp_path):
 
 def test_what_is_no_event_is_left_out():
     """A record whose checksum agrees, and that is no message; a value of another kind than those before it."""
-    with pparse.view(
-        events([event(0, a=1.0), b"\xff\xff", event(1, a=tensor(1, [], float_val=[2])), event(2, a=3.0)])
-    ) as model:
+    other = event(1, a=tensor(1, [], float_val=[2]), b=4.0)
+    with pparse.view(events([event(0, a=1.0), b"\xff\xff", other, event(2, a=3.0)])) as model:
         assert model["a"].numpy()["step"].tolist() == [0, 2]
+        assert model["b"].numpy()["step"].tolist() == [1]
         assert [finding.reason for finding in model.findings] == [
             "record 2 is left out: not a field: there is no wire type 7",
-            "record 3 is left out: the values of 'a' are of different kinds: this one is left out",
+            "a value of record 3 is left out: it is of another kind than those of 'a' before it",
         ]
+
+
+def test_events_that_differ_in_numbers_only_are_told_apart():
+    """Of most events, only the numbers are looked at: a step, and a value between bytes that were seen before."""
+    rare = {"tensor": {"dtype": 1, "tensor_shape": {}, "tensor_content": bytes(4)}}
+    kinds = [{"simple_value": 2.5}, tensor(1, [], float_val=[2.5]), tensor(1, [1], float_val=[2.5]), rare]
+    steps = [0, 1, -1, 127, 128, 2**40, 5]
+    values = dict(zip("abcd", kinds, strict=True)).items()
+    made = [event(step, number, **{tag: value}) for number, step in enumerate(steps) for tag, value in values]
+    made += [event(9, 9.0, a=0.5, b=tensor(1, [], float_val=[0.5])), event(10, 10.0, aa=0.5), b"", event(11)]
+    late = b"\x10\x03" + event(0, 3.0, a=7.0)  # the step stands before the time
+    twice = event(1, 4.0, a=8.0) + b"\x10\x06"  # the last step counts
+    with pparse.view(events([*made, late, twice])) as model:
+        assert list(model) == ["a", "b", "c", "d", "aa"]
+        found = {name: model[name].numpy().tolist() for name in model}
+    want = [(step, float(number)) for number, step in enumerate(steps)]
+    assert found["a"] == [*((*one, 2.5) for one in want), (9, 9.0, 0.5), (3, 3.0, 7.0), (6, 4.0, 8.0)]
+    assert found["b"] == [*((*one, 2.5) for one in want), (9, 9.0, 0.5)]
+    assert [(step, time) for step, time, _ in found["c"]] == want == [(step, time) for step, time, _ in found["d"]]
+    assert found["aa"] == [(10, 10.0, 0.5)]
+
+
+def test_a_folder_of_runs_is_listed(run, tmp_path):
+    """What stands behind ``.tfevents`` is time, host and process: files that differ in it are no parts of one."""
+    for number, name in enumerate(("1.host.7.0", "1.host.7.1", "9.host.v2")):
+        folder = tmp_path / "runs" / ("eval" if number == 2 else "")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"events.out.tfevents.{name}").write_bytes(events([event(0, **dict.fromkeys("abc"[:number], 1.0))]))
+    found = run("ls", "-R", tmp_path / "runs").out.splitlines()
+    assert [line.split()[:3] for line in found[1:4]] == [
+        ["events.out.tfevents.1.host.7.0", "tfevents", "0"],
+        ["events.out.tfevents.1.host.7.1", "tfevents", "1"],
+        ["eval/events.out.tfevents.9.host.v2", "tfevents", "2"],
+    ]
+    (tmp_path / "runs" / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
+    assert "model.safetensors" in run("info", tmp_path / "runs").out.split("taken", 1)[1].splitlines()[0]
+
+
+def test_a_cut_log_tells_what_it_lacks_and_no_parameters(run, tmp_path):
+    path = tmp_path / "events.out.tfevents.1.host"
+    text, half = tensor(7, [1], string_val=[b"x" * 100]), tensor(14, [1], half_val=[1])
+    raw = events([event(0, a=1.0), event(1, t=text, b=half)])
+    path.write_bytes(raw[:-90])
+    said = run("ls", path).out + run("info", path).out
+    assert "at least 90 " in said
+    assert not re.search(r"^parameters|, \d+ parameter", said, re.MULTILINE)
+    with pparse.view(raw) as model:
+        assert model.extent().parameters == {}
+
+
+def test_a_table_of_steps_is_a_csv(run, tmp_path):
+    path = tmp_path / "x.csv"
+    made = [event(step, step + 0.5, a=1 / 4, b=tensor(3, [2], int_val=[step, 7])) for step in range(3)]
+    (tmp_path / "log").write_bytes(events(made))
+    for name, wanted in {
+        "a": "step,wall_time,value\n0,0.5,0.25\n1,1.5,0.25\n2,2.5,0.25\n",
+        "a[1:2]": "step,wall_time,value\n1,1.5,0.25\n",
+        "b[1:]": "step,wall_time,value[0],value[1]\n1,1.5,1,7\n2,2.5,2,7\n",
+    }.items():
+        assert run("get", tmp_path / "log", name, "-o", path).code == 0
+        assert path.read_text() == wanted

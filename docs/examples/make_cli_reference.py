@@ -52,6 +52,7 @@ EXIT_CODES = """## Exit codes
 | 2 | usage; the file cannot be opened; no such path, name or library; a limit or budget; no digest; cannot write |
 | 3 | the format is not recognised, or there is no such format |
 | 4 | something is truncated, damaged or missing; the readable part was still delivered. Also: empty, or only zeros |
+| 5 | `check`, `scan`: loading the file would run code that can do harm |
 | 130 | interrupted (Ctrl-C); 143, 129: ended by SIGTERM, SIGHUP, which leave as much behind as an interrupt |
 | 141 | the reader of the output closed it (`\\| head`) |
 
@@ -154,7 +155,7 @@ OBJECTS = {
             "were never written; null if it is whole or damaged otherwise",
             "resume": "the file to resume, as in an [extent](#extent); inside an archive, the outermost one",
             "details": "format-specific data, label to text, if there are no tensors",
-            "globals": "list of the [globals](#global) that pickles in it name; those that could run something first",
+            "globals": "list of the [globals](#global) that pickles in it name; the dangerous ones first",
         }
         | FINDINGS,
     ),
@@ -207,6 +208,7 @@ OBJECTS = {
             "rules": "with it, the reader whose rules were applied; null if none are known",
             "status": "of the whole document",
             "ok": "true if the exit code is 0",
+            "dangerous": "whether loading the file would run code that can do harm; `pparse scan` says more of it",
             "extent": "[extent](#extent) of a model, else null",
             "missing_bytes": "at least so many bytes are missing of a truncated document without tensors; null if "
             "that is not known, or if it comes from a compressed stream",
@@ -496,13 +498,35 @@ OBJECTS = {
             "fault": "what is contradicted, if anything: `checksum`, `length`, `trailing` …",
         },
     ),
+    "scan --json": (
+        "What loading the files would run. `--jsonl` prints the files.",
+        [(["scan", "--json", CHECKPOINT], [])],
+        SCHEMA | {"files": "list of [files](#scanned)"},
+    ),
+    "scanned": (
+        "A file that was scanned.",
+        [(["scan", "--json", CHECKPOINT], ["files", "*"])],
+        FILE
+        | {
+            "grade": "of the worst name in it: `dangerous`, `unknown`, `harmless`, `weights-only`; null: no code",
+            "error": "why not all of it could be read; null if it could",
+            "code": "list of the [globals](#global) in it, the dangerous ones first",
+        },
+    ),
     "global": (
         "A class or function of Python that a pickle names.",
-        [(["info", "--json", CHECKPOINT], ["globals", "*"])],
+        [
+            (["info", "--json", CHECKPOINT], ["globals", "*"]),
+            (["scan", "--json", CHECKPOINT], ["files", "*", "code", "*"]),
+        ],
         {
             "name": "module and name; `?` if it cannot be read",
-            "count": "how often it is named",
+            "grade": "`dangerous`, `unknown`, `harmless`, or `weights-only`: `torch.load(weights_only=True)` takes it",
+            "reason": "why",
+            "count": "how often it is named; 0 if only other calls lead to it",
             "offset": "where first, in the data that hold the pickle",
+            "called": "how often it is called, if the pickle had to be followed: not if all in it is harmless",
+            "calls": "the first 20 calls of one that is dangerous or unknown: `offset` of the opcode, `call` in words",
             "pickle": "what holds the pickle, below the document; null if the document is one",
         },
     ),

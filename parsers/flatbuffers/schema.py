@@ -23,12 +23,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from pparse.data import files
 from pparse.errors import MalformedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Final
+    from typing import Final
 
 # What a type can be.
 SCALAR, TEXT, TABLE, STRUCT, VECTOR, ARRAY, UNION = range(7)
@@ -133,12 +134,7 @@ class Schema:
     @staticmethod
     def named(name: str) -> Schema:
         """Return one of our own, in the folder ``schemas``."""
-        # What imported this module can read what lies beside it: importlib.resources takes longer to import.
-        import os.path
-
-        loader: Any = __spec__.loader
-        raw: bytes = loader.get_data(os.path.join(os.path.dirname(__file__), "schemas", f"{name}.txt"))
-        return Schema(raw.decode())
+        return Schema(files.read_beside(__spec__, "schemas", f"{name}.txt").decode())
 
     def __init__(self, text: str) -> None:
         self._lines: dict[str, list[str]] = {}

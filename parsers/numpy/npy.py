@@ -32,9 +32,10 @@ from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
 from pparse.tensors.dtype import DTYPES, in_bytes
 from pparse.tensors.npy import MAGIC, ObjectsError, described, retyped
+from pparse.tree.code_use import code_lines
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.parser import Container, Listing, Parser, Signature, global_lines
+from pparse.tree.parser import Container, Listing, Parser, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.limits import Limits
     from pparse.tensors.dtype import DType
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.host import HostSession
     from pparse.tree.node import Node
-    from pparse.tree.parser import GlobalUse
     from pparse.tree.result import Result
 
 # Statuses of a header that may have told type and shape.
@@ -474,9 +475,9 @@ class NpyParser(Parser, Container, Listing):
         if "fortran_order" in header.places:
             order = "Fortran (the first" if header.fortran else "C (the last"
             yield "order", f"{order} dimension runs fastest)"
-        yield from global_lines(self.globals())
+        yield from code_lines(self.globals())
 
-    def globals(self) -> Iterator[GlobalUse]:
+    def globals(self) -> Iterator[CodeUse]:
         """Yield the globals that the pickle names which Python objects are."""
         pickled = self.pickled()
         for use in pickled.result.listing.globals() if pickled is not None else ():

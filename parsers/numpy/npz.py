@@ -15,7 +15,8 @@ from pparse.parsers.numpy.npy import OPTIONS, named_type, read_header
 from pparse.parsers.zip.members import ZipNote, first_content
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tensors.npy import MAGIC
-from pparse.tree.parser import Confidence, global_lines
+from pparse.tree.code_use import code_lines
+from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from pparse.data.base import Range
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.node import Node
-    from pparse.tree.parser import Excerpt, GlobalUse
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
 EXTENSION: Final = ".npy"
@@ -220,7 +222,7 @@ class NpzParser(ZipParser):
         """Return None: what it holds is shown."""
         return None
 
-    def globals(self) -> Iterator[GlobalUse]:
+    def globals(self) -> Iterator[CodeUse]:
         """Yield the globals that the pickles of its arrays name, by array."""
         for _, member in self.arrays():
             try:
@@ -241,7 +243,7 @@ class NpzParser(ZipParser):
             more = ", …" if len(others) > _NAMED else ""
             are = "is no array" if len(others) == 1 else "are no arrays"
             yield "others", f"{count_words(len(others), 'member')} {are}: {', '.join(others[:_NAMED])}{more}"
-        yield from global_lines(self.globals())
+        yield from code_lines(self.globals())
 
 
 def _agrees(verdict: Verdict) -> bool:

@@ -294,7 +294,7 @@ class Arrays:
         """Return where opcodes go on behind a global: there."""
         return pos
 
-    def behind(self, pos: int) -> int | None:
+    def behind(self, pos: int) -> int:
         """Return where opcodes go on behind the BUILD that ends at ``pos``."""
         number = self.number_behind(pos)
         return pos if number is None else self._ends[number]

@@ -23,17 +23,17 @@ A cut pickle has every value before the cut. What was not yet put into a list or
 
 from __future__ import annotations
 
-import sys
 from bisect import bisect_right
 from contextlib import suppress
 
 from pparse.data.range_status import cut_status
 from pparse.data.trailing_bytes import trailing_severity
-from pparse.display.text import shorten
 from pparse.errors import DataError, LimitError, MalformedError, PparseError, UnsupportedError
 from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
+from pparse.parsers.pickle.calls import Reading
+from pparse.parsers.pickle.grades import Verdict, is_quiet
 from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.program import (
     FILLED,
@@ -48,11 +48,12 @@ from pparse.parsers.pickle.program import (
     open_from,
 )
 from pparse.parsers.pickle.reading import Parts
-from pparse.parsers.pickle.values import Decoder, check_key
+from pparse.parsers.pickle.values import Decoder, Global, check_key
+from pparse.tree.code_use import code_lines
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.node import Node
-from pparse.tree.parser import Confidence, GlobalUse, Listing, Parser, global_lines, signatures
+from pparse.tree.parser import Confidence, Listing, Parser, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.parsers.pickle.joblib import RawArray
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
     from pparse.tree.parser import Excerpt
@@ -68,41 +70,6 @@ if TYPE_CHECKING:
 
     Part = tuple[int, int]
     Known = Mapping[int, Any]
-
-# -- Which globals that a pickle names are odd in a file of data -------------------------------------------------------
-
-# Modules whose functions start programs, read or write files, reach out, or make code, by their first name; each
-# between spaces.
-_RUNNING: Final = (
-    " __builtin__ __main__ _operator _pickle _posixsubprocess _thread asyncio bdb builtins cProfile cloudpickle code"
-    " codeop commands concurrent ctypes dill distutils ensurepip ftplib functools glob http idlelib imaplib imp"
-    " importlib inspect io linecache logging marshal mmap multiprocessing nt ntpath operator os pdb pickle pip"
-    " pkg_resources pkgutil platform popen2 poplib posix posixpath profile pty pydoc runpy setuptools shelve shutil"
-    " signal site smtplib socket socketserver sqlite3 subprocess sys tarfile tempfile test threading timeit trace"
-    " traceback types urllib urllib2 venv webbrowser xmlrpc zipfile zipimport "
-)
-# What of them picklers name for plain data; and other modules of Python that they name.
-_ORDINARY: Final = {
-    "builtins": " bool bytearray bytes complex dict float frozenset int list object range set slice str tuple ",
-    "__builtin__": " bool bytearray bytes complex dict float frozenset int list long object set slice str tuple unicode"
-    " xrange ",
-    "types": " SimpleNamespace ",
-    "functools": " partial ",
-}
-_PLAIN: Final = (
-    " _codecs array calendar collections copy_reg copyreg datetime decimal enum fractions ipaddress numbers pathlib re"
-    " string uuid zoneinfo "
-)
-
-
-def rank(name: str) -> int:
-    """Return how odd a global of a file of data is: 0, it could run something; 1, it is odd; 2, it is ordinary."""
-    module, _, last = name.partition(".")
-    if f" {module} " in _RUNNING:
-        return 2 if f" {last} " in _ORDINARY.get(module, "") else 0
-    odd = module in sys.stdlib_module_names and f" {module} " not in _PLAIN
-    return 1 if odd or name == "?" else 2
-
 
 # -- Kinds of nodes by the opcode that made the value, and which of them have children ---------------------------------
 
@@ -162,9 +129,6 @@ _PLAIN_OPCODES: Final = frozenset(
     b"".join(_KINDS[kind] for kind in ("none", "bool", "int", "float", "str", "bytes")) + b"hjg"
 )
 _ZEROS: Final = 64 << 10
-# The most different globals that are kept (five times as many of those that could run something); characters of a name.
-_MOST_GLOBALS: Final = 20_000
-_LONGEST_NAME: Final = 200
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")
 _CALLED: Final = frozenset(b"R\x81\x92oiQ")
 _PARTS_OF_CALL: Final = ("callable", "args", "kwargs")
@@ -252,28 +216,27 @@ class PickleParser(Parser, Listing):
             root.status, root.finding = last.status, self._note_trouble(last)
         return root
 
-    def global_names(self) -> Iterator[tuple[int, str]]:
-        """Yield offset and name of each global that the pickles name; one that cannot be read as ``?``."""
+    def global_names(self) -> Iterator[str]:
+        """Yield the name of each global that the pickles name."""
         if not self.starts:
             self.read_pickles()
         for start in self.starts:
             program = self.program(start)
-            yield from self._globals_of(program)
-            for begin in program.arrays.pickles():
-                yield from self._globals_of(program.inner(begin))
+            for inner in (program, *map(program.inner, program.arrays.pickles())):
+                yield from (str(found) for _, found in self._globals_of(inner))
 
-    def _globals_of(self, program: Program) -> Iterator[tuple[int, str]]:
+    def _globals_of(self, program: Program) -> Iterator[tuple[int, Global]]:
+        """Yield offset and name of each global; ``?`` for one that cannot be read."""
         decoder = program.decoder
         for slot, end in program.globals:
-            at = slot >> 8
-            try:
+            at, found = slot >> 8, None
+            with suppress(DataError):
                 if slot & 0xFF == 0x69:  # INST
-                    module, name, _ = decoder.read(at + 1, end).split(b"\n", 2)
-                    yield at, f"{module.decode('utf-8', 'replace')}.{name.decode('utf-8', 'replace')}"
+                    module, name, _ = decoder.read(at + 1, end).decode("utf-8", "replace").split("\n", 2)
+                    found = Global(module, name)
                 else:
-                    yield at, str(decoder.decode(at, end))
-            except DataError:
-                yield at, "?"
+                    found = decoder.decode(at, end)
+            yield at, found if isinstance(found, Global) else Global("?", "?")
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the number of pickles, the protocol of the first, and the globals that they name."""
@@ -282,20 +245,42 @@ class PickleParser(Parser, Listing):
         head = self.result.extraction.data.pread(self.starts[0], 2) if self.starts else b""
         yield "protocol", str(head[1]) if len(head) == 2 and head[0] == 0x80 else "0 or 1"
         found = list(self.globals())
-        yield from global_lines(found)
+        yield from code_lines(found)
         if not found:
             yield "globals", "none"
 
-    def globals(self) -> Iterator[GlobalUse]:
-        """Yield the globals that the pickles name, each once."""
-        found: dict[str, GlobalUse] = {}
-        for at, name in self.global_names():
-            shown = shorten(name, _LONGEST_NAME)
-            if shown in found:
-                found[shown].count += 1
-            elif len(found) < (_MOST_GLOBALS if rank(name) else 5 * _MOST_GLOBALS):
-                found[shown] = GlobalUse(shown, 1, at, rank(name))
-        yield from found.values()
+    def globals(self) -> Iterator[CodeUse]:
+        """Yield what loading the pickles would look up and call, each name once.
+
+        The opcodes are followed one by one, unless all readers look up the same names, and none of these does harm.
+        """
+        if not self.starts:
+            self.read_pickles()
+        verdict = Verdict()
+        for start in self.starts:
+            program = self.program(start)
+            self._judge_code(program, verdict)
+            for begin in program.arrays.pickles():
+                self._judge_code(program.inner(begin), verdict)
+        yield from verdict.uses.values()
+
+    def _judge_code(self, program: Program, verdict: Verdict) -> None:
+        if program.is_regular:
+            named = list(self._globals_of(program))
+            if all(is_quiet(str(found), found.name) for _, found in named):
+                for at, found in named:
+                    verdict.note(str(found), at, found.name)
+                return
+        where = program.data, program.start, program.find_end, program.session
+        first = Reading(*where)
+        if program.arrays:  # read by joblib, which derives from Python's unpickler
+            first.behind, first.frames = program.arrays.behind, False
+        verdict.follow(first)
+        # Other readers take frames and the bytes of arrays for something else.
+        for frames in [False] * first.is_torn + [True] * bool(program.arrays):
+            other = Verdict()
+            other.follow(Reading(*where, frames=frames))
+            verdict.merge(other)
 
     def read_pickles(self) -> Program:
         """Find where each pickle begins, and return the last one."""

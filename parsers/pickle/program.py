@@ -104,6 +104,8 @@ class Program:
         """COMPLETE; TRUNCATED if the data end before STOP; DAMAGED."""
         self.trouble = ""
         """What is wrong with it, in words; empty if it is whole."""
+        self.torn_at: int | None = None
+        """Where a frame ends inside of an opcode: others read other opcodes from there on; None: nowhere."""
         self.arrays = Arrays(session, data, find_end)
         """Arrays that stand between its opcodes."""
         self._inside: dict[int, Program] = {}
@@ -131,6 +133,8 @@ class Program:
             yield "protocol", f"protocol {self.state.protocol} is not known: Python reads 0 to {_NEWEST}"
         if self.state.frame_end > self.find_end:
             yield "frame", f"a frame ends at offset {self.state.frame_end:,} by its length, behind the data"
+        if self.torn_at is not None:
+            yield "frame", f"a frame ends at offset {self.torn_at:,}, inside of an opcode or another frame"
         if self.state.stateless is not None:
             yield "malformed", f"the opcode BUILD at offset {self.state.stateless:,} is for a value that has no state"
 
@@ -173,6 +177,19 @@ class Program:
         """Whether it has no arrays between its opcodes, and changes no value where it names it again."""
         return not self.late and not self.arrays
 
+    @property
+    def is_regular(self) -> bool:
+        """Whether all readers look up the names in `globals`, and no others: values are memoized by numbers in order,
+        and frames end where opcodes do."""
+        return (
+            not self.trouble
+            and self.torn_at is None
+            and not self.numbers
+            and self.is_plain
+            and not self.state.changes_global
+            and len(self.globals) < _MOST_NOTED
+        )
+
     def closed(self, slots: list[int]) -> list[int]:
         """Return slots, those of arrays of joblib, and of values that are filled, as ones that nothing is put into."""
         return [slot | 0xFF if self.arrays.owns(slot >> 8) or self._is_filled(slot) else slot for slot in slots]
@@ -212,11 +229,11 @@ class Program:
         state = self.state
         state.watched = None if finder is None else WATCHED
         reading = Reading(self.session, self.data, self.start, self.find_end, state, finder)
-        reading.notes_big = True
+        reading.notes_big = state.minds_frames = True
         self._pages.append(Page(self.start, state))
         stop = reading.run(None, after=self._after_block)
         self._keep(self._pages[-1], state)
-        self.end = min(reading.pos, self.find_end)
+        self.end, self.torn_at = min(reading.pos, self.find_end), reading.torn_at
         if reading.pos > self.find_end and state.slots:
             last = state.slots[-1]
             self._cut_slot = last if self.arrays.last_end > self.find_end or self._is_cut(last, reading) else -1

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from operator import itemgetter
 
 from pparse.errors import GapError, LimitError, MalformedError
-from pparse.kernels.pickle_scan import LONG_LINE, MORE, NAMED, SLACK, STOPPED, UNKNOWN, Part, Scan, scan
+from pparse.kernels.pickle_scan import FRAMED, LONG_LINE, MORE, NAMED, SLACK, STOPPED, UNKNOWN, Part, Scan, scan
 from pparse.tree.index import IndexNote
 
 TYPE_CHECKING = False
@@ -107,6 +107,9 @@ class Reading:
         """Whether large values are noted."""
         self.line_is_cut = False
         """Whether the data end inside of a line that makes a value."""
+        self.torn_at: int | None = None
+        """Where the first frame ends that does so inside of an opcode, or in which another one begins, if the state
+        minds frames; None: there is none."""
         self.at_hand: Callable[[int, int], bytes] | None = None
         """Returns bytes that are in memory; none if they are not."""
         self._size = session.block_size or FIRST_BLOCK
@@ -174,7 +177,7 @@ class Reading:
 
     def _scan(self, block: bytes, stop: int, base: int) -> tuple[int, int]:
         """Run the opcodes of a block, without the bytes of arrays between them; NAMED if their end is not known."""
-        i, why = scan(block, 0, stop, base, self.state)
+        i, why = self._framed(block, 0, stop, base)
         while why >= NAMED and self._arrays is not None:
             end = self._arrays.named(base + i) if why == NAMED else self._arrays.behind(base + i)
             if end is None:
@@ -182,8 +185,22 @@ class Reading:
             i = end - base
             if i >= stop:
                 return i, MORE
-            i, why = scan(block, i, stop, base, self.state)
+            i, why = self._framed(block, i, stop, base)
         return i, why
+
+    def _framed(self, block: bytes, i: int, stop: int, base: int) -> tuple[int, int]:
+        """Run the opcodes of a block, up to the end of each frame: it should be that of an opcode."""
+        state = self.state
+        if not state.minds_frames:
+            return scan(block, i, stop, base, state)
+        while True:
+            begin, end = i, state.frame_end - base
+            i, why = scan(block, i, end if begin < end < stop else stop, base, state)
+            torn = begin < end < i - (9 if why == FRAMED else 0) or (why == FRAMED and i - 9 < end)
+            if torn and self.torn_at is None:
+                self.torn_at = base + end
+            if why != FRAMED and (why != MORE or i >= stop):
+                return i, why
 
     def _long_line(self, at: int) -> Stop | None:
         """Read an opcode whose line does not end in its block."""

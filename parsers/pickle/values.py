@@ -744,6 +744,10 @@ _TUPLES: Final = {0x85: -1, 0x86: -2, 0x87: -3}
 _HANDLERS: Final[dict[int, Handler]] = {
     0x4A: _fixed(4, _long),
     0x47: _fixed(8, lambda raw: unpack(">d", raw)[0]),
+    0x4B: _fixed(1, _unsigned),
+    0x4D: _fixed(2, _unsigned),
+    0x8C: _counted(1, _text),
+    0x58: _counted(4, _text),
     0x8A: _counted(1, _long),
     0x8B: _counted(4, _long),
     0x8D: _counted(8, _text),
@@ -779,3 +783,12 @@ _HANDLERS: Final[dict[int, Handler]] = {
     0x98: lambda _, i: i + 1,
     **{op: _fixed(1 << nth, lambda raw: Extension(_unsigned(raw))) for nth, op in enumerate(b"\x82\x83\x84")},
 }
+
+
+def constant(raw: bytes) -> Any:
+    """Return the value of the one opcode in ``raw``, which needs nothing on the stack. Raises `MalformedError`."""
+    if raw[0] in _FRESH:
+        return _FRESH[raw[0]]()
+    frame = _Frame(raw, 0, len(raw), 0, None)  # type: ignore[arg-type]
+    _HANDLERS[raw[0]](frame, 0)
+    return frame.stack[0]

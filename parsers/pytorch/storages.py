@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pparse.findings import Finding
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StoredTensor
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.node import Node
-    from pparse.tree.parser import GlobalUse
 
     Place = tuple[Data, int, int]
 
@@ -99,7 +99,7 @@ class StorageReader:
         if saved is not None:
             yield from saved.result.parser.details()  # type: ignore[attr-defined]
 
-    def saved_globals(self) -> Iterator[GlobalUse]:
+    def saved_globals(self) -> Iterator[CodeUse]:
         """Yield the globals that the pickle of what was saved names."""
         saved = self.pickled()
         if saved is not None:

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from pparse.parsers.pickle.values import Persistent
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.node import Node
-    from pparse.tree.parser import Excerpt, GlobalUse
+    from pparse.tree.parser import Excerpt
 
     Found = TypeVar("Found")
 
@@ -135,7 +136,7 @@ class PyTorchTarParser(TarParser, StorageReader):
         yield from super().details()
         yield from self.saved_details()
 
-    def globals(self) -> Iterator[GlobalUse]:
+    def globals(self) -> Iterator[CodeUse]:
         """Yield the globals that the pickle of what was saved names."""
         return self.saved_globals()
 

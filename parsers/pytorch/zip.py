@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from pparse.parsers.pytorch.storages import Place
     from pparse.parsers.zip.records import CentralEntry, LocalHeader
     from pparse.parsers.zip.trust import Directory
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.entry import Entry
     from pparse.tree.node import Node
-    from pparse.tree.parser import Excerpt, GlobalUse
+    from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
     from pparse.tree.visit import Visit
 
@@ -510,7 +511,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
             yield "holds", "a TorchScript model: code, and what is saved beside it"
         yield from self.saved_details()
 
-    def globals(self) -> Iterator[GlobalUse]:
+    def globals(self) -> Iterator[CodeUse]:
         """Yield the globals that its pickle names."""
         return self.saved_globals()
 

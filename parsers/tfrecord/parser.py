@@ -28,8 +28,9 @@ from array import array
 from pparse.data.base import BytesData
 from pparse.data.range_status import cut_status
 from pparse.data.window import Window
-from pparse.errors import GapError, spoken
+from pparse.errors import DataError, GapError, spoken
 from pparse.findings import ENDS_EARLY, Finding, Severity, Status
+from pparse.kernels.crc32c import crc32c, masked
 from pparse.kernels.tfrecord_scan import FRAME_SIZE, HEAD_SIZE, chain, head_at
 from pparse.limits import KIB, MIB, are, count_words
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags
@@ -406,6 +407,58 @@ class TfrecordParser(ProtobufParser):
         self._close_wrong(record)  # nobody else may hold it
         return False
 
+    def records(self) -> Iterator[tuple[int, int, bytes | None, Entry | None]]:
+        """Yield number and offset of all records, and the data of each whose checksum agrees; of others the entry.
+
+        Records that are large, or near to what is wrong, are others, too: `sound_data` has those that are sound.
+        """
+        data, root = self.frames.data, self.result.root
+        ordinal, at, size = 0, root.start, KIB
+        while True:
+            found = self._sound_run(at, size)
+            if found:  # the tree's records follow: both read the file once
+                with self.result.lock:
+                    root.index_to(ordinal + len(found))
+                for start, content in found:
+                    yield ordinal, start, content, None
+                    ordinal += 1
+                at, size = found[-1][0] + len(found[-1][1]) + 4, min(2 * size, AHEAD)
+                continue
+            with self.result.lock:
+                group = self.result.entries_at(root, ordinal)
+            if not group:
+                return
+            for entry in group:
+                yield ordinal, entry.start, None, entry
+                ordinal += 1
+                at, size = (data.size or 0) if entry.end is None else entry.end + 4 * (entry.kind != "gap"), KIB
+
+    def _sound_run(self, at: int, size: int) -> list[tuple[int, bytes]]:
+        """Return offset and data of the sound records that follow each other from ``at`` on, in up to ``size`` bytes.
+
+        None near to what is known to be lost or wrong: that is judged record by record.
+        """
+        data, end = self.frames.data, self.result.extraction.end
+        try:
+            block = data.known(at, size if end is None else min(size, max(0, end - at)))
+        except DataError:  # which is met again, and told
+            return []
+        if data.flawed:
+            gap = data.next_gap(at) if data.gaps else None
+            if data.why_suspect(at, at + len(block)) or (gap is not None and gap.offset < at + len(block)):
+                return []
+        found: list[tuple[int, bytes]] = []
+        starts, lengths, _ = chain(block, 0, len(block))
+        for start, length in zip(starts, lengths, strict=True):
+            start += HEAD_SIZE
+            content = block[start : start + length]
+            if masked(crc32c(content)) != int.from_bytes(block[start + length : start + length + 4], "little"):
+                break
+            found.append((at + start, content))
+        if found:
+            data.vouch(at, found[-1][0] + len(found[-1][1]) + 4)
+        return found
+
     def sound_data(self, entry: Entry) -> bytes | None:
         """Return the data of a record, of which the checksum agrees; None if it is not whole, or another.
 
@@ -447,22 +500,25 @@ class TfrecordParser(ProtobufParser):
         checker = Checker(self.result.extraction.session.check_cancelled)
         self.frames.ahead = Window(self.frames.data, self.frames.end(), ahead=AHEAD)
         try:
-            for ordinal, entry in self.result.entries_from(root, 0):
-                agrees = None
-                if entry.kind != "gap":
-                    compared[0] += 1
-                    if entry.end is not None and entry.status not in ENDS_EARLY:
-                        agrees = self._compare(entry.start, entry.end)
-                    compared[1] += agrees is True
-                if agrees is False or entry.finding is not None:
+            for ordinal, start, content, entry in self.records():
+                agrees: bool | None = True
+                if entry is not None and entry.kind == "gap":
+                    agrees = None
+                elif entry is not None:
+                    ends = entry.end is None or entry.status in ENDS_EARLY
+                    agrees = None if ends else self._compare(start, entry.end or start)
+                compared[0] += entry is None or entry.kind != "gap"
+                compared[1] += agrees is True
+                if agrees is False or (entry is not None and entry.finding is not None):
                     yield Visit.of(root.child(ordinal), 1)
                 elif agrees and named and self.root_type is not None:
-                    yield from self._check_message(root, ordinal, entry, checker)
+                    end = start + len(content or b"") if entry is None else entry.end or start
+                    yield from self._check_message(root, ordinal, self.frames.data.range(start, end), checker)
         finally:
             self.frames.ahead = None
 
-    def _check_message(self, root: Node, ordinal: int, entry: Entry, checker: Checker) -> Iterator[Visit]:
-        if self.root_type is None or checker.sound(entry.note.pieces[0], self.root_type):
+    def _check_message(self, root: Node, ordinal: int, part: Range, checker: Checker) -> Iterator[Visit]:
+        if self.root_type is None or checker.sound(part, self.root_type):
             return
         node = root.child(ordinal)
         known = len(self.result.findings)

@@ -1,7 +1,8 @@
 """The command line: one module per command, imported only when it runs.
 
 Exit codes: 0 complete; 1 a bug in pparse; 2 usage, or cannot open; 3 format not recognised; 4 something is truncated,
-damaged or missing (the readable part was still printed or written); 128 + the number of a signal (130, 141).
+damaged or missing (the readable part was still printed or written); 5 dangerous to load (check, scan); 128 + the number
+of a signal (130, 141).
 
 Standard streams and interrupts of the process are minded here: closed, full, left by their reader, or read by nobody.
 """
@@ -26,6 +27,7 @@ COMMANDS: Final = {
     "tree": ("pparse.cli.tree", "the tree of nodes, with errors where they are"),
     "get": ("pparse.cli.get", "one node or tensor: text, --json, --raw, --npy; slices"),
     "check": ("pparse.cli.check", "check everything; each finding with its byte range"),
+    "scan": ("pparse.cli.scan", "what loading files would run: pickles, wherever they lie"),
     "extract": ("pparse.cli.extract", "write the members of an archive to a folder, safely"),
     "recover": ("pparse.cli.recover", "save everything that can be saved of a damaged file"),
     "convert": ("pparse.cli.convert", "tensors of any format into safetensors, .npz or GGUF"),
@@ -49,7 +51,8 @@ examples:
   pparse get model.safetensors 'h.0.attn.weight[0:2]'
 
 'pparse COMMAND --help' describes a command. Exit code 4 means that something in the
-file is truncated, damaged or missing; what could be read was still delivered.
+file is truncated, damaged or missing; what could be read was still delivered. Exit
+code 5 of check and scan means that loading the file would do harm.
 """
 
 
@@ -122,6 +125,7 @@ _OTHER_WORDS: Final = {
     **dict.fromkeys(("cat", "read", "print", "load", "head"), "get"),
     **dict.fromkeys(("dump", "walk"), "tree"),
     **dict.fromkeys(("verify", "test", "validate", "fsck"), "check"),
+    **dict.fromkeys(("audit", "safety", "malware"), "scan"),
     **dict.fromkeys(("unzip", "untar", "unpack", "x"), "extract"),
     **dict.fromkeys(("repair", "salvage", "fix", "rescue"), "recover"),
     **dict.fromkeys(("export", "save", "transcode"), "convert"),

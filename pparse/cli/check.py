@@ -1,6 +1,8 @@
 """Check everything in a file, within the memory budget, and report each finding with its byte range.
 
-Exit code 4 if something is truncated, damaged, missing or never written, or a tensor has a type that is not known.
+Exit code 5 if loading the file would run code that can do harm: what a pickle would call is followed, with the
+arguments, and nothing is run. Exit code 4 if something is truncated, damaged, missing or never written, or a tensor has
+a type that is not known.
 ``--strict`` counts warnings as errors, and applies the rules of the format's own reader where they are known: the last
 line names it (safetensors, torch for its zip files, onnx.checker for the names in a graph). ``--sha256`` compares the
 whole file with its published digest: from the file name in a download cache, an LFS pointer, a SHA256SUMS file beside
@@ -11,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 
-from pparse.cli.common import DAMAGED, OK, USAGE, each_file, open_file, row_of
+from pparse.cli.common import DAMAGED, DANGEROUS, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
 from pparse.display.text import few, safe, shorten
@@ -24,10 +27,11 @@ from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
 from pparse.recovery.document_verdict import all_findings, compared, document_status
 from pparse.tensors.viewer import findings_of
+from pparse.tree.code_use import Grade
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 _OK: Final = "ok"
 _BROKEN: Final = "not whole"
 _ODD: Final = "whole, but --strict takes warnings for errors"
+_HARMFUL: Final = "dangerous to load"
 _UNSEEN: Final = "not all of it could be looked at"
 _UNASKED: Final = "not compared, for want of a digest"
 
@@ -130,6 +135,11 @@ class _Tally(Counter[tuple[str, Severity]]):
         return any(code == "no-digest" for code, _ in self)
 
     @property
+    def is_dangerous(self) -> bool:
+        """Whether any finding says that loading the file does harm."""
+        return bool(self[Grade.DANGEROUS.value, Severity.WARNING])
+
+    @property
     def is_broken(self) -> bool:
         """Whether any finding says that something is wrong."""
         return self.of(Severity.ERROR) > self.limits
@@ -174,7 +184,8 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
     with open_file(options, out) as document:
         tally = _Tally()
         shown: list[dict[str, object]] = []
-        for finding in _findings(document, options):
+        made = cache(lambda: viewer_for(document))  # once: what it knows may have cost a pass over the file
+        for finding in _findings(document, options, made):
             tally[finding.code, finding.severity] += 1
             if not why and finding.severity in counted:
                 why = str(finding.reason)
@@ -186,7 +197,7 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
                 out.line(dumps(row_of(options, finding.to_dict())))
             elif not options.quiet:
                 out.finding(finding, _called(document, finding))
-        viewer = viewer_for(document)
+        viewer = made()
         extent = viewer.extent() if viewer is not None else None
         odd = options.strict and tally.of(Severity.WARNING) > 0
         status = extent.status if extent is not None else document_status(document, damaged=tally.is_broken)
@@ -199,7 +210,8 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
                 "strict": options.strict,
                 "rules": rules or None,
                 "status": status.value,
-                "ok": not damaged and not tally.limits and not tally.unasked,
+                "ok": not damaged and not tally.limits and not tally.unasked and not tally.is_dangerous,
+                "dangerous": tally.is_dangerous,
                 "extent": extent.to_dict() if extent is not None else None,
                 **(cut_to_dict(document, status) if extent is None else {}),
                 "findings": shown,
@@ -216,11 +228,15 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
             unread = status is Status.UNSUPPORTED and not document.findings.errors
             broken = status in BROKEN or (tally.is_broken and not unread)
             verdict, color = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
+            if tally.is_dangerous:
+                verdict, color = f"{verdict}, and {_HARMFUL}" if broken else _HARMFUL, "red"
             by = f", by the rules of {rules}" if rules and verdict == _OK else ""
             what = f": {words}" if words is not None else ""
             out.say(f"{safe(document.path)}: {out.paint(verdict, color)}{by}{what}{tally.words()}")
-        code = DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
-        return code, why or (_UNASKED if tally.unasked else _BROKEN)
+        code = (
+            DANGEROUS if tally.is_dangerous else DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
+        )
+        return code, why or (_HARMFUL if tally.is_dangerous else _UNASKED if tally.unasked else _BROKEN)
 
 
 def _called(document: Extraction, finding: Finding) -> str:
@@ -236,7 +252,7 @@ def _called(document: Extraction, finding: Finding) -> str:
     return f"{name}{f' and {count - 1:,} more' if count > 1 else ''} ({finding.path})"
 
 
-def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
+def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> Iterator[Finding]:
     told, zeros = set(), []
     for finding in document.check(strict=options.strict):
         told.add(finding)
@@ -244,7 +260,7 @@ def _findings(document: Extraction, options: Any) -> Iterator[Finding]:
             zeros.append(finding)  # a digest that agrees says that they belong there
         else:
             yield finding
-    viewer = viewer_for(document)
+    viewer = made()
     extent = viewer.extent() if viewer is not None else None
     found = all_findings(document, document_status(document)) if extent is None else findings_of(viewer, extent)
     yield from (finding for finding in found if finding not in told)

@@ -35,9 +35,10 @@ BUG: Final = 1
 USAGE: Final = 2
 UNKNOWN_FORMAT: Final = 3
 DAMAGED: Final = 4
+DANGEROUS: Final = 5
 
 # Of several files: the first of these that one of them has.
-_WORST: Final = (BUG, USAGE, UNKNOWN_FORMAT, DAMAGED)
+_WORST: Final = (BUG, DANGEROUS, USAGE, UNKNOWN_FORMAT, DAMAGED)
 # Any other error is of the content.
 _CODES: Final = (
     (DAMAGED, (errors.NothingThereError,)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import chain, product
 from math import prod
 
 from pparse.cli.common import DAMAGED, OK, USAGE, Matcher
@@ -449,6 +450,7 @@ def _tell_lost(lost: list[LeftOut], whole: int, out: Output) -> None:
 
 FORMS: Final = (".npy", ".npz", ".safetensors", ".json", ".csv")
 _BLOCK: Final = 4 << 20
+_LINES: Final = 1_000
 _RENAME: Final = "'pparse convert --rename' writes it under another name"
 
 
@@ -561,19 +563,48 @@ def write_one(item: Item, form: str, stream: BinaryIO) -> None:
 
 
 def _write_csv(item: Item, stream: BinaryIO) -> None:
-    """Write a line for each row along the last dimension; with one dimension, a line for each value."""
+    """Write a line for each row along the last dimension; with one dimension, a line for each value.
+
+    Of structures, a line for each, behind one with the names of their fields.
+    """
     shape, name = item.tensor.shape, item.tensor.name
-    if not item.dtype.is_number:
+    columns = _columns(item.dtype.numpy)
+    if not item.dtype.is_number and columns is None:
         raise OptionError(f"a .csv holds numbers, and these are {item.dtype}: write .json or .npy", path=name)
-    width = shape[-1] if len(shape) > 1 else 1
+    width = len(columns) if columns else shape[-1] if len(shape) > 1 else 1
+    if columns:
+        stream.write(",".join(label for *_, label in columns).encode() + b"\n")
     row: list[str] = []
     for part in item.blocks(_BLOCK):
         numbers = part.astype("f4") if part.dtype.isbuiltin == 2 else part
-        for value in numbers.tolist():
+        for value in _cells(numbers, columns) if columns else numbers.tolist():
             row.append(str(int(value)) if isinstance(value, bool) else repr(value))
             if len(row) == width:
                 stream.write(",".join(row).encode() + b"\n")
                 row.clear()
+
+
+def _columns(dtype: Any) -> list[tuple[str, tuple[int, ...], str]] | None:
+    """Return field, index in it and label of each column for structures of numbers; None if they are anything else."""
+    found = []
+    for name in dtype.names or ():
+        base, shape = dtype[name].base, dtype[name].shape
+        if base.kind not in "biufc":
+            return None
+        for index in product(*map(range, shape)):
+            label = name + (f"[{','.join(map(str, index))}]" if shape else "")
+            quoted = '"' + label.replace('"', '""') + '"'
+            found.append((name, index, quoted if set(label) & set(',"\r\n') else label))
+    return found or None
+
+
+def _cells(structures: Any, columns: list[tuple[str, tuple[int, ...], str]]) -> Iterator[Any]:
+    """Yield the numbers of structures, one after the other."""
+    for first in range(0, len(structures), _LINES):
+        part = structures[first : first + _LINES]
+        yield from chain.from_iterable(
+            zip(*(part[name][(slice(None), *index)].tolist() for name, index, _ in columns), strict=True)
+        )
 
 
 def dtype_named(name: str | None) -> DType | None:

@@ -14,7 +14,7 @@ from pparse.findings import BROKEN, Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status
 from pparse.tensors.viewer import findings_of
-from pparse.tree.parser import in_order
+from pparse.tree.code_use import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
 
         fields += taken(document, configs=True)  # type: ignore[arg-type]
     fields.append(("tensors", f"{extent.count:,} in {format_size(extent.listed_bytes)}"))
-    fields.append(("parameters", parameters_words(extent.parameters, noun=False)))
+    if extent.counts_parameters:
+        fields.append(("parameters", parameters_words(extent.parameters, noun=False)))
     lines = ((label, safe(value)) for label, value in viewer.interface_lines())
     calls = list(lines if options.long else islice(lines, _CALLS + 1))
     # Signatures say more than the ends of the graph.

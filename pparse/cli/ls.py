@@ -228,8 +228,9 @@ def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], usual
     if listing.shown != extent.count:
         out.say(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
     out.say(
-        f"{count_words(extent.count, 'tensor')}, {size(extent.listed_bytes)}, "
-        f"{parameters_words(extent.parameters)}: " + out.status(extent.status, extent.all_verified)
+        f"{count_words(extent.count, 'tensor')}, {size(extent.listed_bytes)}"
+        + (f", {parameters_words(extent.parameters)}: " if extent.counts_parameters else ": ")
+        + out.status(extent.status, extent.all_verified)
     )
     hit = listing.hit if listing.hit and listing.hit.name == extent.first_hit else None
     report_cut(out, extent, viewer.extraction, hit)

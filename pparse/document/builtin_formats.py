@@ -50,9 +50,9 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('coreml-compiled', 'pparse.parsers.mil:CoremlCompiledParser', 'pparse.viewers.coreml.viewer:CoremlViewer', (), (), False, True, True, False, False),  # noqa: E501
     ('coreml', 'pparse.parsers.coreml:CoremlParser', 'pparse.viewers.coreml.viewer:CoremlViewer', ((0, (b'\x08',)),), ('.mlmodel',), False, False, False, False, False),  # noqa: E501
     ('coreml-mil', 'pparse.parsers.mil:MilParser', None, (), ('.mil',), False, False, False, False, False),
-    ('paddle', 'pparse.parsers.paddle:PaddleParser', None, ((0, (b'\n',)),), ('.pdmodel',), False, False, False, False, False),  # noqa: E501
+    ('paddle', 'pparse.parsers.paddle.parser:PaddleParser', 'pparse.viewers.paddle.viewer:PaddleViewer', ((0, (b'\n',)),), ('.pdmodel', '__model__'), False, False, False, False, False),  # noqa: E501
     ('sentencepiece', 'pparse.parsers.sentencepiece:SentencepieceParser', None, ((0, (b'\n',)),), ('.spm', 'tokenizer.model', 'spiece.model'), False, False, False, False, False),  # noqa: E501
-    ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, (b'brain.Event:',)),), (), False, False, True, False, False),  # noqa: E501
+    ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, (b'brain.Event:',)),), ('.tfevents',), False, False, True, False, False),  # noqa: E501
     ('flexbuffers', 'pparse.parsers.flatbuffers.flexbuffers:FlexBuffersParser', None, (), ('.flexbuf', '.flex'), False, False, True, False, False),  # noqa: E501
     ('catboost', 'pparse.parsers.flatbuffers.formats:CatboostParser', 'pparse.viewers.flatbuffers.vectors:CatboostViewer', ((0, (b'CBM1',)),), ('.cbm',), False, False, True, False, False),  # noqa: E501
     ('executorch-data', 'pparse.parsers.flatbuffers.formats:ExecutorchDataParser', 'pparse.viewers.flatbuffers.executorch:ExecutorchDataViewer', ((4, (b'FT01',)), (8, (b'FT01',))), ('.ptd',), False, False, True, False, False),  # noqa: E501
@@ -61,6 +61,8 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('ort', 'pparse.parsers.flatbuffers.formats:OrtParser', 'pparse.viewers.flatbuffers.ort:OrtViewer', ((4, (b'ORTM',)), (8, (b'ORTM',))), ('.ort',), False, False, True, False, False),  # noqa: E501
     ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, (b'BFBS',)),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, False, False),  # noqa: E501
     ('coreml-weights', 'pparse.parsers.milblob:MilBlobParser', 'pparse.viewers.coreml.weights:WeightsViewer', ((64, (b'\xef\xbe\xad\xde',)),), ('.bin',), False, False, False, False, False),  # noqa: E501
+    ('paddle-params', 'pparse.parsers.paddle.params:PaddleParamsParser', 'pparse.viewers.paddle.viewer:PaddleParamsViewer', ((0, (b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00',)),), ('.pdiparams', '__params__'), False, False, True, False, False),  # noqa: E501
+    ('paddle-json', 'pparse.parsers.paddle.json_program:PaddleJsonParser', 'pparse.viewers.paddle.viewer:PaddleJsonViewer', ((0, (b'{', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), (), False, False, True, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, (b'\x1f\x8b', b'\x1f')), (1, (b'\x8b\x08',))), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, (b'BZh',)),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
     ('xz', 'pparse.parsers.streams:XzParser', None, ((0, (b'\xfd7zXZ',)),), ('.xz', '.txz'), True, False, True, False, False),  # noqa: E501

@@ -30,6 +30,7 @@ from pparse.lazy import Declared, lazy_pattern
 from pparse.limits import Limits, MemoryBudget
 from pparse.locking import RLock, guard
 from pparse.paths import join_extraction
+from pparse.tree.code_use import code_findings
 from pparse.tree.entry import MAP
 from pparse.tree.index import IndexLedger, KeptBlock, Retention
 from pparse.tree.result import Result
@@ -614,6 +615,7 @@ class Extraction(HasStatus):
         else:
             inner.verify_streams()
         yield from (finding for finding in self.findings if finding not in told)
+        yield from code_findings(inner.parse().listing.globals(), self.name)
 
     def forget(self) -> None:
         """Drop what parsers made of this and of all inside it; keep the bytes and what is known of them.

@@ -64,7 +64,7 @@ _OPTIONAL: Final = "safety_checker"
 _UNFINISHED: Final = ".incomplete"
 # What files end in that name others, of which they come first.
 _INDEX: Final = ".index.json"
-_FIRST: Final = (_INDEX, ".index")
+_FIRST: Final = (_INDEX, ".index", ".pdmodel")
 
 
 class InventoryItem(Declared):

@@ -63,9 +63,12 @@ ACTIONS: Final = _table()
 MARK: Final = 0x28
 DUP: Final = 0x32
 GETS: Final = frozenset(b"hjg2")
+# What is put into these does not go into a value of the pickle: it names one again, or something outside.
+_NOT_OWN: Final = GETS | frozenset(b"c\x93")
 # Why `scan` returned: at its end, behind STOP, at an unknown opcode, at one that finds too little on the stack, at a
-# line whose end is not in the block, behind a global whose name may be `Scan.watched`, behind BUILD if `Scan.asks`.
-MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT = range(7)
+# line whose end is not in the block, behind a global whose name may be `Scan.watched`, behind BUILD if `Scan.asks`,
+# behind FRAME if `Scan.minds_frames`.
+MORE, STOPPED, UNKNOWN, UNDERFLOW, LONG_LINE, NAMED, BUILT, FRAMED = range(8)
 # Opcodes of values of built-in types, which have no attributes that BUILD could set: numbers, texts, bytes, containers;
 # and of states that set none: None, False, empty ones.
 _BUILT_IN: Final = frozenset(b"IJKLM\x8a\x8b\x88\x89FGNSUTVX\x8c\x8dBC\x8e\x96)t\x85\x86\x87]l}d\x8f\x91")
@@ -122,6 +125,8 @@ class Scan:
         """The highest protocol that an opcode says."""
         self.frame_end = 0
         """Where the last of the frames ends, by their lengths."""
+        self.minds_frames = False
+        """Whether to stop behind FRAME, for whoever minds where frames end."""
         self.floor = -1
         """Values that began before go into `big` when they end; as a slot."""
         self.big: dict[int, list[Part]] = {}
@@ -134,6 +139,8 @@ class Scan:
         """Slots of the value that was given a state there, and of the state."""
         self.late: list[Part] = []
         """Values that are changed where they are only named again: slot, offset of the opcode."""
+        self.changes_global = False
+        """Whether something is put into what a global names."""
 
     def remake(self, parts: list[Part]) -> None:
         """Note that the lowest value was replaced by one made of ``parts``."""
@@ -141,6 +148,13 @@ class Scan:
         self.parts = parts
         for found in (self.items, self.pairs, self.cuts, self.states):
             found.clear()
+
+    def note_change(self, slot: int, at: int) -> None:
+        """Note that the opcode at ``at`` puts something into what is only named."""
+        if slot & 0xFF in GETS:
+            self.late.append((slot, at))
+        else:
+            self.changes_global = True
 
     def take(self, slots: list[int], at: int, *, as_pairs: bool) -> None:
         """Note what the opcode at ``at`` put into the lowest value."""
@@ -286,8 +300,8 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             if memo is not None:
                 fills.append(slot >> 8)
                 filled.append(base + i)
-            if slot & 0xFF in GETS:
-                state.late.append((slot, at))
+            if slot & 0xFF in _NOT_OWN:
+                state.note_change(slot, at)
             if slot < floor:
                 state.note_big(slot, base + i, is_new=False)
         elif action == 20:
@@ -343,8 +357,8 @@ def _build(state: Scan, at: int) -> None:
     if state.memo is not None:
         state.fills.append(slot >> 8)
         state.filled.append(at + 1)
-    if slot & 0xFF in GETS:
-        state.late.append((slot, at))
+    if slot & 0xFF in _NOT_OWN:
+        state.note_change(slot, at)
 
 
 def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> tuple[int, int]:
@@ -358,7 +372,7 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
             state.protocol = max(state.protocol, buf[i + 1])
             return i + 2, 0
         state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
-        return i + 9, 0
+        return i + 9, FRAMED if state.minds_frames else 0
     if action == END:
         return i + 1, STOPPED
     if action in (LINE, LINES, LINE_PUT):

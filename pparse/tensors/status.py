@@ -315,6 +315,8 @@ class Extent:
     """Number of tensors that lie, wholly or in part, in holes of the file."""
     tensor_bytes = 0
     """Bytes of all tensors, as stored."""
+    counts_parameters = True
+    """Whether the numbers in tensors are parameters of a model; those of a log are none."""
     listed_bytes = 0
     """The sum of their sizes as lists show them (`Tensor.listed_nbytes`)."""
     last_byte = 0
@@ -412,7 +414,7 @@ class Extent:
         kind = self._kinds.get(alike)
         if kind is not None:
             kind[2] += status is not _DAMAGED  # else the number of elements is unknown
-        elif status is not _DAMAGED and _is_countable(tensor):
+        elif status is not _DAMAGED and self.counts_parameters and _is_countable(tensor):
             if len(self._kinds) >= _MOST_KINDS:
                 self._add_up()
             self._kinds[alike] = [tensor.type_name, tensor.size, 1]

@@ -171,7 +171,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         last = max(0, extent.last_byte - self.extraction.parsed.start)
         extent.expected = max(last, actual)
         if self.root.status is Status.TRUNCATED:
-            extent.end_early(last - actual, at_least=last <= actual)
+            told = self.extraction.result.listing.missing() or 0
+            extent.end_early(max(last - actual, told), at_least=last <= actual)
         elif self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, actual
         elif self.findings.errors:

@@ -12,11 +12,9 @@ from operator import methodcaller
 
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status, worst_of
-from pparse.display.text import shorten
 from pparse.errors import DataError, EndOfDataError, EngineError, GapError, LimitError, MalformedError, PathError
 from pparse.findings import Finding, Status
 from pparse.lazy import lazy_pattern
-from pparse.limits import count_words
 from pparse.locking import Doored
 from pparse.paths import KeyStep, OrdinalStep
 from pparse.tree.context import NodeContext, NumberArray, bounded_by
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final, Protocol
 
     from pparse.data.base import Range
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.context import Done, State
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
@@ -107,52 +106,6 @@ class Container(Doored):
 
 
 # -- `Listing`: what commands ask of a parser: rows, names, facts, checksums -------------------------------------------
-
-# The most globals that are listed as text.
-_MOST_LISTED: Final = 20
-
-
-class GlobalUse:
-    """A class or function of Python that a pickle names."""
-
-    __slots__ = ("count", "name", "offset", "pickle", "rank")
-
-    def __init__(self, name: str, count: int, offset: int, rank: int, pickle: str = "") -> None:
-        self.name = name
-        """Module and name."""
-        self.count = count
-        """How often it is named."""
-        self.offset = offset
-        """Where first, as an offset of the data that hold the pickle."""
-        self.rank = rank
-        """0: it could run something; 1: it is odd in a file of data; 2: it is ordinary."""
-        self.pickle = pickle
-        """What holds the pickle, below the document; empty: the document is one."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return it as plain data, for JSON."""
-        found = {"name": self.name, "count": self.count, "offset": self.offset}
-        return {**found, "pickle": self.pickle or None}
-
-
-def in_order(found: Iterable[GlobalUse]) -> list[GlobalUse]:
-    """Return globals, the odd ones first, then those that are named most often."""
-    return sorted(found, key=lambda use: (use.rank, -use.count))
-
-
-def global_lines(found: Iterable[GlobalUse]) -> Iterator[tuple[str, str]]:
-    """Yield labels and texts that say how many globals there are, and name the first 20 in order; nothing if none."""
-    known = in_order(found)
-    if known:
-        total = sum(use.count for use in known)
-        yield "globals", f"{len(known):,} different, named {count_words(total, 'time')}"
-    for use in known[:_MOST_LISTED]:
-        times = "once" if use.count == 1 else f"{use.count:,} times, first"
-        where = f" of {use.pickle}" if use.pickle else ""
-        yield "global", f"{shorten(use.name, 80)}: {times} at offset {use.offset}{where}"
-    if len(known) > _MOST_LISTED:
-        yield "global", f"and {len(known) - _MOST_LISTED:,} others: 'pparse info FILE --json' has all"
-
 
 # Why a row is not complete if nothing else is known of it.
 _JUST_CUT: Final = {Status.TRUNCATED: "the data end inside it", Status.MISSING: "the data end before it"}
@@ -234,7 +187,7 @@ class Listing(Doored):
         """Yield the labels and values that `pparse info` shows for this format."""
         yield from ()
 
-    def globals(self) -> Iterator[GlobalUse]:
+    def globals(self) -> Iterator[CodeUse]:
         """Yield the classes and functions that pickles in it name, each once per pickle; `in_order` sorts them."""
         yield from ()
 
@@ -275,16 +228,23 @@ UNFINISHED_SUFFIXES: Final = (".part", ".crdownload", ".incomplete", ".download"
 # How a name ends if the file is one of several, and what stands for all such endings.
 _NUMBERED: Final = lazy_pattern(r"-\d{5}-of-\d{5}")
 _FIRST_OF_ONE: Final = "-00000-of-00001"
+# What event files of TensorBoard are called, before the time (tensorflow/core/util/events_writer.cc).
+_LOG: Final = ".tfevents."
+# How names end of what was made of an event file, among others by `pparse recover`.
+_ABOUT_LOGS: Final = (".json", ".csv", ".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".tar", ".tgz")
 
 
 def bare_name(name: str) -> str:
     """Return the file name in lower case, without the marks of an unfinished download.
 
-    The numbers behind an extension (``.data-00003-of-00010``) are those of the first of one.
+    The numbers behind an extension (``.data-00003-of-00010``) are those of the first of one; time, host and process
+    behind ``.tfevents`` are left out.
     """
     name = name.lower()
     for suffix in UNFINISHED_SUFFIXES:
         name = name.removesuffix(suffix)
+    if (at := name.rfind(_LOG)) >= 0 and not name.endswith(_ABOUT_LOGS):
+        return name[: at + len(_LOG) - 1]
     tail = name[-len(_FIRST_OF_ONE) :]
     return name[: -len(tail)] + _FIRST_OF_ONE if tail[6:10] == "-of-" and _NUMBERED.fullmatch(tail) else name
 

@@ -48,6 +48,8 @@ def ends_between_fields(case: Case) -> bool:
         or case.damage.file
     ):
         return False
+    if case.sample.name == "paddle-params":  # or a file of records without a mark of its end
+        return case.wrapper == "plain" and case.damage.offset in [one.place[1] for one in case.sample.values.values()]
     from google.protobuf.message import DecodeError
 
     from pparse.protos import message_class
@@ -253,8 +255,8 @@ def delivered_parts(attempt: Attempt) -> Iterator[str]:
         if case.way == "extract" and (not case.wrapped.inner or len(file.chain) > depth(case.wrapped.files)):
             continue
         seen = attempt.files.get(path)
-        # An index that is damaged, whose data nobody looked for; a map of which no new file is made.
-        if seen is None and (case.sample.leads or case.sample.name == "msgpack-old"):
+        # An index, or a program, whose data nobody looked for; a map of which no new file is made.
+        if seen is None and (case.sample.leads or case.sample.name in ("msgpack-old", "paddle", "paddle-json")):
             seen = attempt.files.get(f"{path}.partial/as-found.bin")
         if seen is None or seen.content is None:
             yield f"{case.way}: nothing is written of {path!r}, whose first {reach.first} bytes are whole"

@@ -41,6 +41,19 @@ if TYPE_CHECKING:
     from tests.truth.samples import Value
 
 CODES = (0, 2, 3, 4)
+# Samples whose values only the place of the next one tells the end of.
+PRECEDING = {
+    "flax",
+    "onnx",
+    "coreml",
+    "coreml-weights",
+    "sentencepiece",
+    "paddle",
+    "paddle-params",
+    "pickle",
+    "pickle-dill",
+    "pytorch-tar",
+}
 # Bytes that all sources may serve, each question on its own: so many times the file with all that is packed in it.
 TIMES, CONSTANT = 60, 8 << 20
 # Reads and findings of a question, besides one for each 16 bytes.
@@ -110,21 +123,7 @@ def precedes_break(case: Case, name: str) -> bool:
     """
     if case.sample.name == "pytorch-legacy":  # behind it the number of the next one's elements is looked for
         return case.reach.shifted and case.reach.first == case.sample.values[name].place[1]
-    if (
-        case.sample.name
-        not in (
-            "flax",
-            "onnx",
-            "coreml",
-            "coreml-weights",
-            "sentencepiece",
-            "paddle",
-            "pickle",
-            "pickle-dill",
-            "pytorch-tar",
-        )
-        or case.reach.first is None
-    ):
+    if case.sample.name not in PRECEDING or case.reach.first is None:
         return False
     end = case.sample.values[name].place[1]
     begins = [value.place[0] for value in case.sample.values.values() if value.place[0] >= end]

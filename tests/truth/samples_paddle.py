@@ -1,12 +1,16 @@
-"""Samples: a program of PaddlePaddle, whose values are the fields of its root."""
+"""Samples: a program of PaddlePaddle, whose values are the fields of its root, and parameters without their names."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import random
+from typing import TYPE_CHECKING, Any
 
-from tests.paddle_files import program
-from tests.truth.known import Sample, Value, sample
+from tests.paddle_files import FLOAT, INT64, json_program, program, read_records, record
+from tests.truth.known import Sample, Value, mixed, sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def plain(value: Any, field: Any = None) -> Any:
@@ -23,7 +27,7 @@ def plain(value: Any, field: Any = None) -> Any:
 
 @sample
 def make_paddle() -> Sample:
-    made = program(60)
+    made = program(60, stored=False)
     made.ClearField("version")  # an int64, which --json writes as text, and others as a number: as are dims
     for variable in made.blocks[0].vars:
         variable.type.dense_tensor.tensor.ClearField("dims")
@@ -37,3 +41,37 @@ def make_paddle() -> Sample:
         values[name] = Value(told, (start, end), ((0, start),) if start else ())
         start = end
     return Sample("paddle", "inference.pdmodel", content, "keys", values, "stream", (14, ends[0]))
+
+
+def read(sample: Sample, path: Path) -> dict[str, bytes]:
+    return {f"param_{number}": raw for number, raw in enumerate(read_records(path.read_bytes()))}
+
+
+@sample
+def make_paddle_params() -> Sample:
+    rng = random.Random(71)
+    content, values = b"", {}
+    for number in range(14):
+        kind, size = ((FLOAT, 4), (INT64, 8))[number % 2]
+        raw = mixed(rng, (20 + number) * 30 * size, number)
+        before, content = len(content), content + record(kind, (20 + number, 30), raw)
+        at = len(content) - len(raw)
+        values[f"param_{number}"] = Value(raw, (at, len(content)), ((before, at),))
+    landmarks = tuple(place for value in values.values() for place in value.place)
+    return Sample("paddle-params", "inference.pdiparams", content, "tensors", values, "stream", landmarks, read=read)
+
+
+@sample
+def make_paddle_json() -> Sample:
+    made = json_program({})
+    made["program"]["regions"][0]["blocks"][0]["ops"] *= 60
+    content, values = "{", {}
+    for key, value in made.items():
+        content += f"{json.dumps(key)}: "
+        at = len(content)
+        content += json.dumps(value)
+        told = json.dumps(value, sort_keys=True).encode()
+        values[key] = Value(told, (at, len(content)), ((0, at),), (len(content) - 1, len(content) + 1))
+        content += ", " if key == "base_code" else "}"
+    landmarks = tuple(place for value in values.values() for place in value.place)
+    return Sample("paddle-json", "inference.json", content.encode(), "keys", values, "stream", landmarks)

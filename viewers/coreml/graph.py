@@ -12,6 +12,7 @@ in one of these; functions by their names.
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import suppress
 from functools import cached_property
 
 from pparse.errors import FaultError, UnsupportedError
@@ -45,7 +46,6 @@ _NAME_COST: Final = 150
 _BODY_COST: Final = 400
 # The oneof of a layer begins at a number.
 _LAYER_NAME, _LAYER_INPUT, _LAYER_OUTPUT, _KINDS = 1, 2, 3, 100
-_NO_KIND: Final = ("description", "specificationVersion", "isUpdatable")
 
 
 class CoremlGraph(ListedGraph):
@@ -211,12 +211,13 @@ class CoremlGraph(ListedGraph):
         if not paths or self.level == _MAX_NESTING:
             return {}
         node, around = self.node(ordinal), f"{self.name}/" if self.kind != "graph" else ""
-        found = {label: node.at(path) if path else node for label, path in paths.items()}
-        return {
-            label: self.inner(root, around + name + (f".{label}" if label else ""))
-            for label, root in found.items()
-            if root.shape != SCALAR
-        }
+        found: dict[str, CoremlGraph] = {}
+        for label, path in paths.items():
+            root = node.at(path) if path else node
+            with suppress(UnsupportedError):  # a model without anything in it
+                if root.shape != SCALAR:
+                    found[label] = self.inner(root, around + name + (f".{label}" if label else ""))
+        return found
 
 
 class LayerGraph(CoremlGraph):
@@ -336,7 +337,7 @@ class PartGraph(CoremlGraph):
     def read(self, ordinal: int, pieces: Any, near: WireWindow | None) -> Read:
         """Return name and kind of a model, and its inputs and outputs."""
         node = self.node(ordinal)
-        kind = kind_of(node)
+        kind = self.places.maker.owner.kind_of(node)
         described = (kids_of(node_at(node, "description", side)) for side in ("input", "output"))
         inputs, outputs = ([text_at(kid, "name") for kid in kids] for kids in described)
         name = text_at(self.root, "names", ordinal) or f"models[{ordinal}]"
@@ -346,11 +347,6 @@ class PartGraph(CoremlGraph):
     def inner(self, node: Node, name: str) -> CoremlGraph:
         """Return the graph of a model."""
         return graph_in(self.places, node, name, self, f"{name}/")
-
-
-def kind_of(model: Node) -> Node | None:
-    """Return the field of a Model that says which kind of model it is."""
-    return next((kid for kid in model.children() if kid.shape != SCALAR and kid.key not in _NO_KIND), None)
 
 
 def block_of(function: Node) -> Node | None:
@@ -396,8 +392,8 @@ def graph_in(
     places: CoremlPlaces, model: Node, name: str = "", around: CoremlGraph | None = None, prefix: str = ""
 ) -> CoremlGraph:
     """Return the graph of a Model. Raises `UnsupportedError` if its kind has none."""
-    kind = kind_of(model)
-    make = None if kind is None else _MAKERS.get(str(kind.key))
+    kind: Node | None = places.maker.owner.kind_of(model)
+    make = None if kind is None or kind.shape == SCALAR else _MAKERS.get(str(kind.key))
     found = None if make is None or kind is None else make(places, kind, model, (name, around, prefix))
     if found is None:
         what = "a model" if kind is None else f"a model of the kind {kind.key!s}"

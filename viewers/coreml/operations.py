@@ -79,7 +79,7 @@ def read_operation(places: CoremlPlaces, pieces: Any, near: WireWindow | None) -
 
 
 def _quick(part: Range | None, near: WireWindow | None) -> Operation | None:
-    """Return the same; None for an operation that is large, in parts, or not whole."""
+    """Return the same; None for an operation that is large, in parts, unusual, or not whole."""
     if part is None or len(part) > _SMALL or near is None or near.data is not part.data:
         return None
     near.at(part.start)
@@ -105,6 +105,8 @@ def _quick(part: Range | None, near: WireWindow | None) -> Operation | None:
                 values += [(label, (data.range(start + p, start + e),)) for label, name, p, e in found if not name]
                 if tag == _INPUT_TAG:
                     inputs += [(label, name) for label, name, _, _ in found]
+            else:  # no field of an operation
+                return None
     except (MalformedError, UnicodeDecodeError):
         return None
     return Operation(type, outputs, inputs, values, blocks)

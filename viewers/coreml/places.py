@@ -19,7 +19,8 @@ from math import prod
 
 from pparse.data.base import Range
 from pparse.errors import FaultError, LimitError, MalformedError
-from pparse.findings import Finding
+from pparse.findings import Finding, Severity
+from pparse.parsers.coreml import FIRST_KIND
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.coreml.operations import read_operation
@@ -117,8 +118,8 @@ NETWORK: Final = f"{_SPEC}NeuralNetwork"
 """The type of a neural network, of a model or in a layer."""
 # Fields of a Model: kinds that are neural networks, pipelines, pipelines in a message, and the ML program.
 _NETWORKS, _PIPELINES, _PROGRAM = (303, 403, 500), {200: True, 201: True, 202: False}, 502
-# Where the kinds of models begin; the longest name that is read.
-_FIRST, _LONGEST = 200, 1 << 10
+# The longest name that is read.
+_LONGEST: Final = 1 << 10
 # Fields of a Pipeline, a network, a layer; the oneof of kinds of layers begins at a number.
 _MODELS, _NAMES, _LAYERS, _NAME, _KINDS = 1, 2, 1, 1, 100
 # Fields of a Program, a Function, a Block.
@@ -163,6 +164,7 @@ class CoremlPlaces(TensorPlaces):
     def __init__(self, parser: ProtobufParser, maker: ValueMaker) -> None:
         super().__init__(parser, maker)
         self._schema = builtin_schema()
+        self._strange: set[tuple[str, int]] = set()  # type and number of fields that the schema does not have
 
     def places(self, *, most: int | None = None, scopes: list[Any] | None = None) -> Iterator[CoremlPlace]:
         """Yield where each tensor is, with its name, which may not be unique, of the first ``most`` ones.
@@ -211,7 +213,7 @@ class CoremlPlaces(TensorPlaces):
 
     def _places(self) -> Iterator[CoremlPlace | Constexpr]:
         session = self.parser.result.extraction.session
-        root = Message(self.make, self.parser.root_pieces(), self._schema.message(_MODEL))
+        root = self._judged(Message(self.make, self.parser.root_pieces(), self._schema.message(_MODEL)))
         waiting: list[Iterator[Any]] = [self._of_model("", root)]
         while waiting:
             try:
@@ -235,10 +237,21 @@ class CoremlPlaces(TensorPlaces):
     def message(self, pieces: Any, type: MessageType | str, near: WireWindow | None) -> Message:
         """Return a message of a type, or of that name, and note what is wrong with it."""
         kind = self._schema.message(_SPEC + type) if isinstance(type, str) else type
-        found = Message(self.make, pieces, kind, near)
-        if found.problem is not None and found.problem.is_damage and not self.parser.result.findings.full:
-            self._note(MalformedError(found.problem.reason, offset=found.problem.offset))
-        return found
+        return self._judged(Message(self.make, pieces, kind, near))
+
+    def _judged(self, message: Message) -> Message:
+        """Return a message, after noting what is wrong with it, and once each fields that its type does not have."""
+        problem = message.problem
+        if problem is not None and problem.is_damage and not self.parser.result.findings.full:
+            self._note(MalformedError(problem.reason, offset=problem.offset))
+        for key in sorted(message.fields.keys() - message.type.fields.keys()) if problem is None else ():
+            if (message.type.full_name, key) not in self._strange:
+                self._strange.add((message.type.full_name, key))
+                name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
+                reason = f"{message.type.full_name} has no {name}: what stands there is not read"
+                known: Any = {"source": self.make.extraction.name, "severity": Severity.WARNING}
+                self.parser.result.findings.add(Finding("unknown-fields", reason, **known))
+        return message
 
     def elements(self, message: Message, number: int) -> Iterator[Message]:
         """Yield the messages in a field."""
@@ -263,9 +276,10 @@ class CoremlPlaces(TensorPlaces):
     def _of_model(self, prefix: str, model: Message) -> Iterator[Any]:
         """Yield the places in a model, and generators of those in models in it."""
         for number in list(model.fields):
-            inner = model.message(number) if number >= _FIRST and number in model.type.fields else None
+            inner = model.message(number) if number >= FIRST_KIND and number in model.type.fields else None
             if inner is None:
                 continue
+            self._judged(inner)
             if number in _NETWORKS:
                 yield self._of_network(prefix, inner)
             elif number == _PROGRAM:
@@ -292,7 +306,7 @@ class CoremlPlaces(TensorPlaces):
                 if number >= _KINDS and field is not None and field.message is not None:
                     found = layer.message(number)
                     if found is not None:
-                        yield self._of_layer(name, field.name, found, found, "")
+                        yield self._of_layer(name, field.name, found, self._judged(found), "")
 
     def _of_layer(self, name: str, kind: str, layer: Message, message: Message, path: str) -> Iterator[Any]:
         """Yield the weights in a message of a layer, and generators of those in messages and networks below."""

@@ -70,7 +70,11 @@ class WeightMaker(TensorMaker):
         where = self.bytes_of(message, number, label)
         if where is None or isinstance(where, Problem):
             return self.missing(name, where or Problem(Status.DAMAGED, f"it has no {label}"), dtype.name)
-        bits = int(self._bits(message)) if number == _RAW else dtype.bits
+        told = message.message(_QUANTIZATION)
+        if number == _RAW and is_cut(message.problem) and (told is None or _BITS not in told.fields):
+            lost = Problem(Status.MISSING, "it is cut before it tells how many bits its codes have", where.end)
+            return self.new(name, dtype, self._shape or UNKNOWN_SHAPE, (), "", lost)
+        bits = dtype.bits if number != _RAW or told is None else int(told.scalar(_BITS))
         if not 0 < bits <= dtype.bits:
             wrong = Problem(Status.UNSUPPORTED, f"its codes have {bits} bits; Core ML has 1 to 8")
             return self.new(name, None, self._shape or UNKNOWN_SHAPE, (), f"uint{bits}", wrong)
@@ -78,11 +82,6 @@ class WeightMaker(TensorMaker):
         if bits != 8 and number == _RAW:
             return self._packed(name, message, shape, where, bits)
         return self.of_bytes(name, message, dtype, shape, dtype.name, where, label)
-
-    @staticmethod
-    def _bits(message: Message) -> int:
-        told = message.message(_QUANTIZATION)
-        return 8 if told is None else int(told.scalar(_BITS))
 
     def _packed(self, name: str, message: Message, shape: tuple[int, ...], where: Range, bits: int) -> ProtoTensor:
         """Return the tensor of codes that share bytes: as stored, its bytes are those of one dimension."""

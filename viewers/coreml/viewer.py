@@ -6,7 +6,7 @@ from itertools import islice
 
 from pparse.document.opening import Resume
 from pparse.errors import FaultError, PathError
-from pparse.findings import Status
+from pparse.findings import Finding, Status
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
@@ -97,11 +97,28 @@ class CoremlViewer(ExternalViewer):
 
     @property
     def _kind(self) -> Node | None:
-        """The field that says which kind of model it is."""
-        for kid in self.root.children():
-            if kid.shape != SCALAR and kid.key != "description":
-                return kid
-        return None
+        return self.kind_of(self.root)
+
+    @staticmethod
+    def kind_of(model: Node) -> Node | None:
+        """Return the field of a model that says which kind of model it is."""
+        known = (kid for kid in model.children() if kid.key not in ("specificationVersion", "description"))
+        return next((kid for kid in known if kid.key != "isUpdatable"), None)
+
+    def own_status(self) -> Status:
+        """Return the status of the message; one without the field that is the model itself was cut before that."""
+        status = super().own_status()
+        kind = self._kind
+        if status is not Status.COMPLETE or (kind is not None and not isinstance(kind.key, int)):
+            return status
+        if kind is None:
+            status, code, at = Status.TRUNCATED, "truncated", self.source.find_end()
+            reason = "the message ends before the field that is the model, and every model has one"
+        else:
+            status, code, at = Status.UNSUPPORTED, "unsupported", kind.start
+            reason = f"the model is field {kind.key!s}, a kind that pparse does not know"
+        self.findings.add(Finding(code, reason, source=self.source.name, offset=at))
+        return status
 
     def frames(self) -> Iterator[Node]:
         """Yield the nodes of what the model consists of: a network, the functions and blocks of a program, models."""

@@ -209,7 +209,7 @@ class PickleViewer(Viewer):
     @classmethod
     def applies(cls, parser: Any) -> bool:
         """Return whether the pickle names anything of numpy or torch."""
-        return any(name.startswith(_ARRAYS) for _, name in parser.global_names())
+        return any(name.startswith(_ARRAYS) for name in parser.global_names())
 
     def pickled(self) -> Node | None:
         """Return the value that was pickled; None if it is lost."""

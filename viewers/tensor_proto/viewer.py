@@ -307,6 +307,9 @@ class ProtoViewer(Viewer):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Parse everything, then look at each tensor and count its listed values."""
+        known = set(self.findings)
+        self.own_status()
+        yield from (finding for finding in self.findings if finding not in known)
         told = False
         for finding in super().check(strict=strict):
             told = told or finding.code in _TOLD

@@ -147,13 +147,6 @@ class TensorflowViewer(ProtoViewer):
             return Status.TRUNCATED
         return status
 
-    def check(self, *, strict: bool = False) -> Iterator[Finding]:
-        """Parse everything, then look at each tensor; a SavedModel needs a meta graph."""
-        known = set(self.findings)
-        self.own_status()
-        yield from (finding for finding in self.findings if finding not in known)
-        yield from super().check(strict=strict)
-
     def why_unknown(self) -> str | None:
         """Return that a SavedModel was opened without its variables, though they lie beside it."""
         if all(node.kind != SAVED_MODEL for node in self._roots()):

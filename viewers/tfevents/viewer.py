@@ -12,7 +12,7 @@ record that is damaged is left out. Fields: tensorflow/core/util/event.proto, te
 from __future__ import annotations
 
 from array import array
-from struct import Struct, unpack_from
+from struct import Struct
 
 from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, LimitError, MalformedError
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.tensors.status import Extent
+
+    _Added = tuple["_Series", int, int, tuple[int, int]]
 
 # Tags of fields: of an Event, a Summary, a Value, its metadata and plug-in; a TensorProto, its shape and a dimension.
 _TIME, _STEP, _VERSION, _SUMMARY, _VALUE, _TAG, _SIMPLE = 0x09, 0x10, 0x1A, 0x2A, 0x0A, 0x0A, 0x15
@@ -52,23 +55,55 @@ _STRING: Final = 7
 # Memory of a tag, and of a row.
 _EACH, _ROW = 600, 32
 _HEAD: Final = Struct("<qd")
+_DOUBLE: Final = Struct("<d")
+# The fields of nearly all events; how many events are known, and the most bytes in each besides its numbers.
+_USUAL: Final = ([_TIME, _SUMMARY], [_TIME, _STEP, _SUMMARY])
+_MOST_KNOWN, _LONGEST_KNOWN = 4_096, 256
 
 
 class _Series:
     """What was logged under one tag: where the value of each step is."""
 
-    __slots__ = ("alike", "ends", "kind", "plugin", "shape", "starts", "steps", "times", "type")
+    __slots__ = ("alike", "ends", "kind", "shape", "starts", "steps", "times", "type")
 
-    def __init__(self, kind: int, type: int, shape: tuple[int, ...], plugin: str) -> None:
-        self.kind, self.type, self.shape, self.plugin = kind, type, shape, plugin
+    def __init__(self, kind: int, type: int, shape: tuple[int, ...]) -> None:
+        self.kind, self.type, self.shape = kind, type, shape
         self.alike = True
         self.steps, self.times, self.starts, self.ends = array("q"), array("d"), array("q"), array("q")
 
     def add(self, step: int, time: float, start: int, end: int) -> None:
-        for column, value in zip(
-            (self.steps, self.times, self.starts, self.ends), (step, time, start, end), strict=True
-        ):
-            column.append(value)  # type: ignore[attr-defined]
+        self.steps.append(step)
+        self.times.append(time)
+        self.starts.append(start)
+        self.ends.append(end)
+
+
+class _KnownEvents(dict[object, tuple[_Series, int, int]]):
+    """Events that were read: nearly all are a time, a step and one value, and differ from earlier ones in numbers only.
+
+    Has the series, and the place of the value behind the step, by what is around its numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[int, tuple[int, int]] = {}  # where they are, by how long an event is behind the step
+
+    def find(self, block: bytes, size: int) -> tuple[_Series, int, int, int] | None:
+        """Return series, step, and begin and end of the value of an event; None if it has to be read."""
+        step, pos = read_value(block, 10) if block[9] == _STEP and block[0] == _TIME else (0, 9)
+        place = self._numbers.get(size - pos) if block[0] == _TIME else None
+        if place is None:
+            return None
+        found = self.get((place, block[pos : pos + place[0]] + block[pos + place[1] : size]))
+        return None if found is None else (found[0], step, pos + found[1], pos + found[2])
+
+    def keep(self, block: bytes, size: int, series: _Series, first: int, last: int, numbers: tuple[int, int]) -> None:
+        """Remember an event with the fields of nearly all, and a value of which the ``numbers`` may be any."""
+        pos = read_value(block, 10)[1] if block[9] == _STEP else 9
+        low, high = numbers
+        if low < high and size - pos - (high - low) <= _LONGEST_KNOWN and len(self) < _MOST_KNOWN:
+            place = self._numbers[size - pos] = low - pos, high - pos
+            self[place, block[pos:low] + block[high:size]] = series, first - pos, last - pos
 
 
 class RowsData(DerivedData):
@@ -85,6 +120,12 @@ class RowsData(DerivedData):
         """Return where the values of these rows are."""
         rows, series = range(start // self._width, -(-end // self._width)), self._series
         return [(self.sources[0], series.starts[row], series.ends[row]) for row in rows]
+
+    def is_proved(self, start: int, end: int) -> bool:
+        """Return whether the values are; those of most rows lie in a stretch that is."""
+        first, last = start // self._width, -(-end // self._width)
+        around = self._series.starts[first : first + 1], self._series.ends[last - 1 : last]
+        return bool(around[0] and self.sources[0].is_proved(*around[0], *around[1])) or super().is_proved(start, end)
 
     def _how(self) -> tuple[object, ...]:
         return self._width, self.name
@@ -133,6 +174,8 @@ class TfeventsViewer(Viewer):
         self._series: tuple[object, dict[str, _Series], dict[str, tuple[str, int | None]]] | None = None
         self._charge = extraction.session.budget.charge(0, "the places of what was logged")
         self._version = ""
+        self._plugins: set[str] = set()
+        self._known = _KnownEvents()
 
     # -- the records ---------------------------------------------------------------------------------------------------
 
@@ -142,41 +185,61 @@ class TfeventsViewer(Viewer):
         stamp = (data.revision, data.reach)
         if self._series is None or self._series[0] != stamp:
             found: dict[str, _Series] = {}
+            known = self._known = _KnownEvents()
             rows = 0
-            for ordinal, entry in self.parser.result.entries_from(self.root, 0):
+            for ordinal, start, raw, entry in self.parser.records():
                 if not ordinal & 0x3FF:
                     self.extraction.session.check_cancelled()
-                    self._charge.resize(_ROW * rows + _EACH * len(found))
+                    self._charge.resize(_ROW * rows + _EACH * (len(found) + len(known)))
                 try:
-                    raw = self.parser.sound_data(entry)
-                    rows += 0 if raw is None else self._read(raw, entry.start, found)
-                except (DataError, LimitError, ValueError) as error:
-                    reason = getattr(error, "reason", "it is no Event")
-                    where: Any = {"source": self.extraction.name, "offset": entry.start}
-                    self.findings.add(Finding("malformed", f"record {ordinal} is left out: {reason}", **where))
+                    raw = self.parser.sound_data(entry) if raw is None else raw
+                    rows += 0 if raw is None else self._read(raw, ordinal, start, found)
+                except (DataError, LimitError) as error:
+                    self._leave_out(f"record {ordinal}", error, start)
+            known.clear()
             self._charge.resize(_ROW * rows + _EACH * len(found))
             self._series = stamp, found, _names(found)
         return self._series[1], self._series[2]
 
-    def _read(self, raw: bytes, base: int, found: dict[str, _Series]) -> int:
+    def _leave_out(self, what: str, error: DataError | LimitError, offset: int) -> None:
+        where: Any = {"source": self.extraction.name, "offset": offset}
+        self.findings.add(Finding("malformed", f"{what} is left out: {error.reason}", **where))
+
+    def _read(self, raw: bytes, ordinal: int, base: int, found: dict[str, _Series]) -> int:
         """Add the values of an event, and return their number."""
         block, size = raw + PADDING, len(raw)
+        known = self._known.find(block, size)
+        if known is not None:
+            series, step, first, last = known
+            series.add(signed(step, 64), _DOUBLE.unpack_from(block, 1)[0], base + first, base + last)
+            return 1
         time, step = 0.0, 0
-        summaries = []
-        for tag, pos, end in fields(block, 0, size):
+        tags, summaries = [], []
+        for tag, p, end in fields(block, 0, size):
+            tags.append(tag)
             if tag == _TIME:
-                (time,) = unpack_from("<d", block, pos)
+                (time,) = _DOUBLE.unpack_from(block, p)
             elif tag == _STEP:
-                step = signed(read_value(block, pos)[0], 64)
+                step = signed(read_value(block, p)[0], 64)
             elif tag == _SUMMARY:
-                summaries.append((pos, end))
+                summaries.append((p, end))
             elif tag == _VERSION:
-                self._version = raw[pos:end].decode("utf-8", "replace")
-        values = [(p, e) for pos, end in summaries for tag, p, e in fields(block, pos, end) if tag == _VALUE]
-        return sum(self._add(block, pos, end, (step, time, base), found) for pos, end in values)
+                self._version = raw[p:end].decode("utf-8", "replace")
+        values = [(p, e) for start, end in summaries for tag, p, e in fields(block, start, end) if tag == _VALUE]
+        added: list[_Added] = []
+        for p, end in values:
+            try:
+                added += self._add(block, p, end, (step, time, base), found)
+            except (DataError, LimitError) as error:
+                self._leave_out(f"a value of record {ordinal}", error, base + p)
+        if tags in _USUAL and len(values) == len(added) == 1:
+            self._known.keep(block, size, *added[0])
+        return len(added)
 
-    def _add(self, block: bytes, pos: int, end: int, when: tuple[int, float, int], found: dict[str, _Series]) -> bool:
-        """Add a value, and return whether it is one."""
+    def _add(
+        self, block: bytes, pos: int, end: int, when: tuple[int, float, int], found: dict[str, _Series]
+    ) -> list[_Added]:
+        """Add a value; return its series, its place, and that of the numbers in it; nothing if it is none."""
         name = plugin = ""
         place = None
         for tag, p, e in fields(block, pos, end):
@@ -186,20 +249,22 @@ class TfeventsViewer(Viewer):
                 place = tag, p, e
             elif tag == _METADATA:
                 plugin = _plugin(block, p, e)
+        if plugin:
+            self._plugins.add(plugin)
         if place is None:
-            return False
+            return []
         kind, p, e = place
-        type, shape = _type_of(block, kind, p, e)
+        type, shape, hole = _type_of(block, kind, p, e)
         series = found.get(name)
         if series is None:
             self.extraction.session.limits.check("entries", len(found) + 1, "the tags")
-            series = found[name] = _Series(kind, type, shape, plugin)
+            series = found[name] = _Series(kind, type, shape)
         if kind != series.kind:
-            reason = f"the values of {name!r} are of different kinds: this one is left out"
+            reason = f"it is of another kind than those of {name!r} before it"
             raise MalformedError(reason, offset=when[2] + p)
         series.alike = series.alike and (series.type, series.shape) == (type, shape)
         series.add(when[0], when[1], when[2] + p, when[2] + e)
-        return True
+        return [(series, p, e, hole)]
 
     # -- tensors -------------------------------------------------------------------------------------------------------
 
@@ -211,6 +276,12 @@ class TfeventsViewer(Viewer):
     def find(self, name: str) -> Tensor | None:
         """Return what was logged under a tag; None if there is no such tag."""
         return self._made(name) if name in self._index()[1] else None
+
+    def new_extent(self) -> Extent:
+        """Return an extent that counts no parameters."""
+        made = super().new_extent()
+        made.counts_parameters = False
+        return made
 
     def size_hint(self) -> int | None:
         """Return how many there are, once the records were gone through."""
@@ -278,8 +349,7 @@ class TfeventsViewer(Viewer):
         every = [step for one in series.values() for step in (min(one.steps), max(one.steps))]
         if every:
             found["steps"] = f"{min(every)} to {max(every)}"
-        plugins = sorted({one.plugin for one in series.values() if one.plugin})
-        return {**found, **({"plugins": plugins} if plugins else {})}
+        return {**found, **({"plugins": sorted(self._plugins)} if self._plugins else {})}
 
 
 def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
@@ -336,21 +406,26 @@ def _plugin(block: bytes, pos: int, end: int) -> str:
     return ""
 
 
-def _type_of(block: bytes, kind: int, pos: int, end: int) -> tuple[int, tuple[int, ...]]:
-    """Return the type and shape of a tensor; of a histogram the number of its buckets; of others 0."""
+def _type_of(block: bytes, kind: int, pos: int, end: int) -> tuple[int, tuple[int, ...], tuple[int, int]]:
+    """Return the type and shape of a tensor; of a histogram the number of its buckets; of others 0.
+
+    And where the numbers are of which nothing of this depends.
+    """
     if kind == _HISTO:
-        return sum((e - p) // 8 for tag, p, e in fields(block, pos, end) if tag == _BUCKETS), ()
-    type, shape = 0, []
+        return sum((e - p) // 8 for tag, p, e in fields(block, pos, end) if tag == _BUCKETS), (), (end, end)
+    type, shape, hole = 0, [], (pos, end) if kind == _SIMPLE else (end, end)
     if kind == _TENSOR:
         for tag, p, e in fields(block, pos, end):
             if tag == _DTYPE:
                 type = read_value(block, p)[0]
+            elif tag in (_CONTENT, _FLOATS):
+                hole = p, e
             elif tag == _SHAPE:
                 for inner, q, stop in fields(block, p, e):
                     if inner == _DIM:
                         sizes = [read_value(block, at)[0] for key, at, _ in fields(block, q, stop) if key == _SIZE]
                         shape.append(sizes[-1] if sizes else 0)
-    return type, tuple(shape)
+    return type, tuple(shape), hole
 
 
 class _Value:

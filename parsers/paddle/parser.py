@@ -2,13 +2,15 @@
 
 There is no magic number: the first field is block 0, whose first fields are its number and that of its parent, -1. The
 states are those of a message (`pparse.parsers.protobuf.parser`). What the fields mean: PaddlePaddle/Paddle
-paddle/fluid/framework/framework.proto; what is fed in and fetched: python/paddle/static/io.py.
+paddle/fluid/framework/framework.proto; which variables are parameters: python/paddle/framework/io_utils.py.
 """
 
 from __future__ import annotations
 
+from pparse.data.base import Range
 from pparse.display.text import few, shorten
-from pparse.errors import FaultError
+from pparse.errors import FaultError, MalformedError
+from pparse.parsers.paddle.record import Parameter, read_layout
 from pparse.parsers.protobuf.message import Message
 from pparse.parsers.protobuf.parser import MessageParser
 from pparse.tree.parser import signatures
@@ -20,17 +22,18 @@ if TYPE_CHECKING:
 
     from pparse.protobuf.schema import MessageType
 
-# Fields of a program, a version, a block, a variable, an operator, and of one of its inputs or outputs.
+# Fields of a program, a version, a block, a variable, an operator.
 _BLOCKS, _VERSION, _NUMBER = 1, 4, 1
-_VARS, _OPS, _PERSISTABLE = 3, 4, 3
-_INPUTS, _OUTPUTS, _TYPE, _ARGUMENTS = 1, 2, 3, 2
+_VARS, _OPS, _PERSISTABLE, _TYPE = 3, 4, 3, 3
+# Fields of a variable, its type, a tensor in that; types of variables that have no values in files.
+_NAME, _VAR_TYPE, _DENSE, _TENSOR = 1, 2, 3, 1
+_VALUELESS: Final = frozenset((9, 10, 15, 17))  # FEED_MINIBATCH, FETCH_LIST, READER, RAW
+_COST: Final = 400  # memory of a parameter
 # Number and parent of block 0: fields 1 and 2 of a block, 0 and -1.
 _FIRST_BLOCK: Final = b"\x08\x00\x10" + b"\xff" * 9 + b"\x01"
 _LONGEST_HEAD: Final = 11  # of a tag and a length
 # Kinds of operators that are told apart and named; the longest name that is shown.
 _KINDS, _NAMED, _LONGEST = 10_000, 8, 60
-# Operators that stand for inputs and outputs of the program, by the field with the name of the value.
-_ENDS: Final = {"feed": ("inputs", _OUTPUTS), "fetch": ("outputs", _INPUTS)}
 
 
 class PaddleParser(MessageParser):
@@ -38,13 +41,14 @@ class PaddleParser(MessageParser):
 
     name = "paddle"
     description = "PaddlePaddle inference model"
-    extensions: ClassVar[tuple[str, ...]] = (".pdmodel",)
+    extensions: ClassVar[tuple[str, ...]] = (".pdmodel", "__model__")
     signatures = signatures(b"\n")
     message_name = "paddle.framework.proto.ProgramDesc"
+    viewer = "pparse.viewers.paddle.viewer:PaddleViewer"
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/framework/framework.proto",)
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another value",
-        "the parameters in the .pdiparams file beside it are not read: variables are shown with type and dims only",
+        "parameters are those of one file beside it (.pdiparams, __params__), not of a file for each",
     )
 
     @classmethod
@@ -63,11 +67,30 @@ class PaddleParser(MessageParser):
         except FaultError:
             return
 
+    def parameters(self) -> tuple[list[Parameter], bool]:
+        """Return the parameters in the order of their names, as files have them, and whether that is all of them."""
+        program = Message(self.make, self.root_pieces(), self.root_type)  # type: ignore[arg-type]
+        found: dict[str, Parameter] = {}
+        whole = program.problem is None
+        with self.result.extraction.session.budget.charge(0, "the parameters of a program") as charge:
+            for block in self._elements(program, _BLOCKS):
+                whole = whole and block.problem is None
+                for variable in self._elements(block, _VARS):
+                    try:
+                        parameter = _parameter(variable)
+                        whole = whole and variable.problem is None
+                    except FaultError:
+                        whole = False
+                        continue
+                    if parameter is not None:
+                        found[parameter.name] = parameter
+                        charge.resize(_COST * len(found))
+        return [found[name] for name in sorted(found)], whole
+
     def details(self) -> Iterator[tuple[str, str]]:
-        """Yield version, number of blocks, variables and operators, kinds of operators, inputs and outputs."""
+        """Yield version, number of blocks, variables and operators, kinds of operators."""
         program = Message(self.make, self.root_pieces(), self.root_type)  # type: ignore[arg-type]
         kinds: dict[str, int] = {}
-        ends: dict[str, list[str]] = {"inputs": [], "outputs": []}
         blocks = variables = stored = operators = 0
         for block in self._elements(program, _BLOCKS):
             blocks += 1
@@ -79,11 +102,6 @@ class PaddleParser(MessageParser):
                 kind = _told(operator, _TYPE) or "?"
                 if kind in kinds or len(kinds) < _KINDS:
                     kinds[kind] = kinds.get(kind, 0) + 1
-                if kind in _ENDS:
-                    side, field = _ENDS[kind]
-                    for given in self._elements(operator, field):
-                        if len(ends[side]) < _KINDS:
-                            ends[side].append(_told(given, _ARGUMENTS))
         try:
             version = program.message(_VERSION)
         except FaultError:
@@ -94,10 +112,22 @@ class PaddleParser(MessageParser):
         yield "variables", f"{variables:,}, of which {stored:,} persistable"
         yield "operators", f"{operators:,}"
         ordered = [f"{kind} {count:,}" for kind, count in sorted(kinds.items(), key=lambda one: (-one[1], one[0]))]
-        for label, found in (("kinds", ordered), *ends.items()):
-            if found:
-                yield label, few(found, _NAMED, len(found))
+        if ordered:
+            yield "kinds", few(ordered, _NAMED, len(ordered))
         yield from super().details()
+
+
+def _parameter(variable: Message) -> Parameter | None:
+    """Return what a variable says if files have values of it, else None. Raises `FaultError`."""
+    type = variable.message(_VAR_TYPE)
+    if not variable.scalar(_PERSISTABLE) or type is None or type.scalar(1) in _VALUELESS:
+        return None
+    tensor = type.message(_DENSE)
+    pieces = None if tensor is None else tensor.pieces(_TENSOR)
+    part = pieces[0] if pieces is not None and len(pieces) == 1 else None
+    if not isinstance(part, Range):
+        raise MalformedError("a parameter has no type and dims")
+    return Parameter(str(variable.scalar(_NAME)), read_layout(part.data.read_exact(part.start, len(part)), part.start))
 
 
 def _told(message: Message, number: int) -> str:

@@ -1,0 +1,1 @@
+"""PaddlePaddle programs, and the files with their parameters."""

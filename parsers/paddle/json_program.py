@@ -1,0 +1,104 @@
+"""PaddlePaddle programs in JSON form (``.json``), as version 3 writes them: a JSON document, read as that.
+
+``{"base_code": {"magic": "pir", …}, "program": {"regions": [{"blocks": [{"ops": [OPERATOR, …]}]}]}}``; an operator
+has its name under ``#``, inputs ``I``, outputs ``O``, attributes ``A``. That of a parameter is called ``p``: its name
+is the last of its attributes, its type and dims are in ``O.TT.D`` (PaddlePaddle/Paddle
+paddle/fluid/pir/serialize_deserialize, schema.h). Values: `pparse.parsers.paddle.params`.
+"""
+
+from __future__ import annotations
+
+from pparse.errors import DataError, MalformedError, PathError
+from pparse.findings import Status
+from pparse.lazy import lazy_pattern
+from pparse.parsers.json.parser import JsonParser
+from pparse.parsers.json.text import BOM
+from pparse.parsers.paddle.record import Layout, Parameter
+from pparse.tensors.dtype import DTYPES
+from pparse.tree.entry import SCALAR
+from pparse.tree.parser import Confidence, Listing, signatures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import ClassVar, Final
+
+    from pparse.tree.node import Node
+    from pparse.tree.parser import Excerpt
+
+_MAGIC: Final = lazy_pattern(
+    rb'\s{0,99}\{\s{0,99}"base_code"\s{0,99}:\s{0,99}\{[^{}]{0,999}"magic"\s{0,9}:\s{0,9}"pir"'
+)
+_HEAD: Final = 4 << 10
+OPERATORS: Final = "program.regions[0].blocks[0].ops"
+_PARAMETER: Final = "p"
+_LONGEST: Final = 1 << 14
+# Types of elements behind the number of their dialect and ``t_``: letters, and bits.
+_TYPES: Final = {"i": "int", "u": "uint", "f": "float", "bf": "bfloat", "c": "complex"}
+_COST: Final = 400  # memory of a parameter
+
+
+class PaddleJsonParser(JsonParser, Listing):
+    """A PaddlePaddle program in JSON form."""
+
+    name = "paddle-json"
+    description = "PaddlePaddle program in JSON form"
+    extensions: ClassVar[tuple[str, ...]] = ()  # other files that are called so are no models
+    usual_names: ClassVar[tuple[str, ...]] = (".json",)
+    is_generic = False
+    refines: ClassVar[tuple[str, ...]] = ("json",)
+    signatures = signatures(b"{", b" ", b"\t", b"\n", b"\r", BOM)
+    viewer = "pparse.viewers.paddle.viewer:PaddleJsonViewer"
+    references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/pir/serialize_deserialize",)
+    limitations: ClassVar[tuple[str, ...]] = ("operators are shown as JSON: there is no graph",)
+
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """LIKELY if the first key says that it is a program."""
+        return Confidence.LIKELY if _MAGIC.match(excerpt.head(_HEAD).removeprefix(BOM)) else Confidence.NO
+
+    def operators(self) -> Iterator[Node]:
+        """Yield the operators of the main block, as far as they are there."""
+        try:
+            found = self.result.root.at(OPERATORS)
+            yield from () if found.shape == SCALAR else found.children()
+        except (DataError, PathError):
+            return
+
+    def parameters(self) -> tuple[list[Parameter], bool]:
+        """Return the parameters in the order of their names, as files have them, and whether that is all of them."""
+        found: dict[str, Parameter] = {}
+        whole = False
+        with self.result.extraction.session.budget.charge(0, "the parameters of a program") as charge:
+            for operator in self.operators():
+                try:
+                    parameter = _parameter(operator)
+                except (DataError, LookupError, TypeError, ValueError):
+                    break
+                if parameter is not None:
+                    found[parameter.name] = parameter
+                    charge.resize(_COST * len(found))
+            else:
+                whole = self.result.root.status is Status.COMPLETE
+        return [found[name] for name in sorted(found)], whole
+
+
+def _parameter(operator: Node) -> Parameter | None:
+    """Return what an operator says of a parameter; None if it is none. Raises what a text that says less leads to."""
+    kind = operator.find("#")
+    if kind is None or kind.load() != _PARAMETER:
+        return None
+    if sum(length for _, length in operator.spans) > _LONGEST:
+        raise MalformedError("a parameter is described at length", offset=operator.start)
+    told = operator.to_python()
+    (type, dims, *_), name = told["O"]["TT"]["D"], told["A"][3]
+    return Parameter(str(name), Layout(DTYPES[_dtype(type["#"])], tuple(map(int, dims))))
+
+
+def _dtype(word: object) -> str:
+    """Return the name of an element type, such as ``0.t_f32``."""
+    name = str(word).partition(".t_")[2]
+    if name.startswith("f8"):
+        return f"float8_{name[2:]}"
+    letters = name.rstrip("0123456789")
+    return _TYPES.get(letters, letters) + name[len(letters) :]

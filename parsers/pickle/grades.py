@@ -1,0 +1,336 @@
+"""How dangerous it is to load a pickle: a grade for each name that it looks up, by what it would call with it.
+
+The names, their grades and the reasons are data: ``globals.txt``. Of a module or function that leads to others
+(``getattr`` and its like) the result is followed as far as its arguments are
+constant: what is called is graded by the name that it comes to.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from operator import attrgetter
+
+from pparse.data import files
+from pparse.errors import LimitError
+from pparse.parsers.pickle.calls import Event, Reading
+from pparse.parsers.pickle.values import Call, Extension, Global, call_words
+from pparse.tree.code_use import CodeUse, Grade
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Final
+
+_LONGEST_NAME: Final = 200
+# The most different names that are kept (five times as many of those that could run something).
+_MOST_NAMES: Final = 20_000
+# Pickles in bytes that a call loads: how deep, and how many in a row.
+_MOST_NESTED: Final = 4
+_MOST_IN_A_ROW: Final = 16
+# How many calls lead from one name to another.
+_MOST_STEPS: Final = 20
+_BY_ARGUMENTS: Final = "by-arguments"
+_LEADING: Final = "leading"
+_NEVER_CALLED: Final = "looked up, and not called"
+
+
+class Known(namedtuple("Known", "grade reason role")):
+    """What is known of a name: a grade (None: its arguments decide), why, and what is done with its arguments."""
+
+    __slots__ = ()
+
+    @property
+    def order(self) -> int:
+        """Below 0 if the arguments decide; then 0 for the worst grade."""
+        return -1 if self.grade is None else int(self.grade.order)
+
+
+class _Table:
+    """The names that are known."""
+
+    def __init__(self) -> None:
+        self.leading: set[str] = set()
+        """Names that lead to whatever they name, also as attributes of other modules (``torch.serialization.os``)."""
+        self._exact: dict[str, Known] = {}
+        self._below: dict[str, Known] = {}
+        self._classes: dict[str, Known] = {}
+        known, word = _UNKNOWN, ""
+        for line in files.read_beside(__spec__, "globals.txt").decode("ascii").splitlines():
+            if line.startswith("="):
+                head, _, reason = line[1:].strip().partition(": ")
+                word, _, role = head.partition(" ")
+                known = Known(None if word in (_BY_ARGUMENTS, _LEADING) else Grade(word), reason, role)
+            elif not line.startswith("#"):
+                for name in line.split():
+                    if word == _LEADING:
+                        self.leading.add(name)
+                    else:
+                        self._add(name, known)
+
+    def _add(self, name: str, known: Known) -> None:
+        if name.endswith(".[A]"):
+            self._classes[name.removesuffix(".[A]").removesuffix(".*")] = known
+        elif name.endswith(".*"):
+            self._below[name.removesuffix(".*")] = known
+        else:
+            self._exact[name] = known
+
+    def find(self, name: str) -> Known | None:
+        """Return what is known of a name; None: nothing."""
+        found = self._exact.get(name)
+        if found is not None:
+            return found
+        around, _, last = name.rpartition(".")
+        is_class = last[:1].isupper()
+        while around:
+            if is_class and around in self._classes:
+                return self._classes[around]
+            if around in self._below:
+                return self._below[around]
+            around = around.rpartition(".")[0]
+        return None
+
+
+_UNKNOWN: Final = Known(Grade.UNKNOWN, "nothing is known of it", "")
+_tables: list[_Table] = []
+
+
+def _table() -> _Table:
+    if not _tables:
+        _tables.append(_Table())
+    return _tables[0]
+
+
+def graded(name: str, words: str | None = None) -> Known:
+    """Return what is known of a name with its module.
+
+    ``words``: the part of it that is not the module's, if that is known: attributes in it may lead elsewhere.
+    """
+    known = [found for found in map(_table().find, (name, _renamed(name))) if found is not None]
+    if any(found.grade is Grade.WEIGHTS_ONLY for found in known):
+        return known[0]
+    parts = (words if words is not None else name.rpartition(".")[2]).split(".")
+    if len(parts) > 1 or not any(found.grade in (Grade.DANGEROUS, None) for found in known):
+        for number, part in enumerate(parts):
+            if part in _table().leading:
+                reason = f"leads to {'.'.join(parts[number:])} through other names"
+                return Known(Grade.DANGEROUS, reason, "")
+    if name.startswith("?.") or name.endswith(".?"):
+        return Known(Grade.DANGEROUS, "the name is put together by other calls", "")
+    return min(known, key=attrgetter("order")) if known else _UNKNOWN
+
+
+def _role(name: str) -> str:
+    return graded(name).role if name else ""
+
+
+def _renamed(name: str) -> str:
+    """Return what Python 3 looks up for a name of Python 2 (`_compat_pickle`)."""
+    from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
+
+    module, _, last = name.rpartition(".")
+    module, last = NAME_MAPPING.get((module, last), (module, last))
+    return f"{IMPORT_MAPPING.get(module, module)}.{last}"
+
+
+def is_quiet(name: str, words: str | None = None) -> bool:
+    """Whether a name does no harm, whatever it is called with. ``words``: see `graded`."""
+    return graded(name, words).grade in (Grade.HARMLESS, Grade.WEIGHTS_ONLY)
+
+
+class Verdict:
+    """What pickles would look up and call."""
+
+    def __init__(self) -> None:
+        self.uses: dict[str, CodeUse] = {}
+        """What is looked up or called, by its name."""
+        self._undecided: set[str] = set()
+
+    def note(self, name: str, at: int, words: str | None = None) -> CodeUse:
+        """Note that a name is looked up."""
+        use = self._use(name, at, words)
+        use.count += 1
+        return use
+
+    def _use(self, name: str, at: int, words: str | None) -> CodeUse:
+        shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+        use = self.uses.get(shown)
+        if use is None:
+            grade, reason, _ = graded(name, words)
+            if grade is None:
+                grade, reason = Grade.UNKNOWN, _NEVER_CALLED
+                self._undecided.add(shown)
+            use = CodeUse(shown, 0, at, grade, reason)
+            if len(self.uses) < _MOST_NAMES * (5 if grade is Grade.DANGEROUS else 1):
+                self.uses[shown] = use
+        return use
+
+    def follow(self, reading: Reading, depth: int = 0) -> None:
+        """Run a pickle, and note all that it would look up and call."""
+        try:
+            for event in reading.events():
+                if event.kind == "name":
+                    target = event.target
+                    name = str(target) if isinstance(target, Global) else f"extension {target.code}"
+                    self.note(name, event.offset, target.name if isinstance(target, Global) else "")
+                elif event.kind != "persistent":
+                    self._call(event, reading, depth)
+        except LimitError as error:
+            at = error.offset if error.offset is not None else reading.start
+            use = self.note("?", at)
+            use.reason = f"not followed to its end: {error.reason}"
+
+    def merge(self, other: Verdict) -> None:
+        """Take what another reader of the same pickles would do besides."""
+        for name, use in other.uses.items():
+            known = self.uses.setdefault(name, use)
+            if known is not use and use.grade < known.grade:
+                known.worsen(use.grade, use.reason)
+
+    def _call(self, event: Event, reading: Reading, depth: int) -> None:
+        call = event.as_call()
+        if event.kind == "method":
+            # What a class or function is given changes what it does; other objects have methods for it.
+            if isinstance(call.callable, Global):
+                use = self._use(str(call.callable), event.offset, call.callable.name)
+                use.worsen(Grade.DANGEROUS, "a class or function is changed")
+                use.add_call(event.offset, f"{call.callable} changed by {call_words(Call(event.opcode, (call.args,)))}")
+            return
+        name, words = _name_of(call.callable)
+        if not name and isinstance(call.callable, Call) and _got(call.callable):
+            name, words = _name_of(call)  # what a getter gets, or calls
+        if not name:
+            return  # what the call returned that is called here was graded by its own name
+        use = self._use(name, event.offset, words)
+        role = _role(name)
+        if name in self._undecided:
+            if not use.called:
+                use.grade, use.reason = Grade.HARMLESS, "harmless with these arguments"
+            use.worsen(*_DECIDERS[role](call))
+        if use.grade not in (Grade.HARMLESS, Grade.WEIGHTS_ONLY):
+            use.add_call(event.offset, call_words(call))
+        else:
+            use.called += 1
+        if role == "load" and depth < _MOST_NESTED:
+            self._nested(event, reading, use, depth)
+
+    def _nested(self, event: Event, reading: Reading, use: CodeUse, depth: int) -> None:
+        """Follow the pickles in the bytes that a call would load."""
+        place = event.first_bytes()
+        if place is None:
+            use.worsen(Grade.DANGEROUS, "loads a pickle that other calls put together")
+            return
+        at, end = place
+        found = 0
+        while found < _MOST_IN_A_ROW:
+            inner = Reading(event.data, at, end, reading.session)
+            self.follow(inner, depth + 1)
+            found += 1
+            at = inner.stopped_at
+            if inner.trouble or at >= end:
+                break
+        if inner.trouble and found == 1:
+            use.worsen(Grade.DANGEROUS, "loads bytes that are no whole pickle")
+
+
+def _name_of(target: Any) -> tuple[str, str | None]:
+    """Return the name that something comes to which is called, and the part of it behind the module; "": unknown."""
+    attributes: list[str] = []
+    for _ in range(_MOST_STEPS):
+        if isinstance(target, Global):
+            words = ".".join([target.name, *reversed(attributes)])
+            return f"{target.module}.{words}", words
+        if isinstance(target, Extension):
+            return f"extension {target.code}", ""
+        if not isinstance(target, Call):
+            return "", None
+        args = target.args if isinstance(target.args, tuple) else ()
+        role = _role(target.name)
+        if role == "getattr" and len(args) >= 2 and isinstance(args[1], str):
+            attributes.append(args[1])
+            target = args[0]
+        elif role == "import" and args and isinstance(args[0], str):
+            words = ".".join(reversed(attributes))
+            return f"{args[0]}.{words}" if words else args[0], words or args[0]
+        elif role == "partial" and args:
+            target = args[0]
+        elif role == "item" and len(args) == 2 and isinstance(args[1], str):
+            attributes.append(args[1])
+            target = args[0]
+        elif isinstance(target.callable, Call) and (found := _got(target.callable)) is not None and len(args) == 1:
+            attributes.append(found)
+            target = args[0]
+        else:
+            return "", None
+    return "", None
+
+
+def _got(getter: Call) -> str | None:
+    """Return the attribute that an ``operator.attrgetter`` gets, or ``methodcaller`` calls."""
+    args = getter.args if isinstance(getter.args, tuple) else ()
+    return args[0] if args and _role(getter.name) == "getter" and isinstance(args[0], str) else None
+
+
+def _is_hidden(words: str) -> bool:
+    return any(part.startswith("_") or part in _table().leading for part in words.split("."))
+
+
+def _decide_getattr(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    if len(args) < 2 or not isinstance(args[1], str):
+        return Grade.DANGEROUS, "gets an attribute whose name other calls put together"
+    if _is_hidden(args[1]):
+        return Grade.DANGEROUS, f"gets the attribute {args[1]!r}"
+    name, words = _name_of(call)
+    if name and graded(name, words).grade is Grade.DANGEROUS:
+        return Grade.DANGEROUS, f"gets {name}"
+    is_quiet_class = bool(name) and is_quiet(_name_of(args[0])[0])
+    return (Grade.HARMLESS if is_quiet_class else Grade.UNKNOWN), "gets an attribute"
+
+
+def _decide_getter(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    if not all(isinstance(word, str) for word in args[:1]) or any(_is_hidden(str(word)) for word in args[:1]):
+        return Grade.DANGEROUS, "gets attributes by hidden names, or such as other calls put together"
+    return Grade.UNKNOWN, "gets an attribute"
+
+
+def _decide_import(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    if not args or not isinstance(args[0], str):
+        return Grade.DANGEROUS, "imports a module whose name other calls put together"
+    grade = graded(f"{args[0]}.x").grade
+    return (grade or Grade.UNKNOWN), f"imports {args[0]}"
+
+
+def _decide_type(call: Call) -> tuple[Grade, str]:
+    many = not isinstance(call.args, tuple) or len(call.args) != 1
+    return (Grade.UNKNOWN, "makes a class") if many else (Grade.HARMLESS, "tells the class of an object")
+
+
+def _decide_item(call: Call) -> tuple[Grade, str]:
+    args = call.args if isinstance(call.args, tuple) else ()
+    name, words = _name_of(call)
+    if name and words and _is_hidden(words):
+        return Grade.DANGEROUS, f"gets {name}"
+    return (Grade.UNKNOWN if args and isinstance(args[0], Call | Global) else Grade.HARMLESS), "gets an item"
+
+
+def _decide_open(call: Call) -> tuple[Grade, str]:
+    return Grade.DANGEROUS, "opens a file"
+
+
+def _decide_load(call: Call) -> tuple[Grade, str]:
+    return Grade.UNKNOWN, "loads a pickle inside"
+
+
+# By what ``globals.txt`` says of a name whose arguments decide.
+_DECIDERS: Final[dict[str, Callable[[Call], tuple[Grade, str]]]] = {
+    "getattr": _decide_getattr,
+    "getter": _decide_getter,
+    "import": _decide_import,
+    "type": _decide_type,
+    "item": _decide_item,
+    "load": _decide_load,
+    "open": _decide_open,
+}

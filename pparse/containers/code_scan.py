@@ -1,0 +1,78 @@
+"""What loading a file, or anything inside of it, would run: for scanners, who look at nothing else."""
+
+from __future__ import annotations
+
+from pparse.containers.archive import documents_below
+from pparse.document.opening import open
+from pparse.errors import FormatError, PparseError, UnsupportedError
+from pparse.tree.code_use import in_order
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.document.opening import Source
+    from pparse.tree.code_use import CodeUse
+
+# What is tried where no format is recognised: who is told to load a pickle does not look at its first bytes.
+_PICKLE: Final = "pickle"
+
+
+def scan(source: Source, **how: Any) -> list[CodeUse]:
+    """Return what loading a file would run, or anything inside of it: the dangerous names first; nothing is run.
+
+    ``source``, ``how``: see `pparse.open`. Raises what that does, and `FormatError` if it is of no known format, and no
+    pickle that calls anything.
+    """
+    with open(source, **how) as document:
+        return in_order(code_in(document))
+
+
+def code_in(document: Extraction) -> Iterator[CodeUse]:
+    """Yield what loading the document would look up and call, and all documents inside of archives, at every depth.
+
+    `CodeUse.pickle` is the path to what holds the code. Where no format is recognised, what an unpickler would call is
+    yielded, if it would call anything. Raises `FormatError` if the document itself is neither.
+    """
+    try:
+        result = document.parse()
+    except FormatError:
+        found = list(_as_pickle(document))
+        if not found:
+            raise
+        yield from found
+        return
+    told: set[tuple[str, str]] = set()
+    for use in result.listing.globals():
+        told.add((use.pickle, use.name))
+        yield use
+    unknown: list[tuple[str, Extraction]] = []
+    for name, inner in documents_below(result, lambda name, extraction, _: unknown.append((name, extraction))):
+        yield from _new(name, inner.parse().listing.globals(), told)
+        while unknown:
+            name, inner = unknown.pop()
+            yield from _new(name, _as_pickle(inner), told)
+    for name, inner in unknown:
+        yield from _new(name, _as_pickle(inner), told)
+
+
+def _new(name: str, uses: Iterator[CodeUse], told: set[tuple[str, str]]) -> Iterator[CodeUse]:
+    for use in uses:
+        use.pickle = f"{name}::{use.pickle}" if use.pickle else name
+        if (use.pickle, use.name) not in told:
+            told.add((use.pickle, use.name))
+            yield use
+
+
+def _as_pickle(document: Extraction) -> Iterator[CodeUse]:
+    """Yield what an unpickler would call in data of no format that is known: nothing if it would call nothing."""
+    try:
+        found = list(document.parse(_PICKLE).listing.globals())
+    except UnsupportedError:
+        raise
+    except PparseError:
+        return
+    if any(use.calls or use.called for use in found):
+        yield from found

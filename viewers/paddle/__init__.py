@@ -1,0 +1,1 @@
+"""Tensors and graphs of PaddlePaddle programs."""
