@@ -44,6 +44,7 @@ class CoremlParser(MessageParser):
     extensions: ClassVar[tuple[str, ...]] = (".mlmodel",)
     media_type = "application/x-coreml"
     message_name = "CoreML.Specification.Model"
+    in_order = True
     viewer = "pparse.viewers.coreml.viewer:CoremlViewer"
     signatures = signatures(b"\x08")
     references: ClassVar[tuple[str, ...]] = ("apple/coremltools mlmodel/format/*.proto, mlmodel/src/MILBlob/Blob",)

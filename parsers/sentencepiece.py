@@ -6,9 +6,14 @@ the token's id. What the fields mean: google/sentencepiece src/sentencepiece_mod
 
 from __future__ import annotations
 
+from struct import Struct
+
+from pparse.data.base import Range
 from pparse.display.text import few, shorten
 from pparse.errors import FaultError
-from pparse.findings import Status
+from pparse.findings import Severity, Status
+from pparse.kernels.wire import PADDING, fields, read_value
+from pparse.parsers.protobuf.index import MessageIndex, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.message import Message, problem_of
 from pparse.parsers.protobuf.parser import MessageParser
@@ -23,14 +28,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar, Final
 
+    from pparse.parsers.protobuf.index import WireWindow
+    from pparse.parsers.protobuf.message import Problem
     from pparse.protobuf.schema import MessageType
+    from pparse.tree.context import NodeContext
     from pparse.tree.entry import Entry
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
 
-# Fields of a piece, and the tag of its score; which field of the model they are.
+    # Text, score and type.
+    _Piece = tuple[str | None, float, int]
+
+# Fields of a piece, and their tags; which field of the model they are.
 _PIECE, _SCORE, _TYPE = 1, 2, 3
-_SCORE_TAG: Final = b"\x15"
+_TEXT_TAG, _SCORE_TAG, _TYPE_TAG = 0x0A, 0x15, 0x18
+_FLOAT: Final = Struct("<f")
+# Pieces up to this size are read in one go.
+_SMALL: Final = 4 << 10
 _PIECES: Final = "pieces"
 _PIECE_TYPE: Final = "sentencepiece.ModelProto.SentencePiece"
 _LONGEST: Final = 60
@@ -49,6 +63,7 @@ class SentencepieceParser(MessageParser):
     signatures = signatures(b"\n")
     message_name = "sentencepiece.ModelProto"
     member_word = "piece"
+    in_order = True
     references: ClassVar[tuple[str, ...]] = ("google/sentencepiece src/sentencepiece_model.proto",)
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another piece",
@@ -58,7 +73,7 @@ class SentencepieceParser(MessageParser):
     @classmethod
     def shows(cls, head: bytes, type: MessageType) -> bool:
         """Return whether the first field is a piece with a text and a score."""
-        return head[2:3] == b"\n" and len(head) > 3 and head[4 + head[3] :][:1] == _SCORE_TAG
+        return head[2:3] == b"\n" and len(head) > 3 and head[4 + head[3] :][:1] == bytes((_SCORE_TAG,))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of children; the pieces are as whole as the model if that breaks right behind them."""
@@ -69,57 +84,76 @@ class SentencepieceParser(MessageParser):
                     entry.status, entry.finding = node.known_status, node.finding
         return found
 
-    def _pieces(self) -> Iterator[tuple[int, Message]]:
-        """Yield the pieces by number."""
+    def finish(self, ctx: NodeContext) -> None:
+        """Warn of a model without what it was trained with: the trainer writes that behind the pieces."""
+        super().finish(ctx)
+        node, index = ctx.node, ctx.scratch
+        if node.parent is None and node.known_status is Status.COMPLETE and isinstance(index, MessageIndex):
+            tags = {key for part in index.parts if isinstance(part, PartScan) for key in part.slots}
+            if tags == {1}:
+                reason = "there is no trainer_spec behind the pieces: the file may be cut between two of them"
+                self.note("may-be-cut", reason, node.end or 0, severity=Severity.WARNING)
+
+    def _pieces(self) -> Iterator[tuple[int, _Piece, Problem | None, Range | None]]:
+        """Yield the number of each piece, what it says, what is wrong with it, and where it is."""
         node = self.result.root.find(_PIECES)
         index = None if node is None or node.shape == SCALAR else node.index_to(None).note
         if not isinstance(index, ListIndex):
             return
-        kind = schema().message(_PIECE_TYPE)
         try:
             for ordinal, pieces, window in index.messages():
                 if not ordinal & 0xFFF:
                     self.result.extraction.session.check_cancelled()
-                yield ordinal, Message(self.make, pieces, kind, window)
+                part = pieces[0] if len(pieces) == 1 and isinstance(pieces[0], Range) else None
+                found = None if part is None or window is None else _quick(part, window)
+                if found is not None:
+                    yield ordinal, found, None, part
+                    continue
+                message = Message(self.make, pieces, schema().message(_PIECE_TYPE), window)
+                scans = (scan.part for number in message.fields for scan, _ in message.runs(number))
+                found, problem = _slow(message)
+                part = part or next(scans, None)
+                if problem is not None and problem.is_damage:
+                    at = None if part is None else part.start
+                    self.note("malformed", problem.reason, at, path=f"{_PIECES}[{ordinal}]")
+                yield ordinal, found, problem, part
         except FaultError:
             return  # the file ends in the head of a piece
 
     def members(self) -> Iterator[Member]:
         """Yield the pieces, each called by its number, its text, its type and its score."""
-        for ordinal, message in self._pieces():
-            problem = message.problem
-            try:
-                text, score = shorten(str(message.scalar(_PIECE)), _LONGEST), float(message.scalar(_SCORE))
-                kind = named(message.type.fields[_TYPE], int(message.scalar(_TYPE) or 1))
-                words = f"[{ordinal}] {text!r} {kind} {score:g}"
-            except FaultError as error:
-                words, problem = f"[{ordinal}]", problem or problem_of(error)
-            scans = (scan.part for number in message.fields for scan, _ in message.runs(number))
-            part: Any = next(scans, None)
+        types = schema().message(_PIECE_TYPE).fields[_TYPE]
+        for ordinal, (text, score, kind), problem, part in self._pieces():
+            known = f" {shorten(text, _LONGEST)!r} {named(types, kind)} {score:g}" if text is not None else ""
             start, size = (0, 0) if part is None else (part.start, len(part))
             status, reason = (Status.COMPLETE, None) if problem is None else (problem.status, problem.reason)
-            yield Member(words, self.member_word, start, size, status, reason=reason)
+            yield Member(f"[{ordinal}]{known}", self.member_word, start, size, status, reason=reason)
 
     def find_member(self, name: str) -> Node | None:
-        """Return a piece by its number, ``[3]``, whatever follows that in the row of the listing."""
+        """Return a piece by its number, ``[3]``, whatever follows that in the row of the listing, or by its text.
+
+        All of them for an empty name: ``[3:5]`` is a slice of these.
+        """
         number = name.removeprefix("[").partition("]")[0]
-        node = self.result.root.find(_PIECES) if name.startswith("[") and number.isdecimal() else None
-        if node is None or node.shape == SCALAR or len(number) > _DIGITS or int(number) >= len(node):
+        node = self.result.root.find(_PIECES)
+        if node is None or node.shape == SCALAR or self.result.root.find(name.partition("[")[0].partition(".")[0]):
             return None
-        return node.child(int(number))
+        if not name:
+            return node
+        if name.startswith("[") and number.isdecimal():
+            return node.child(int(number)) if len(number) <= _DIGITS and int(number) < len(node) else None
+        numbers = (ordinal for ordinal, (text, *_), *_ in self._pieces() if text == name)
+        ordinal = next(numbers, None)
+        return None if ordinal is None else node.child(ordinal)
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the number of pieces, the kind of model, the special pieces, and how text is normalised."""
         special: dict[int, list[str]] = {}
         count = 0
-        for ordinal, message in self._pieces():
+        for ordinal, (text, _, kind), *_ in self._pieces():
             count = ordinal + 1
-            try:
-                kind = int(message.scalar(_TYPE) or 1)
-                if kind in _SPECIAL:
-                    special.setdefault(kind, []).append(f"{ordinal} {shorten(str(message.scalar(_PIECE)), _LONGEST)}")
-            except FaultError:
-                continue
+            if kind in _SPECIAL and text is not None:
+                special.setdefault(kind, []).append(f"{ordinal} {shorten(text, _LONGEST)}")
         yield "vocabulary", f"{count:,} pieces"
         told = self.result.root.find("trainer_spec")
         for kind, word in _SPECIAL.items():
@@ -134,6 +168,36 @@ class SentencepieceParser(MessageParser):
         if name:
             yield "normalizer", str(name)
         yield from super().details()
+
+
+def _quick(part: Range, window: WireWindow) -> _Piece | None:
+    """Return text, score and type of a piece as nearly all are; None for one that is large, cut or unusual."""
+    if window.data is not part.data or part.end - part.start > _SMALL:
+        return None
+    text, score, kind = b"", 0.0, 1
+    try:
+        raw = window.read(part.start, part.end) + PADDING
+        for tag, pos, end in fields(raw, 0, part.end - part.start):
+            if tag == _TEXT_TAG:
+                text = raw[pos:end]
+            elif tag == _SCORE_TAG:
+                (score,) = _FLOAT.unpack_from(raw, pos)
+            elif tag == _TYPE_TAG:
+                kind = read_value(raw, pos)[0] or 1
+            else:
+                return None
+        return text.decode(), score, kind
+    except (FaultError, UnicodeDecodeError):
+        return None
+
+
+def _slow(message: Message) -> tuple[_Piece, Problem | None]:
+    """Return what a piece says, None instead of a text that cannot be read, and what is wrong with it."""
+    try:
+        kind = int(message.scalar(_TYPE) or 1)
+        return (str(message.scalar(_PIECE)), float(message.scalar(_SCORE)), kind), message.problem
+    except FaultError as error:
+        return (None, 0.0, 1), message.problem or problem_of(error)
 
 
 def _told(node: Node | None, key: str, kind: str = "sentencepiece.TrainerSpec") -> Any:

@@ -573,8 +573,7 @@ def malicious_files() -> Iterator[tuple[str, str, bytes]]:
             f"{function.module}.{function.name}.pkl",
             pickled(Call(function, args), 4 if "." in function.name else 2),
         )
-    for number, (kind, name, data) in enumerate(forms()):
-        text = "".join(letter if letter.isalnum() else "-" for letter in name)
-        yield kind, f"{number:03}-{text}.pkl", data
+    for kind, name, data in forms():
+        yield kind, f"{name.replace('/', '-')}.pkl", data
     yield from containers()
     yield from others()

@@ -124,6 +124,7 @@ class Writer:
         self.memo: dict[int, str] = {}
         # How often an opcode, or a length, is one that does not fit.
         self.wild = rnd.choice((0.0, 0.0, 0.01, 0.03, 0.1))
+        self.large = rnd.random() < 0.01
 
     def odd(self) -> bool:
         return self.rnd.random() < self.wild
@@ -357,9 +358,17 @@ class Writer:
         if not self.stack or kind not in ("made", "list", "dict", "set", "bytearray") or self.odd():
             self.value(rnd.choice(("made", "made", "dict", "")) if self.wild else "made")
             kind = self.stack[-1]
-        ways = {"list": (0, 1), "dict": (2, 3), "set": (4,), "bytearray": (0, 1)}.get(kind, (0, 1, 2, 3, 4, 5, 5, 5))
-        way = rnd.choice(ways if not self.odd() else range(6))
+        ways = {"list": (0, 1, 6), "dict": (2, 3), "set": (4,), "bytearray": (0, 1, 6)}.get(
+            kind, (0, 1, 2, 3, 4, 5, 5, 5)
+        )
+        way = rnd.choice(ways if not self.odd() else range(7))
         depth = len(self.stack)
+        if way == 6:
+            self.place()
+            return
+        if kind == "bytearray" and rnd.random() < 0.7:
+            self.out += rnd.choice((b"K\x41a", b"\x88a", b"(K\1K\2e", b"(e", b"M\xff\xffa"))
+            return
         if way in (1, 3, 4):
             self.out += b"("
             self.push("(")
@@ -371,6 +380,43 @@ class Writer:
             )
         self.out += (b"a", b"e", b"s", b"u", b"\x90", b"b")[way]
         del self.stack[depth:]
+
+    def place(self) -> None:
+        """Set an item of a list or bytearray, or of whatever is there."""
+        place = self.rnd.choice(
+            (b"K\0", b"K\1", b"J\xff\xff\xff\xff", b"J\xfe\xff\xff\xff", b"\x88", b"K\x10", b"L0\n", b"I01\n")
+        )
+        self.out += place
+        self.out += self.rnd.choice((b"K\5", b"N", b"]", b"K\xff", b"M\1\1")) + b"s"
+
+    def bulk(self) -> None:
+        """Push something large: what goes by blocks, or is not kept whole, comes into play."""
+        rnd, way, size = self.rnd, self.rnd.randrange(8), self.rnd.choice((20, 300, 4_097, 5_000, 66_000, 140_000))
+        if way < 3:
+            text = bytearray("é" * (size // 2) if way else "a" * size, "utf-8")
+            if rnd.random() < 0.3:
+                text[rnd.randrange(len(text))] = 0xFF
+            if way == 2:
+                self.line(b"V", bytes(text))
+            else:
+                self.out += b"X" + len(text).to_bytes(4, "little") + text
+            self.push("text")
+        elif way == 3:
+            self.out += rnd.choice((b"B", b"\x8b", b"T")) + size.to_bytes(4, "little") + bytes(size)
+            self.push("bytes")
+        elif way == 4:
+            self.out += (
+                b"(" + b"".join(b"K" + bytes((n & 255,)) for n in range(size >> 3)) + rnd.choice((b"l", b"t", b"\x91"))
+            )
+            self.push("tuple")
+        elif way == 5:
+            self.out += b"}(" + b"".join(b"J" + n.to_bytes(4, "little") + b"N" for n in range(size >> 4)) + b"u"
+            self.push("dict")
+        elif way == 6:
+            self.out += b"".join(b"K" + bytes((n & 255,)) + b"\x940" for n in range(size >> 3))
+        else:
+            self.line(b"c", b"m" * size, b"n" * (size >> 3))
+            self.push("made")
 
     def gather(self) -> None:
         """Make a container of what is above the last mark, or of new values."""
@@ -422,6 +468,7 @@ class Writer:
             lambda: self.push(self.persistent()) if self.rnd.random() < 0.3 else None,
             lambda: self.get(self.rnd.choice([*self.memo] or [0])) if self.memo or self.odd() else None,
             lambda: self.framed() if self.odd() else None,
+            lambda: self.bulk() if self.large else None,
         )  # fmt: skip
         self.rnd.choice(steps)()
 

@@ -46,7 +46,7 @@ class Trace:
         self.steps: list[Step] = []
         self.error: Exception | None = None
         self.named: dict[tuple[str, str], Any] = {}
-        self.file = io.BytesIO()
+        self.file: Any = None
         self.most_index = 0  # of what the unpickler in Python memoized
 
     def note(self, kind: str, how: str, target: Any, args: Any = (), kwargs: Any = ()) -> Inert:
@@ -150,9 +150,9 @@ class PythonTracer(_Names, pickle._Unpickler):  # type: ignore[misc]
     """The unpickler written in Python."""
 
 
-def _run(unpickler: Any, data: bytes, extensions: Mapping[int, tuple[str, str]], encoding: str) -> Trace:
+def _run(unpickler: Any, file: Any, extensions: Mapping[int, tuple[str, str]], encoding: str) -> Trace:
     trace = Trace()
-    trace.file = io.BytesIO(data)
+    trace.file = file
     reader = unpickler(trace.file, encoding=encoding, buffers=itertools.repeat(b""))
     reader.trace = trace
     inverted, cache = copyreg._inverted_registry, copyreg._extension_cache  # type: ignore[attr-defined]
@@ -174,9 +174,14 @@ def _run(unpickler: Any, data: bytes, extensions: Mapping[int, tuple[str, str]],
 
 def c_trace(data: bytes, extensions: Mapping[int, tuple[str, str]] = {}, encoding: str = "latin1") -> Trace:
     """Return what the C unpickler does with a pickle; ``extensions`` are the codes that EXT1 … EXT4 find."""
-    return _run(CTracer, data, extensions, encoding)
+    return _run(CTracer, io.BytesIO(data), extensions, encoding)
+
+
+def buffered_trace(data: bytes, encoding: str = "latin1") -> Trace:
+    """Return what the C unpickler does with a pickle in a file that was opened: it reads ahead, and keeps that."""
+    return _run(CTracer, io.BufferedReader(io.BytesIO(data)), {}, encoding)
 
 
 def python_trace(data: bytes, extensions: Mapping[int, tuple[str, str]] = {}, encoding: str = "latin1") -> Trace:
     """Return what the unpickler in Python does with a pickle."""
-    return _run(PythonTracer, data, extensions, encoding)
+    return _run(PythonTracer, io.BytesIO(data), extensions, encoding)

@@ -190,6 +190,7 @@ def test_values_in_blocks_and_in_lists_of_inputs():
         concat.inputs["values"].arguments.add().value.CopyFrom(const.attributes["val"])
     concat.inputs["axis"].arguments.add().value.CopyFrom(const.attributes["val"])
     concat.inputs["axis"].arguments[0].value.type.listType.SetInParent()  # no tensor
+    concat.inputs["axis"].arguments[0].value.immediateValue.list.SetInParent()
     found.mlProgram.functions["other"].CopyFrom(found.mlProgram.functions["main"])
     names = ["a", "inner", "d.values[0]", "d.values[1]"]
     with pparse.view(found.SerializeToString(), format="coreml") as model:
@@ -341,3 +342,15 @@ def test_codes_that_are_cut_before_their_width_are_missing():
             found = model["l.weights"]
             assert found.status.value in ("missing", "truncated", "complete"), end
             assert str(model.extent().document_status) == "truncated"
+
+
+def test_a_tensor_whose_type_says_list_is_damaged():
+    content, _ = program({"a": (23, (2,), "ints", [1, 2]), "b": (23, (2,), "ints", [1, 2])})
+    found = message_class("CoreML.Specification.Model").FromString(content)
+    operations = found.mlProgram.functions["main"].block_specializations["CoreML5"].operations
+    operations[0].attributes["val"].type.listType.SetInParent()
+    for padding in (0, 20_000):  # read in one go, or field by field
+        operations[0].type = "const"
+        operations[0].attributes["name"].docString = "x" * padding
+        with pparse.view(found.SerializeToString(), format="coreml") as model:
+            assert {name: str(model[name].status) for name in model} == {"a": "damaged", "b": "complete"}

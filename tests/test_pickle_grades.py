@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import pparse
+from pparse.protos import message_class
 from tests.rows import rows
 
 CALL = b"(S'echo'\ntR"
@@ -173,3 +174,39 @@ def test_nothing_is_imported() -> None:
     before = set(sys.modules)
     assert graded(b"cthis\ns\n0cantigravity\nfly\n)R.")["this.s"] == "dangerous"
     assert not {"this", "antigravity"} & (set(sys.modules) - before)
+
+
+def test_operators_and_keras_configurations_are_scanned(run, tmp_path) -> None:
+    """What runs or reaches out when a graph is run, in functions too; what Keras imports and builds."""
+    graph = message_class("tensorflow.GraphDef")()
+    graph.node.add(name="x", op="Placeholder")
+    function = graph.library.function.add()
+    function.signature.name = "f"
+    function.node_def.add(name="write", op="WriteFile")
+    (tmp_path / "a.pb").write_bytes(graph.SerializeToString())
+    model = message_class("onnx.ModelProto")(ir_version=8)
+    model.opset_import.add(version=17)
+    model.graph.node.add(op_type="Add", input=["x", "y"], output=["z"])
+    model.graph.node.add(op_type="Own", domain="shop.ops", input=["z"], output=["q"])
+    (tmp_path / "b.onnx").write_bytes(model.SerializeToString())
+    function = {"class_name": "__lambda__", "config": {"code": "4w=="}}
+    layers = [
+        {"module": "keras.layers", "class_name": "Dense", "config": {}},
+        {"module": "keras.layers", "class_name": "Activation", "config": {"activation": function}},
+        {"module": "os", "class_name": "function", "config": "system"},
+        {"module": "shop", "class_name": "Mine", "config": {}},
+    ]
+    config = {"module": "keras", "class_name": "Sequential", "config": {"layers": layers}}
+    with zipfile.ZipFile(tmp_path / "c.keras", "w") as archive:
+        archive.writestr("config.json", json.dumps(config))
+    found = run("scan", tmp_path, "--json")
+    grades = {
+        row["file"].rpartition("/")[2]: {use["name"]: use["grade"] for use in row["code"]}
+        for row in found.json["files"]
+    }
+    quiet = dict.fromkeys(("keras.Sequential", "keras.layers.Dense", "keras.layers.Activation"), "harmless")
+    assert grades == {
+        "a.pb": {"WriteFile": "dangerous"},
+        "b.onnx": {"shop.ops.Own": "unknown"},
+        "c.keras": {"keras.Lambda": "dangerous", "os.system": "dangerous", "shop.Mine": "unknown", **quiet},
+    }

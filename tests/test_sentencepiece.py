@@ -55,3 +55,34 @@ def test_a_tokenizer_is_told_by_its_first_piece():
         assert document.format == "sentencepiece"
     with pparse.open(b"\n\x05\n\x03abc\x12\x03xyz" * 9) as document, pytest.raises(pparse.FormatError):
         document.parse()
+
+
+def test_a_piece_is_found_by_its_text(run, tmp_path):
+    """Of two, the first; a field of the model comes before."""
+    path = tmp_path / "t.spm"
+    path.write_bytes(tokenizer(["▁a", "[CLS]", "▁a", "pieces", "[3]"]).SerializeToString())
+    with pparse.open(path) as document:
+        assert [document.node(text).ordinal for text in ("▁a", "[CLS]", "[9]")] == [5, 6, 9]
+        assert document.get("pieces[5].piece") == "▁a"
+    assert json.loads(run("get", path, "▁a").out)["piece"] == "▁a"
+    assert run("get", path, "pieces").out.startswith("[")
+    assert run("get", path, "none").code == 2
+
+
+@rows(
+    "damage, code, whole",
+    [
+        (lambda raw: raw.replace(b"\n\x0b\n\x04\xe2\x96\x81b", b"\x1a\x0b\n\x04\xe2\x96\x81b"), "stray-field", True),
+        (lambda raw: raw[: raw.index(b"\xe2\x96\x81c") + 9], "may-be-cut", True),
+        (lambda raw: raw.replace(b"\x81b", b"\xffb"), "malformed", False),
+    ],
+)
+def test_pieces_are_not_lost_in_silence(run, tmp_path_factory, damage, code, whole):
+    """A tag of another field, an end between two pieces, a text that is none: all ways of asking say so."""
+    raw = tokenizer(["▁a", "▁b", "▁c"]).SerializeToString()
+    path = tmp_path_factory.mktemp("spm") / "t.spm"
+    path.write_bytes(damage(raw))
+    assert path.read_bytes() != raw
+    for command in ("ls", "info", "check"):
+        ran = run(command, path)
+        assert (ran.code, code in ran.out + ran.err) == (0 if whole else 4, True), command

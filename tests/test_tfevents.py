@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import pparse
+from pparse.protos import message_class
 from tests.rows import rows
 from tests.tfevents_files import event, events, tensor
 
@@ -44,6 +45,7 @@ def test_files_of_tensorflow_are_listed_by_tag(run):
         ([tensor(1, [2], float_val=[1, 2]), tensor(1, [3], float_val=[3])], {"t@0": [1, 2], "t@1": [3, 3, 3]}),
         ([tensor(14, [1], half_val=[0x3F80])], {"t@0": [1]}),
         ([{"histo": {"min": 1, "bucket_limit": [1, 2], "bucket": [3, 4]}}] * 2, {"t": None}),
+        ([{"histo": {"min": 1, "bucket_limit": [1], "bucket": [3, 4]}}] * 2, {"t": ()}),
     ],
 )
 def test_tensors_of_one_tag(values, wanted):
@@ -52,7 +54,9 @@ def test_tensors_of_one_tag(values, wanted):
         assert list(model) == list(wanted)
         for name, numbers in wanted.items():
             found = model[name].numpy()
-            if numbers is None:
+            if numbers == ():
+                assert (found["min"].tolist(), "bucket" in found.dtype.names) == ([1, 1], False)
+            elif numbers is None:
                 assert found["bucket_limit"].tolist() == [[1, 2], [1, 2]]
                 assert found["bucket"].tolist() == [[3, 4], [3, 4]]
             else:
@@ -130,6 +134,8 @@ def test_a_folder_of_runs_is_listed(run, tmp_path):
         ["events.out.tfevents.1.host.7.1", "tfevents", "1"],
         ["eval/events.out.tfevents.9.host.v2", "tfevents", "2"],
     ]
+    (tmp_path / "runs" / "events.out.tfevents.1.host.7.0.rest.json").write_text("{}", encoding="utf-8")
+    assert "4 items" not in run("ls", "-R", tmp_path / "runs").out
     (tmp_path / "runs" / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
     assert "model.safetensors" in run("info", tmp_path / "runs").out.split("taken", 1)[1].splitlines()[0]
 
@@ -157,3 +163,49 @@ def test_a_table_of_steps_is_a_csv(run, tmp_path):
     }.items():
         assert run("get", tmp_path / "log", name, "-o", path).code == 0
         assert path.read_text() == wanted
+
+
+def test_a_log_without_its_version_is_told_by_its_name(run, tmp_path):
+    """The first record may be the one that is damaged."""
+    path = tmp_path / "events.out.tfevents.1.host"
+    raw = bytearray(events([event(step, a=float(step)) for step in range(3)]))
+    raw[24] ^= 0xFF
+    path.write_bytes(raw)
+    ran = run("ls", path)
+    assert (ran.code, "step 0 to 2" in ran.out, "checksum" in ran.out) == (4, True, True)
+    (tmp_path / "log").write_bytes(raw)
+    assert run("info", tmp_path / "log").out.split("format", 1)[1].split()[0] == "tfrecord:"
+
+
+def test_steps_that_come_again_have_names_of_their_own():
+    """Tensors of a run that was restarted differ in shape: each is an array by its step, and some steps come twice."""
+    sizes = [(0, 1), (1, 2), (1, 3), (1, 4), (2, 5)]
+    made = [event(step, t=tensor(1, [size], float_val=[size])) for step, size in sizes]
+    made.append(event(0, **{"t@1#2": 1.0}))
+    with pparse.view(events(made)) as model:
+        assert list(model) == ["t@0", "t@1", "t@1#2#2", "t@1#3", "t@2", "t@1#2"]
+        assert [model[name].shape for name in model] == [(1,), (2,), (3,), (4,), (5,), (1,)]
+
+
+def test_a_shape_that_nothing_holds_and_rows_larger_than_the_file():
+    """Their tensors are damaged; a file is not cut because its rows need more bytes than the values in it."""
+    huge = {"dtype": 1, "tensor_shape": {"dim": [{"size": 1 << 56}] * 2}}
+    deep = {"dtype": 1, "tensor_shape": {"dim": [{"size": 1}] * 40}, "float_val": [1.0]}
+    with pparse.view(events([event(0, h={"tensor": huge}, d={"tensor": deep})])) as model:
+        assert {name: str(model[name].status) for name in model}["h@0"] == "damaged"
+        assert len(list(model.check())) > 0
+    once = message_class("tensorflow.Event").FromString(event(0, a=1.0))
+    once.summary.value.extend(once.summary.value[:1] * 200)
+    with pparse.view(events([once.SerializeToString()])) as model:
+        extent = model.extent()
+        assert (model["a"].shape, str(extent.document_status), extent.missing_bytes) == ((201,), "complete", 0)
+        assert model["a"].spans[0].path.endswith("::a")
+
+
+def test_values_that_do_not_fit_their_shape_are_found_by_check(run, tmp_path):
+    path = tmp_path / "log"
+    bad = tensor(1, [3], tensor_content=bytes(8))
+    path.write_bytes(events([event(0, a=tensor(1, [3], tensor_content=bytes(12))), event(1, a=bad)]))
+    assert (run("check", path).code, run("get", path, "a").code) == (4, 4)
+    with pparse.view(path) as model:
+        assert [finding.path for finding in model.check()] == ["a"]

@@ -589,7 +589,7 @@ def test_the_writer_writes_what_is_read():
 def test_an_event_file_of_tensorboard_is_named(run, tmp_path) -> None:
     """Its first record is the version of the format; later ones may be of any kind."""
     version = b"\x09" + struct.pack("<d", 1.7e9) + b"\x1a\x0dbrain.Event:2"
-    path = tmp_path / "events.out.tfevents.1700000000.host"
+    path = tmp_path / "log"
     for first, told in ((version, True), (version[:9], False), (b"brain.Event:2", False)):
         path.write_bytes(tfrecord([first, b"\x09" + bytes(8) + b"\x10\x01"]))
         ran = run("info", path)

@@ -7,12 +7,13 @@ paddle/fluid/framework/framework.proto; which variables are parameters: python/p
 
 from __future__ import annotations
 
-from pparse.data.base import Range
 from pparse.display.text import few, shorten
 from pparse.errors import FaultError, MalformedError
+from pparse.kernels.wire import PADDING, fields
 from pparse.parsers.paddle.record import Parameter, read_layout
 from pparse.parsers.protobuf.message import Message
 from pparse.parsers.protobuf.parser import MessageParser
+from pparse.tree.context import decode_text
 from pparse.tree.parser import signatures
 
 TYPE_CHECKING = False
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 # Fields of a program, a version, a block, a variable, an operator.
 _BLOCKS, _VERSION, _NUMBER = 1, 4, 1
 _VARS, _OPS, _PERSISTABLE, _TYPE = 3, 4, 3, 3
-# Fields of a variable, its type, a tensor in that; types of variables that have no values in files.
-_NAME, _VAR_TYPE, _DENSE, _TENSOR = 1, 2, 3, 1
-_VALUELESS: Final = frozenset((9, 10, 15, 17))  # FEED_MINIBATCH, FETCH_LIST, READER, RAW
+# Tags of a variable, of its type and of what that holds; types of variables that have no values in files.
+_NAME, _VAR_TYPE, _STORED = 0x0A, 0x12, 0x18
+_KIND, _DENSE, _TENSOR = 0x08, 0x1A, 0x0A
+_VALUELESS: Final = frozenset(b"%c" % kind for kind in (9, 10, 15, 17))  # FEED_MINIBATCH, FETCH_LIST, READER, RAW
+_MOST_BYTES: Final = 1 << 16  # of a variable
 _COST: Final = 400  # memory of a parameter
 # Number and parent of block 0: fields 1 and 2 of a block, 0 and -1.
 _FIRST_BLOCK: Final = b"\x08\x00\x10" + b"\xff" * 9 + b"\x01"
@@ -45,6 +48,7 @@ class PaddleParser(MessageParser):
     signatures = signatures(b"\n")
     message_name = "paddle.framework.proto.ProgramDesc"
     viewer = "pparse.viewers.paddle.viewer:PaddleViewer"
+    in_order = True
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/framework/framework.proto",)
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another value",
@@ -75,16 +79,19 @@ class PaddleParser(MessageParser):
         with self.result.extraction.session.budget.charge(0, "the parameters of a program") as charge:
             for block in self._elements(program, _BLOCKS):
                 whole = whole and block.problem is None
-                for variable in self._elements(block, _VARS):
-                    try:
-                        parameter = _parameter(variable)
-                        whole = whole and variable.problem is None
-                    except FaultError:
-                        whole = False
-                        continue
-                    if parameter is not None:
-                        found[parameter.name] = parameter
-                        charge.resize(_COST * len(found))
+                try:
+                    for scan, window, at in block.occurrences(_VARS):
+                        try:
+                            fits = at.end <= scan.part.end and at.end - at.start <= _MOST_BYTES
+                            parameter = _parameter(window.read(at.start, at.end) if fits else b"", at.start)
+                        except MalformedError:
+                            fits = False
+                        whole = whole and fits
+                        if fits and parameter is not None:
+                            found[parameter.name] = parameter
+                            charge.resize(_COST * len(found))
+                except FaultError:
+                    whole = False
         return [found[name] for name in sorted(found)], whole
 
     def details(self) -> Iterator[tuple[str, str]]:
@@ -117,17 +124,22 @@ class PaddleParser(MessageParser):
         yield from super().details()
 
 
-def _parameter(variable: Message) -> Parameter | None:
-    """Return what a variable says if files have values of it, else None. Raises `FaultError`."""
-    type = variable.message(_VAR_TYPE)
-    if not variable.scalar(_PERSISTABLE) or type is None or type.scalar(1) in _VALUELESS:
+def _parameter(raw: bytes, at: int) -> Parameter | None:
+    """Return what a variable says if files have values of it, else None. Raises `MalformedError`."""
+    type = _field(raw, _VAR_TYPE)
+    if _field(raw, _STORED) in (b"", b"\0") or _field(type, _KIND) in _VALUELESS:
         return None
-    tensor = type.message(_DENSE)
-    pieces = None if tensor is None else tensor.pieces(_TENSOR)
-    part = pieces[0] if pieces is not None and len(pieces) == 1 else None
-    if not isinstance(part, Range):
-        raise MalformedError("a parameter has no type and dims")
-    return Parameter(str(variable.scalar(_NAME)), read_layout(part.data.read_exact(part.start, len(part)), part.start))
+    name = decode_text(_field(raw, _NAME), at, "the name of a variable")
+    return Parameter(name, read_layout(_field(_field(type, _DENSE), _TENSOR), at))
+
+
+def _field(raw: bytes, tag: int) -> bytes:
+    """Return the last field of a message with a tag; nothing if there is none."""
+    found = b""
+    for one, pos, end in fields(raw + PADDING, 0, len(raw)):
+        if one == tag:
+            found = raw[pos:end]
+    return found
 
 
 def _told(message: Message, number: int) -> str:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from array import array
 from codecs import escape_decode
+from warnings import catch_warnings, simplefilter
 
 from pparse.data.base import Range, find_not_utf8
 from pparse.data.spliced import SplicedData
@@ -72,6 +73,7 @@ _COUNTED: Final = {
 _UTF8: Final = frozenset(b"\x8cX\x8d")
 _SIGNED: Final = frozenset(b"T\x8b")
 _TEXTS: Final = frozenset(b"\x8cX\x8dVSUT")
+_PYTHON2: Final = frozenset(b"SUT")
 _BYTES: Final = frozenset(b"CB\x8e")
 _WHOLE: Final = frozenset(b"IKMJL\x8a\x8b\x88\x89")
 _NONE, _EMPTY_TUPLE, _BYTEARRAY = 0x4E, 0x29, 0x96
@@ -259,6 +261,7 @@ class Machine:
         self._globals: dict[tuple[str, str], Global] = {}
         self._numbers: dict[int, int] = {}  # of globals, and of what stands for many, in `_kept`
         self._buf, self._base, self._i = b"", start, 0
+        self._sizes: dict[int, int] = {}  # of bytearrays that were changed
         self._found: list[Event] = []
 
     # -- bytes -------------------------------------------------------------------------------------------------------
@@ -311,7 +314,9 @@ class Machine:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def constant(self, slot: int) -> Any:
-        """Return the value of a constant; of a long one, its beginning and ``…``."""
+        """Return the value of a constant; of a long one, its beginning and ``…``; of one that was changed, ``...``."""
+        if slot in self._sizes:
+            return ...
         at, op = slot >> 8, slot & 0xFF
         head = self.data.pread(at, min(_HEAD, self.end - at))
         width = _COUNTED.get(op)
@@ -661,7 +666,10 @@ class Machine:
         """Whether a value is false for Python."""
         if type(value) is Box:
             return value.count == 0
-        return self.type_of(value) == "buffer" or not self.constant(value)  # one that is given may have no bytes
+        kind = self.type_of(value)
+        if kind == "bytearray":
+            return not self._size_of(value)
+        return kind == "buffer" or not self.constant(value)  # one that is given may have no bytes
 
     def _append(self, op: int, at: int) -> None:
         taken = [self._pop()] if op == 0x61 else self._popped()
@@ -674,14 +682,21 @@ class Machine:
         elif taken and self.type_of(target) != "bytearray":
             raise _Ended(f"something is appended to a {self.type_of(target)}")
         elif taken:
-            self._extend_bytearray(taken)
+            self._check_bytes(taken)
+            self._resize(target, self._size_of(target) + len(taken))
 
-    def _extend_bytearray(self, values: list[Value]) -> None:
+    def _check_bytes(self, values: list[Value]) -> None:
         for value in values:
             kind = self.type_of(value)
             if kind not in ("int", "bool", "") or (kind and not 0 <= self.constant(value) < 256):
-                raise _Ended("what is no byte is appended to a bytearray")
+                raise _Ended("what is no byte is put into a bytearray")
             self.certain = self.certain and bool(kind)
+
+    def _resize(self, slot: int, size: int) -> None:
+        """Note that a bytearray was changed, and how many bytes it has now."""
+        if len(self._sizes) >= _MOST_NUMBERED and slot not in self._sizes:
+            raise LimitError("more bytearrays are changed than pparse follows", option="", got=_MOST_NUMBERED)
+        self._sizes[slot] = size
 
     def _method(self, opcode: str, at: int, target: Value, taken: list[Value]) -> None:
         """Note that an object is given values; if there are none, only Python's unpickler extends it by them."""
@@ -720,7 +735,8 @@ class Machine:
             if what not in ("int", "bool", ""):
                 raise _Ended(f"an item of a {kind} is set at a {what}")
             if kind == "bytearray":
-                self._extend_bytearray([value])
+                self._check_bytes([value])
+                self._resize(target, self._size_of(target))
             if not what or (type(target) is Box and target.is_shared):
                 self.certain = False
                 continue
@@ -731,7 +747,9 @@ class Machine:
                 target.parts[nth] = value
 
     def _size_of(self, slot: int) -> int:
-        return int.from_bytes(self.data.pread((slot >> 8) + 1, 8), "little")
+        """Return how many bytes a bytearray has."""
+        known = self._sizes.get(slot)
+        return int.from_bytes(self.data.pread((slot >> 8) + 1, 8), "little") if known is None else known
 
     def _add_items(self, op: int, at: int) -> None:
         taken, target = self._popped(), self._top()
@@ -834,10 +852,11 @@ class Machine:
             self._frame, self._frame_end = at, at + size
 
     def _read_only(self, op: int, at: int) -> None:
-        kind = self.type_of(self._top())
-        if kind not in ("bytes", "bytearray", "buffer", ""):
+        value = self._top()
+        kind = self.type_of(value)
+        if kind not in ("bytes", "bytearray", "buffer", "") and not (kind == "str" and value & 0xFF in _PYTHON2):
             raise _Ended(f"a {kind} is no buffer")
-        self.certain = self.certain and bool(kind)
+        self.certain = self.certain and kind not in ("", "str")  # texts of Python 2 may be read as bytes
 
     def _persistent(self, op: int, at: int) -> None:
         if op == 0x51:
@@ -884,10 +903,12 @@ class Machine:
         if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in (b"'", b'"'):
             raise _Ended("a string is not in quotes")
         if b"\\" in text:
-            try:
-                escape_decode(text[1:-1])
-            except ValueError:
-                raise _Ended("a string has an escape that is none") from None
+            with catch_warnings():
+                simplefilter("ignore")  # an escape that is not known is text
+                try:
+                    escape_decode(text[1:-1])
+                except ValueError:
+                    raise _Ended("a string has an escape that is none") from None
 
     def _unicode_line(self, line: bytes) -> None:
         if b"\\" in line:

@@ -33,7 +33,7 @@ from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
 from pparse.parsers.pickle.calls import Reading
-from pparse.parsers.pickle.grades import Verdict, is_quiet
+from pparse.parsers.pickle.grades import Verdict
 from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.program import (
     FILLED,
@@ -49,6 +49,7 @@ from pparse.parsers.pickle.program import (
 )
 from pparse.parsers.pickle.reading import Parts
 from pparse.parsers.pickle.values import Decoder, Global, check_key
+from pparse.tree.code_names import is_quiet
 from pparse.tree.code_use import code_lines
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry

@@ -98,6 +98,8 @@ class ProtobufParser(Parser, Listing):
         "types": "types of fields without a schema, by path of field numbers: 1.2=message,3=text,4=bytes",
     }
 
+    # Whether all that write the format write fields in the order of their numbers, elements of a list together.
+    in_order: ClassVar[bool] = False
     # The full name of the type, for formats that are one message.
     message_name: ClassVar[str | None] = None
 
@@ -358,21 +360,25 @@ class ProtobufParser(Parser, Listing):
             self.note("unknown-fields", reason, ctx.node.start, severity=Severity.WARNING)
 
     def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
-        """Warn of an unknown field among the elements of a list: an element with a damaged tag looks like that."""
+        """Warn of a field among the elements of a list: an element with a damaged tag looks like that.
+
+        Of one that the type has, if all writers of the format write fields `in_order`.
+        """
         for part in index.parts:
             if not isinstance(part, PartScan) or part.type is None:
                 continue
             fields = part.type.fields
-            strays = [(key, slot.offsets[0]) for key, slot in part.slots.items() if key not in fields]
+            strays = [(key, slot.offsets[0]) for key, slot in part.slots.items() if self.in_order or key not in fields]
             known = [fields[key] for key in fields if key in part.slots] if strays else []
             lists = [field for field in known if field.repeated and is_message(field)]
             for field, (key, at) in product(lists, strays):
                 run = part.slots[field.number]
-                if not run.offsets[0] < at < run.last:
+                if not run.offsets[0] < at < run.last or key == field.number:
                     continue
                 offset, _ = self.make.place(part.part.data, at, at)
                 name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
-                reason = f"{name} is among the elements of {field.name}, but {part.type.full_name} has no such field"
+                why = "stands apart from them" if key in fields else f"is none of {part.type.full_name}"
+                reason = f"{name} is among the elements of {field.name}, but {why}"
                 reason += ": probably an element with a damaged tag"
                 self.note("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
 

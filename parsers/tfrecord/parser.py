@@ -459,8 +459,8 @@ class TfrecordParser(ProtobufParser):
             data.vouch(at, found[-1][0] + len(found[-1][1]) + 4)
         return found
 
-    def sound_data(self, entry: Entry) -> bytes | None:
-        """Return the data of a record, of which the checksum agrees; None if it is not whole, or another.
+    def sound_data(self, ordinal: int, entry: Entry) -> bytes | None:
+        """Return the data of a record whose checksum agrees, and note one that does not; None if it is not whole.
 
         Raises `LimitError` if it is too long, `DataError`.
         """
@@ -469,7 +469,10 @@ class TfrecordParser(ProtobufParser):
         length = entry.end - entry.start
         self.result.extraction.session.limits.check("scalar_bytes", length, "the record")
         content = self.frames.data.read_exact(entry.start, length)
-        return None if self._compare(entry.start, entry.end, content) is False else content
+        if self._compare(entry.start, entry.end, content) is False:
+            self.result.findings.add(self._wrong_finding(entry.start, f"[{ordinal}]"))
+            return None
+        return content
 
     def load_scalar(self, node: Node) -> Any:
         """Return a record, after comparing its checksum as the option ``verify`` says; or a value in one."""

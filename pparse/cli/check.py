@@ -254,7 +254,7 @@ def _called(document: Extraction, finding: Finding) -> str:
 
 def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> Iterator[Finding]:
     told, zeros = set(), []
-    for finding in document.check(strict=options.strict):
+    for finding in document.check(strict=options.strict, viewer=made()):
         told.add(finding)
         if finding.code == "zeros" and options.sha256 is not None:
             zeros.append(finding)  # a digest that agrees says that they belong there

@@ -193,7 +193,7 @@ def _tell(out: Output, file: str, uses: list[CodeUse], options: Any) -> None:
         calls = use.calls or [(use.offset, use.name)]
         for at, words in calls if options.all else calls[:_NAMES]:
             where = f"{safe(use.pickle)} " if use.pickle else ""
-            verb = "runs" if use.calls else "looks up"
+            verb = "runs" if use.calls else "names"
             line = f"{verb} {shorten(safe(words), _LETTERS)} ({where}@{at:#x}): {use.reason}"
             out.say(f"{'':12} {line if use.reason else line[:-2]}", indent=15)
     unknown = [use.name for use in uses if use.grade is Grade.UNKNOWN]
@@ -207,10 +207,11 @@ def _result(file: str, use: CodeUse) -> dict[str, object]:
     """Return one result of SARIF (OASIS, version 2.1.0)."""
     at, words = use.calls[0] if use.calls else (use.offset, use.name)
     where = f" in {use.pickle}" if use.pickle else ""
+    verb = "runs" if use.calls else "names"
     return {
         "ruleId": use.grade.value,
         "level": "error" if use.grade is Grade.DANGEROUS else "note",
-        "message": {"text": f"loading it {'runs' if use.calls else 'looks up'} {words}{where}: {use.reason}"},
+        "message": {"text": f"loading it {verb} {words}{where}: {use.reason}"},
         "locations": [
             {"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": {"byteOffset": at}}},
         ],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from pparse.containers.archive import documents_below
+from pparse.containers.model_code import code_of_configuration, code_of_graphs
 from pparse.document.opening import open
 from pparse.errors import FormatError, PparseError, UnsupportedError
 from pparse.tree.code_use import in_order
@@ -45,12 +48,14 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
         yield from found
         return
     told: set[tuple[str, str]] = set()
+    yield from code_of_graphs(document)
     for use in result.listing.globals():
         told.add((use.pickle, use.name))
         yield use
     unknown: list[tuple[str, Extraction]] = []
     for name, inner in documents_below(result, lambda name, extraction, _: unknown.append((name, extraction))):
-        yield from _new(name, inner.parse().listing.globals(), told)
+        here = inner.parse().listing.globals(), code_of_graphs(inner), code_of_configuration(name, inner)
+        yield from _new(name, chain.from_iterable(here), told)
         while unknown:
             name, inner = unknown.pop()
             yield from _new(name, _as_pickle(inner), told)

@@ -596,15 +596,16 @@ class Extraction(HasStatus):
         """Yield every node, depth first, in one pass."""
         return self.result.walk(detail=detail)
 
-    def check(self, *, strict: bool = False, around: bool = True) -> Iterator[Finding]:
+    def check(self, *, strict: bool = False, around: bool = True, viewer: Any = None) -> Iterator[Finding]:
         """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
 
         ``around=False`` leaves out the streams and archives around it (see `verify`), if they were checked already.
+        A ``viewer`` of it that exists is asked instead of a new one.
         """
         from pparse.document.registry import viewer_for
 
         with self.lock:
-            viewer = viewer_for(self)
+            viewer = viewer_for(self) if viewer is None else viewer
         told: set[Finding] = set()
         for finding in viewer.check(strict=strict) if viewer is not None else self.result.check(strict=strict):
             told.add(finding)

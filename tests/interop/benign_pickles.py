@@ -75,7 +75,7 @@ def standard_values() -> dict[str, Any]:
     return {
         "datetime": datetime.datetime(2024, 1, 2, 3, 4, tzinfo=datetime.UTC),
         "dates": [datetime.date(2024, 1, 2), datetime.time(1, 2), datetime.timedelta(1)],
-        "zoneinfo": datetime.datetime(2024, 1, 2, tzinfo=zoneinfo.ZoneInfo("UTC")),
+        "zoneinfo": [zoneinfo.ZoneInfo(name) for name in zoneinfo.available_timezones() if name == "UTC"],
         "timezone": datetime.timezone(datetime.timedelta(hours=1)),
         "decimal": [decimal.Decimal("1.5"), fractions.Fraction(1, 3), 1 + 2j, decimal.Context()],
         "path": [pathlib.Path("/a/b"), pathlib.PurePosixPath("c"), pathlib.PureWindowsPath("c:/d")],

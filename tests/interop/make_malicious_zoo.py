@@ -17,7 +17,6 @@ import contextlib
 import io
 import json
 import logging
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 #: What a tool may say of a file.
 ANSWERS = {
     "dangerous": "picklescan, modelscan: an issue; fickling: LIKELY_OVERTLY_MALICIOUS and more; modelaudit: critical",
-    "suspicious": "picklescan: suspicious globals; fickling: POSSIBLY_UNSAFE to LIKELY_UNSAFE; modelaudit: a warning",
+    "suspicious": "picklescan: suspicious; fickling: up to LIKELY_UNSAFE; modelaudit: a warning; pparse: unknown",
     "failed": "an error, or an exception",
     "unread": "it does not look at such files",
     "clean": "it found nothing",
@@ -139,11 +138,14 @@ def _modelaudit() -> Ask:
 
 
 def _pparse() -> Ask:
-    """``pparse scan``: 1 for what is dangerous."""
+    import pparse
 
     def ask(path: str) -> str:
-        ran = subprocess.run([sys.executable, "-m", "pparse", "scan", path], capture_output=True, text=True)
-        return {0: "clean", 1: "dangerous"}.get(ran.returncode, "failed")
+        try:
+            worst = min((use.grade for use in pparse.scan(path)), default=pparse.Grade.HARMLESS)
+        except pparse.FormatError:
+            return "unread"
+        return {"dangerous": "dangerous", "unknown": "suspicious"}.get(worst.value, "clean")
 
     return ask
 

@@ -11,7 +11,7 @@ from collections import namedtuple
 
 from pparse.errors import MalformedError
 from pparse.kernels.wire import LEN, PADDING, fields
-from pparse.viewers.coreml.tensors import TENSOR_TYPE, TYPE
+from pparse.viewers.coreml.tensors import IMMEDIATE, TENSOR_TYPE, TYPE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ _TYPE, _INPUTS, _OUTPUTS, _BLOCKS, _ATTRIBUTES = 1, 2, 3, 4, 5
 _NAME, _VALUE, _ARGUMENTS = 1, 2, 1
 _TYPE_TAG, _INPUT_TAG, _OUTPUT_TAG, _BLOCK_TAG, _ATTRIBUTE_TAG = (number << 3 | LEN for number in range(1, 6))
 _NAME_TAG, _VALUE_TAG = _NAME << 3 | LEN, _VALUE << 3 | LEN
+# Of type and value of a Value; of a tensor, which is the first field of both.
+_TYPED_TAG, _IMMEDIATE_TAG, _TENSOR_TAG = TYPE << 3 | LEN, IMMEDIATE << 3 | LEN, TENSOR_TYPE << 3 | LEN
 # Operations up to this size are read in one go.
 _SMALL: Final = 16 << 10
 
@@ -137,6 +139,6 @@ def _last(raw: bytes, pos: int, end: int, wanted: int) -> str:
 
 
 def _holds_tensor(raw: bytes, pos: int, end: int) -> bool:
-    """Return whether a Value has the type of a tensor, or none."""
-    types = [fields(raw, p, e) for tag, p, e in fields(raw, pos, end) if tag == TYPE << 3 | LEN]
-    return not types or any(tag == TENSOR_TYPE << 3 | LEN for inner in types for tag, _, _ in inner)
+    """Return whether a Value has the type of a tensor, or none, or is one whatever its type is."""
+    told = [(tag, fields(raw, p, e)) for tag, p, e in fields(raw, pos, end) if tag in (_TYPED_TAG, _IMMEDIATE_TAG)]
+    return all(tag != _TYPED_TAG for tag, _ in told) or any(first == _TENSOR_TAG for _, i in told for first, _, _ in i)

@@ -24,7 +24,7 @@ from pparse.parsers.coreml import FIRST_KIND
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
 from pparse.viewers.coreml.operations import read_operation
-from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, TENSOR_TYPE, TYPE, WeightMaker
+from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, IMMEDIATE, TENSOR_TYPE, TYPE, WeightMaker
 from pparse.viewers.tensor_proto.maker import has_too_many, numbers
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces
 
@@ -344,7 +344,11 @@ class CoremlPlaces(TensorPlaces):
                 yield self._of_block(prefix, self.message(inner, "MILSpec.Block", block.near))
 
     def is_tensor(self, pieces: Any, around: Message) -> bool:
-        """Return whether a Value is a tensor, or not whole: no list, tuple or dictionary."""
+        """Return whether a Value is a tensor by its type or by what it has, or not whole: no list or dictionary."""
         value = self.message(pieces, "MILSpec.Value", around.near)
-        told = value.message(TYPE)
-        return told is None or TENSOR_TYPE in told.fields or told.problem is not None
+        told, has = value.message(TYPE), value.message(IMMEDIATE)
+        return told is None or TENSOR_TYPE in told.fields or told.problem is not None or _is_one(has)
+
+
+def _is_one(immediate: Message | None) -> bool:
+    return immediate is not None and TENSOR_TYPE in immediate.fields

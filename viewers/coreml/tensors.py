@@ -165,7 +165,7 @@ def array_word(word: str) -> str:
 # Types that arrays have not: their codes get a byte each.
 _ODD: Final = {38: 6, 39: 3}
 # Fields of a Value, a TensorType, a Dimension, a TensorValue.
-TYPE, _IMMEDIATE, _BLOB = 2, 3, 5
+TYPE, IMMEDIATE, _BLOB = 2, 3, 5
 TENSOR_TYPE = 1
 _DATA_TYPE, _DIMENSIONS, _CONSTANT, _SIZE = 1, 3, 1, 1
 _BOOLS, _STRINGS, _LONGS, _PACKED = 3, 4, 5, 7
@@ -206,7 +206,7 @@ class ValueMaker(ExternalMaker):
         blob = message.message(_BLOB)
         if blob is not None and kind is not None:
             return self._outside(name, blob, shape, word, kind, _ODD.get(number, 0))
-        inner = message.message(_IMMEDIATE)
+        inner = message.message(IMMEDIATE)
         value = None if inner is None else inner.message(1)
         problem = None if inner is None else inner.problem or (value.problem if value is not None else None)
         field = next(iter(value.fields), None) if value is not None else None

@@ -63,27 +63,29 @@ class _Parameters:
 
     def __init__(self, viewer: PaddleViewer) -> None:
         self._viewer = viewer
-        known, _ = viewer.parser.parameters()  # type: ignore[attr-defined]
-        self._known: dict[str, Parameter] = {one.name: one for one in known}
+        self._known: list[Parameter] = viewer.parser.parameters()[0]  # type: ignore[attr-defined]
+        self._numbers = {one.name: number for number, one in enumerate(self._known)}
         budget = viewer.extraction.session.budget
         self._charge = budget.charge(_COST * len(self._known), "the parameters of a program")
         self._location = params_name(viewer.source.name.rpartition("/")[2])
 
     def places(self, *, most: int | None = None) -> Iterator[Parameter]:
         """Yield the parameters, in the order of their names."""
-        yield from islice(self._known.values(), most)
+        yield from islice(self._known, most)
 
     def find(self, name: str, occurrence: int = 1) -> Parameter | None:
         """Return the parameter of a name; there are no two."""
-        return self._known.get(name) if occurrence == 1 else None
+        number = self._numbers.get(name) if occurrence == 1 else None
+        return None if number is None else self._known[number]
 
     def tensor(self, parameter: Parameter, name: str) -> Tensor:
         """Return the tensor of a parameter: as the file has it, or what is wrong."""
         dtype, shape = parameter.layout
         told: dict[str, Any] = {"stored_dtype": str(dtype), "owner": self._viewer}
-        found = self._beside
-        tensor = None if isinstance(found, Problem) else found.find(name)
-        if tensor is None:
+        found, number = self._beside, self._numbers[name]
+        # Records, too, are in the order of the names.
+        node = None if isinstance(found, Problem) or number >= len(found.root) else found.root.child(number)
+        if isinstance(found, Problem) or node is None or node.key != name:
             reason = f"{self._location}, beside the program, has no such parameter"
             problem = found if isinstance(found, Problem) else Problem(Status.DAMAGED, reason)
             where: Any = {"path": name, "source": self._viewer.extraction.name}
@@ -91,6 +93,7 @@ class _Parameters:
             missing = problem.status is Status.MISSING
             spans = (Span(None, 0, parameter.layout.nbytes, self._location),) if missing else ()
             return Tensor(name, dtype, shape, spans, status=problem.status, finding=finding, **told)
+        tensor = found.tensor_of(node, name)
         made = Tensor(name, dtype, shape, tensor.spans, status=tensor.claimed_status, finding=tensor.finding, **told)
         made.unwritten_nbytes = self._viewer.unwritten(made)[1] if made.is_complete else 0
         return made

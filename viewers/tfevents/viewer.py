@@ -12,10 +12,12 @@ record that is damaged is left out. Fields: tensorflow/core/util/event.proto, te
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
+from math import prod
 from struct import Struct
 
 from pparse.data.spliced import DerivedData
-from pparse.errors import DataError, LimitError, MalformedError
+from pparse.errors import DataError, FaultError, LimitError, MalformedError
 from pparse.findings import Finding, Severity
 from pparse.kernels.wire import PADDING, fields, read_value
 from pparse.limits import count_words
@@ -52,23 +54,26 @@ _WORDS: Final = {0x1A: "old histogram", 0x22: "image", 0x32: "audio"}
 _STATISTICS: Final = ("min", "max", "num", "sum", "sum_squares")
 _LIMITS, _BUCKETS = 0x32, 0x3A
 _STRING: Final = 7
+_BLOCK: Final = 64 << 10
+# Tensors with more dimensions or bytes are in no structure of numpy.
+_MOST_DIMS, _MOST_BYTES = 30, 1 << 30
 # Memory of a tag, and of a row.
 _EACH, _ROW = 600, 32
 _HEAD: Final = Struct("<qd")
 _DOUBLE: Final = Struct("<d")
 # The fields of nearly all events; how many events are known, and the most bytes in each besides its numbers.
 _USUAL: Final = ([_TIME, _SUMMARY], [_TIME, _STEP, _SUMMARY])
-_MOST_KNOWN, _LONGEST_KNOWN = 4_096, 256
+_MOST_KNOWN, _LONGEST_KNOWN = 1_024, 256
 
 
 class _Series:
     """What was logged under one tag: where the value of each step is."""
 
-    __slots__ = ("alike", "ends", "kind", "shape", "starts", "steps", "times", "type")
+    __slots__ = ("alike", "ends", "kind", "odd", "shape", "starts", "steps", "times", "type")
 
     def __init__(self, kind: int, type: int, shape: tuple[int, ...]) -> None:
         self.kind, self.type, self.shape = kind, type, shape
-        self.alike = True
+        self.alike, self.odd = True, False
         self.steps, self.times, self.starts, self.ends = array("q"), array("d"), array("q"), array("q")
 
     def add(self, step: int, time: float, start: int, end: int) -> None:
@@ -127,6 +132,10 @@ class RowsData(DerivedData):
         around = self._series.starts[first : first + 1], self._series.ends[last - 1 : last]
         return bool(around[0] and self.sources[0].is_proved(*around[0], *around[1])) or super().is_proved(start, end)
 
+    def why_suspect(self, start: int, end: int) -> str | None:
+        """Return None where checksums agree; else ask about each value."""
+        return None if self.is_proved(start, end) else super().why_suspect(start, end)
+
     def _how(self) -> tuple[object, ...]:
         return self._width, self.name
 
@@ -148,14 +157,22 @@ class RowsData(DerivedData):
 class SeriesTensor(TextTensor):
     """What was logged under a tag."""
 
-    __slots__ = ("_words",)
+    __slots__ = ("_last", "_words", "is_odd")
 
     _words: str
+    _last: int
+    is_odd: bool
+    """Whether it has to be read to know whether all values have the bytes that their shape needs."""
 
     @property
     def type_name(self) -> str:
         """The type of the values, and the first and the last step."""
         return str(self._words)
+
+    @property
+    def last_byte(self) -> int:
+        """Where the last value ends in the file."""
+        return self._last
 
     @property
     def alike(self) -> object:
@@ -192,7 +209,7 @@ class TfeventsViewer(Viewer):
                     self.extraction.session.check_cancelled()
                     self._charge.resize(_ROW * rows + _EACH * (len(found) + len(known)))
                 try:
-                    raw = self.parser.sound_data(entry) if raw is None else raw
+                    raw = self.parser.sound_data(ordinal, entry) if raw is None else raw
                     rows += 0 if raw is None else self._read(raw, ordinal, start, found)
                 except (DataError, LimitError) as error:
                     self._leave_out(f"record {ordinal}", error, start)
@@ -263,6 +280,8 @@ class TfeventsViewer(Viewer):
             reason = f"it is of another kind than those of {name!r} before it"
             raise MalformedError(reason, offset=when[2] + p)
         series.alike = series.alike and (series.type, series.shape) == (type, shape)
+        known = element_type(type) if kind == _TENSOR else None
+        series.odd |= known is not None and hole[1] - hole[0] != known[0].itemsize * prod(shape)
         series.add(when[0], when[1], when[2] + p, when[2] + e)
         return [(series, p, e, hole)]
 
@@ -276,6 +295,31 @@ class TfeventsViewer(Viewer):
     def find(self, name: str) -> Tensor | None:
         """Return what was logged under a tag; None if there is no such tag."""
         return self._made(name) if name in self._index()[1] else None
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Compare all checksums, then read all that was logged: records and values that are left out, tensors."""
+        told = set()
+        for finding in super().check(strict=strict):
+            told.add(finding)
+            yield finding
+        for tensor in self.tensors():
+            wrong = tensor.finding if not tensor.is_complete else self._flaw_of(tensor)
+            if wrong is not None:
+                self.findings.add(wrong)
+                told.add(wrong)
+                yield wrong
+        yield from (finding for finding in self.findings if finding not in told)
+
+    def _flaw_of(self, tensor: Tensor) -> Finding | None:
+        """Return what is wrong with the values of a tensor whose bytes are all there."""
+        try:
+            odd = isinstance(tensor, SeriesTensor) and not tensor.is_text and tensor.is_odd
+            for _ in tensor.blocks(_BLOCK) if odd else ():
+                self.extraction.session.check_cancelled()
+        except FaultError as error:
+            where: Any = {"source": self.extraction.name, "offset": error.offset}
+            return Finding("malformed", error.reason, path=tensor.name, **where)
+        return None
 
     def new_extent(self) -> Extent:
         """Return an extent that counts no parameters."""
@@ -297,12 +341,14 @@ class TfeventsViewer(Viewer):
         if row is not None:
             return self._rows(name, found, "int64", 8, None, found.steps)
         if found.kind == _HISTO:
-            buckets = found.type if found.alike else 0
+            buckets = max(0, found.type) if found.alike else 0
             described: list[Any] = [(word, "<f8") for word in _STATISTICS]
             described += [(word, "<f8", (buckets,)) for word in ("bucket_limit", "bucket") if buckets]
             made = self._rows(name, found, described, 16 + 40 + 16 * buckets, _Histogram(buckets), found.steps)
-            if not found.alike and made.finding is None:
+            if (not found.alike or found.type < 0) and made.finding is None:
                 reason = "the number of its buckets differs from step to step: they are in the records only"
+                if found.alike:
+                    reason = "it has not as many buckets as limits of these: they are in the records only"
                 made.finding = Finding(
                     "buckets", reason, severity=Severity.NOTE, path=name, source=self.extraction.name
                 )
@@ -320,11 +366,24 @@ class TfeventsViewer(Viewer):
         self, name: str, series: _Series, what: Any, width: int, decode: Any, numbers: array[int]
     ) -> SeriesTensor:
         described = what if isinstance(what, str) else [("step", "<i8"), ("wall_time", "<f8"), *what]
-        dtype = DTYPES[what] if isinstance(what, str) else DType.of(repr(described))
+        dtype = DTYPES[what] if isinstance(what, str) else _structure(repr(described))
         rows = RowsData(self.extraction.parsed.data, series, width, decode, f"{self.extraction.name}::{name}")
-        span = Span(rows, 0, rows.size or 0, self.extraction.path)
-        made = SeriesTensor(name, dtype, (len(numbers),), (span,), stored_dtype=str(dtype), owner=self)
-        made._listing, made._words = None, _words(series, what, numbers)
+        span = Span(rows, 0, rows.size or 0, f"{self.extraction.path}::{name}")  # made of bytes, and in no file
+        return self._of_series(name, series, (len(numbers),), (span,), dtype, _words(series, what, numbers))
+
+    def _of_series(
+        self,
+        name: str,
+        series: _Series,
+        shape: tuple[int, ...],
+        spans: tuple[Span, ...],
+        dtype: DType | None,
+        words: str,
+    ) -> SeriesTensor:
+        stored = "STRING" if dtype is None else str(dtype)
+        made = SeriesTensor(name, dtype, shape, spans, stored_dtype=stored, owner=self)
+        made._listing, made._words, made._last = None, words, max(series.ends, default=0)
+        made.is_odd = series.odd
         return made
 
     def _texts(self, name: str, series: _Series) -> SeriesTensor:
@@ -334,9 +393,9 @@ class TfeventsViewer(Viewer):
             Span(data, start, end - start, self.extraction.path, self.extraction.end)
             for start, end in zip(series.starts, series.ends, strict=True)
         )
-        made = SeriesTensor(name, None, shape, spans, stored_dtype="STRING", owner=self)
+        words = _words(series, _WORDS.get(series.kind, "string"), series.steps)
+        made = self._of_series(name, series, shape, spans, None, words)
         made._listing = (lambda: steps(self.lock, _strings(data, series))), None
-        made._words = _words(series, _WORDS.get(series.kind, "string"), series.steps)
         return made
 
     # -- what the file says of itself ----------------------------------------------------------------------------------
@@ -354,30 +413,36 @@ class TfeventsViewer(Viewer):
 
 def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
     """Return what each name means: a tag and None, -1 for its steps, or the number of a row."""
-    names: dict[str, tuple[str, int | None]] = {}
-
-    def put(name: str, what: tuple[str, int | None]) -> None:
-        number = 1
-        while name_of_repeated(name, number, names.get) in names:
-            number += 1
-        names[name_of_repeated(name, number, names.get)] = what
-
+    keys: dict[str, list[tuple[str, int | None]]] = {}
     for tag, series in found.items():
         is_text = series.kind in _BLOBS or (series.kind == _TENSOR and series.type == _STRING)
         if series.kind == _TENSOR and not (is_text and series.alike) and not _fits_a_structure(series):
             for row, step in enumerate(series.steps):
-                put(f"{tag}@{step}", (tag, row))
+                keys.setdefault(f"{tag}@{step}", []).append((tag, row))
             continue
-        put(tag, (tag, None))
+        keys.setdefault(tag, []).append((tag, None))
         if is_text:
-            put(f"{tag}.steps", (tag, -1))
-    return names
+            keys.setdefault(f"{tag}.steps", []).append((tag, -1))
+
+    def nth(key: str, number: int) -> object:
+        return keys[key] if len(keys.get(key, ())) >= number else None
+
+    each = ((key, number, what) for key, meant in keys.items() for number, what in enumerate(meant, 1))
+    return {name_of_repeated(key, number, nth): what for key, number, what in each}
 
 
 def _fits_a_structure(series: _Series) -> bool:
-    """Return whether all tensors are of one shape, and of a type that numpy's structures may have."""
-    known = element_type(series.type)
-    return series.alike and known is not None and _code(known[0]) != ""
+    """Return whether all tensors are of one shape, and of a type and a size that numpy's structures may have."""
+    known = element_type(series.type) if series.alike and len(series.shape) <= _MOST_DIMS else None
+    if known is None or not _code(known[0]):
+        return False
+    # Beside a length of 0, numpy wants the others to fit, too.
+    return known[0].itemsize * prod(max(1, size) for size in series.shape) <= _MOST_BYTES
+
+
+@lru_cache(maxsize=64)
+def _structure(description: str) -> DType:
+    return DType.of(description)
 
 
 def _code(dtype: DType) -> str:
@@ -407,12 +472,16 @@ def _plugin(block: bytes, pos: int, end: int) -> str:
 
 
 def _type_of(block: bytes, kind: int, pos: int, end: int) -> tuple[int, tuple[int, ...], tuple[int, int]]:
-    """Return the type and shape of a tensor; of a histogram the number of its buckets; of others 0.
+    """Return the type and shape of a tensor; of a histogram the number of buckets, -1 if limits are not as many.
 
     And where the numbers are of which nothing of this depends.
     """
     if kind == _HISTO:
-        return sum((e - p) // 8 for tag, p, e in fields(block, pos, end) if tag == _BUCKETS), (), (end, end)
+        counts = {_LIMITS: 0, _BUCKETS: 0}
+        for tag, p, e in fields(block, pos, end):
+            if tag in counts:
+                counts[tag] += (e - p) // 8
+        return counts[_BUCKETS] if counts[_LIMITS] == counts[_BUCKETS] else -1, (), (end, end)
     type, shape, hole = 0, [], (pos, end) if kind == _SIMPLE else (end, end)
     if kind == _TENSOR:
         for tag, p, e in fields(block, pos, end):
