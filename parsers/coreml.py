@@ -51,7 +51,6 @@ class CoremlParser(MessageParser):
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another value",
         "tensors are those of neural networks and ML programs; of trees, SVMs and others, the fields are shown",
-        "compiled models (.mlmodelc) are not read",
     )
 
     @classmethod
@@ -77,13 +76,16 @@ class CoremlPackageParser(CoremlParser, Container):
     refines = ("folder",)
     extensions = ()
     references = ("apple/coremltools modelpackage/src/ModelPackage.cpp",)
-    limitations = ("other items of a package than its model and weights are not looked at",)
+    limitations: ClassVar[tuple[str, ...]] = ("other items of a package than its model and weights are not looked at",)
 
     def __init__(self, result: Result) -> None:
         self._folder: FolderExtraction = result.extraction  # type: ignore[assignment]
-        self.member: Extraction = self._folder.sibling(_model_name(self._folder) or _USUAL)
+        self.member: Extraction = self._find_member()
         """The file with the message."""
         super().__init__(result)
+
+    def _find_member(self) -> Extraction:
+        return self._folder.sibling(_model_name(self._folder) or _USUAL)
 
     @classmethod
     def match_folder(cls, folder: FolderExtraction) -> Confidence:

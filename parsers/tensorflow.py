@@ -9,30 +9,24 @@ as a file of its own. Fields that pparse does not know are left out.
 
 A text that ends early, or in which something is no text of the message, is read up to there: the blocks that are open
 there are left out, but for those that hold whole graphs, since a list of values that is cut would be taken for a short
-one. States of the root of a text::
-
-    state          needs  reads                                             goes to
-    expect_text    0      nothing: the message is a document of its own     DONE
+one (`pparse.parsers.protobuf.text_layer`).
 """
 
 from __future__ import annotations
 
-from pparse.data.base import BytesData
-from pparse.data.range_status import cut_status
 from pparse.document.appearance import is_text as looks_like_text
 from pparse.document.extraction import extraction_of
 from pparse.document.registry import excerpt_of
-from pparse.errors import EndOfDataError, MalformedError, SourceError
-from pparse.findings import Finding, Severity, Status
+from pparse.errors import MalformedError, SourceError
+from pparse.findings import Severity, Status
 from pparse.kernels.wire import PADDING, VARINT, read_length, skip_payload
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.parsers.cpb.parser import CpbParser
 from pparse.parsers.protobuf.check import is_text
 from pparse.parsers.protobuf.parser import HEAD, MessageParser, ProtobufParser
-from pparse.tree.context import DONE
-from pparse.tree.entry import MAP
-from pparse.tree.parser import Confidence, Container, Parser, signatures
+from pparse.parsers.protobuf.text_layer import MessageTextParser
+from pparse.tree.parser import Confidence, Container, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +35,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Range
     from pparse.document.extraction import Extraction, FolderExtraction
-    from pparse.limits import Charge
     from pparse.parsers.protobuf.index import Piece
-    from pparse.tree.context import NodeContext, Step
     from pparse.tree.entry import Entry
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
@@ -264,7 +256,7 @@ class _TooDeepError(MalformedError):
     """Blocks are nested deeper than the library can read."""
 
 
-class TensorflowTextParser(Parser, Container):
+class TensorflowTextParser(MessageTextParser):
     """The text form of a SavedModel, GraphDef or MetaGraphDef."""
 
     name = "tensorflow-text"
@@ -272,15 +264,9 @@ class TensorflowTextParser(Parser, Container):
     extensions: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt", ".pb")
     usual_names: ClassVar[tuple[str, ...]] = (".pbtxt", ".pbtxt.txt")
     named_is_enough = False
-    root_shape = MAP
-    media_type = "text/plain"
     references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/reference/protobuf/textformat-spec/",)
-    limitations: ClassVar[tuple[str, ...]] = ("the whole text is read into memory, as no index of it is made",)
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(result)
-        self._inner: Extraction | None = None
-        self._charge: Charge | None = None
+    memory_per_byte = _FACTOR
+    left_out = "what is before it is shown, but for the block that it is in"
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -295,53 +281,19 @@ class TensorflowTextParser(Parser, Container):
         found = kind_of(excerpt.head(_PROBED))
         return None if found is None else found[0]
 
-    def unwrapped(self) -> Extraction | None:
-        """Return the message. Raises `LimitError` if the text is too long for the budget."""
-        if self._inner is None:
-            extraction = extraction_of(self.result)
-            size = extraction.find_end() - extraction.start
-            self._charge = extraction.session.budget.charge(_FACTOR * size, "the text of the model")
-            raw = extraction.data.read_exact(extraction.start, size)
-            self._charge.resize(max(self._charge.amount, size + _MESSAGE_BYTES * raw.count(b"{")))
-            known = kind_of(raw[:_PROBED])
-            if known is None:
-                return None
-            content, error = message_of(raw, known[1])
-            self._charge.resize(len(content))
-            data = BytesData(content, f"{extraction.name} (as a message)")
-            extraction.session.adopt(data)
-            inner = extraction.child(self.content_name(), data, 0, len(content), format=known[0])
-            inner.go_deeper()
-            inner.implicit = True
-            self._inner = inner
-            if error is not None:
-                cut = _is_at_end(raw, error)
-                status = cut_status(damaged=not cut)
-                reason = f"{error.reason}; what is before it is shown, but for the block that it is in"
-                if cut:
-                    data.error = EndOfDataError(error.reason, offset=len(content))  # the text, not what was made of it
-                finding = Finding(status.code, reason, source=extraction.name, offset=error.offset)
-                for result in (self.result, inner.parse()):
-                    result.close_node(result.root, status, finding)
-        return self._inner
+    def message(self, raw: bytes) -> tuple[str, bytes | bytearray, MalformedError | None, bool] | None:
+        """Return the format and the bytes of the message, why it is not all of it, and whether that is the end."""
+        self.charge.resize(max(self.charge.amount, len(raw) + _MESSAGE_BYTES * raw.count(b"{")))
+        known = kind_of(raw[:_PROBED])
+        if known is None:
+            return None
+        content, error = message_of(raw, known[1])
+        return known[0], content, error, error is not None and _is_at_end(raw, error)
 
     def content_name(self) -> str:
         """Return the name of the message: that of the file, with ``.pb``."""
         name = extraction_of(self.result).name.replace("\\", "/").rpartition("/")[2]
         return f"{name.removesuffix('.pbtxt').removesuffix('.pb')}.pb"
-
-    def enter(self, name: str) -> Extraction | None:
-        """Return the message, by its name."""
-        return self.unwrapped() if name in (self.content_name(), "content") else None
-
-    def begin(self, ctx: NodeContext) -> Step:
-        """Begin the root."""
-        return ctx.node.start, self.expect_text, 0
-
-    def expect_text(self, ctx: NodeContext, block: bytes, base: int) -> Step:
-        """Look into the text; its content is another document."""
-        self.unwrapped()
-        return ctx.node.end or ctx.node.start, DONE, 0
 
 
 def kind_of(head: bytes) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -98,3 +99,80 @@ def read_network(path: Path) -> dict[str, bytes]:
         floats = struct.pack(f"<{len(params.floatValue)}f", *params.floatValue)
         values[f"{layer.name}.weights"] = floats or params.float16Value or params.rawValue
     return values
+
+
+# -- programs as text --------------------------------------------------------------------------------------------------
+
+_WORDS = {"FLOAT8E4M3FN": "fp8e4m3fn", "BFLOAT16": "bf16"}
+
+
+def _type_text(type: Any, *, old: bool) -> str:
+    if type.WhichOneof("type") != "tensorType":
+        return f"state<{_type_text(type.stateType.wrappedType, old=old)}>"
+    tensor = type.tensorType
+    name = tensor.DESCRIPTOR.fields_by_name["dataType"].enum_type.values_by_number[tensor.dataType].name
+    word = _WORDS.get(name) or name.lower().replace("float", "fp")
+    sizes = [str(one.constant.size) if one.HasField("constant") else "?" for one in tensor.dimensions]
+    return f"tensor<{word}, [{', '.join(sizes)}]>" if sizes or old else word
+
+
+def _value_text(value: Any, *, old: bool) -> str:
+    kind = _type_text(value.type, old=old)
+    if value.HasField("blobFileValue"):
+        text, number = ("tensor<string, []>", "tensor<uint64, []>") if old else ("string", "uint64")
+        path = f'path = {text}("{value.blobFileValue.fileName}")'
+        return f"{kind}(BLOBFILE({path}, offset = {number}({value.blobFileValue.offset})))"
+    tensor = value.immediateValue.tensor
+    field = tensor.WhichOneof("value")
+    found = getattr(tensor, field).values
+    name = value.type.tensorType.dataType
+    if field == "bytes":
+        codes = {10: "e", 21: "b", 31: "B", 22: "h", 32: "H", 33: "I"}
+        bits = {25: 4, 35: 4, 36: 2, 37: 1, 38: 6, 39: 3}.get(name, 0)
+        if bits:
+            count = math.prod(one.constant.size for one in value.type.tensorType.dimensions)
+            whole = int.from_bytes(found, "little")
+            found = [whole >> at * bits & ((1 << bits) - 1) for at in range(count)]
+            found = [code - 16 if name == 25 and code > 7 else code for code in found]
+        else:
+            found = struct.unpack(f"<{len(found) // struct.calcsize(codes[name])}{codes[name]}", found)
+    words = {"strings": lambda text: f'"{text}"', "bools": lambda truth: str(truth).lower()}
+    write = words.get(field, (lambda number: float(number).hex()) if name in (10, 11, 12) else str)
+    listed = ", ".join(map(write, found))
+    return f"{kind}([{listed}])" if value.type.tensorType.dimensions else f"{kind}({listed})"
+
+
+def _operation_text(operation: Any, *, old: bool) -> str:
+    def bound(binding: Any) -> str:
+        return binding.name or _value_text(binding.value, old=old)
+
+    made = ", ".join(f"{_type_text(one.type, old=old)} {one.name}" for one in operation.outputs)
+    inputs = []
+    for key, argument in operation.inputs.items():
+        words = [bound(one) for one in argument.arguments]
+        inputs.append(f"{key} = " + (words[0] if len(words) == 1 else f"({', '.join(words)})"))
+    told = ", ".join(f"{key} = {_value_text(value, old=old)}" for key, value in operation.attributes.items())
+    return f"{made} = {operation.type}({', '.join(inputs)})[{told}];"
+
+
+def program_text(content: bytes, *, old: bool = False) -> str:
+    """Return a program as Apple's compiler writes it, in the older form or the newer."""
+    model = message_class(f"{SPEC}Model").FromString(content)
+    lines = ["program(1.0)" if old else "program(1.3)", '[buildInfo = dict<string, string>({{"coremlc", "1"}})]', "{"]
+    for name, function in model.mlProgram.functions.items():
+        given = ", ".join(f"{_type_text(one.type, old=old)} {one.name}" for one in function.inputs)
+        lines.append(f"    func {name}<{function.opset}>({given}) {{")
+        block = function.block_specializations[function.opset]
+        lines += [f"            {_operation_text(one, old=old)}" for one in block.operations]
+        lines.append(f"        }} -> ({', '.join(block.outputs)});")
+    return "\n".join([*lines, "}"])
+
+
+def write_compiled(folder: Path, text: str, weights: bytes | None = None) -> Path:
+    """Write a compiled model; return its path."""
+    (folder / "weights").mkdir(parents=True)
+    (folder / "coremldata.bin").write_bytes(b"\xf6\x01")
+    (folder / "model.mil").write_text(text, encoding="utf-8")
+    if weights is not None:
+        (folder / "weights" / "weight.bin").write_bytes(weights)
+    return folder

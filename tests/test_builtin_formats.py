@@ -24,7 +24,7 @@ def test_the_table_has_every_parser_and_is_what_the_classes_say() -> None:
 
 # Files that belong to another format, whose contract and samples have them, or what such a file is written as.
 PARTS = {"safetensors-index", "pytorch-index", "tf-checkpoint-data", "tf-checkpoint-state"}
-AS_TEXT = {"tensorflow-text", "onnx-json"}
+AS_TEXT = {"tensorflow-text", "onnx-json", "coreml-mil"}
 # Layouts of a format that has a contract; formats whose samples another one has; those that samples are wrapped in.
 NO_CONTRACT = PARTS | AS_TEXT | {"pytorch-tar"}
 NO_SAMPLE = PARTS | AS_TEXT | {"meta-graph"} | {"zip", "tar"}

@@ -51,7 +51,9 @@ def test_computed_constants_are_those_of_coremltools(name, run, tmp_path):
             tensor = found.pop(key)
             assert tensor.status.value == "complete"
             assert (tensor.shape, tensor.numpy().tobytes()) == (value.shape, value.tobytes()), key
-            assert np.concatenate(list(tensor.blocks(64))).tobytes() == value.tobytes(), key
+            blocks = list(tensor.blocks(64))
+            assert np.concatenate(blocks).tobytes() == value.tobytes(), key
+            assert max(map(len, blocks)) <= 16
             assert np.array_equal(tensor[1::2], value[1::2]), key
             assert tensor[(-1,) * value.ndim] == value[(-1,) * value.ndim], key
         assert set(found) <= {"table"}
@@ -238,6 +240,28 @@ def test_what_is_wrong_with_the_weights(tmp_path_factory, damage, wanted):
     write_package(folder, content, damage(weights))
     with pparse.view(folder) as model:
         assert [str(model[name].status) for name in "abc"] == wanted, [model[name].finding for name in "abc"]
+
+
+def test_weights_without_a_model():
+    blobs = {"a": (11, (2,), struct.pack("<2f", 1, 2)), "b": (25, (4,), b"\x21\xf8"), "c": (31, (70,), bytes(70))}
+    _, content = program(blobs)
+    with pparse.view(content) as model:
+        assert model.format == "coreml-weights"
+        assert {tensor.name: (tensor.type_name, tensor.shape) for tensor in model.tensors()} == {
+            "blob_0": ("float32", (2,)),
+            "blob_1": ("int4", (4,)),
+            "blob_2": ("uint8", (70,)),
+        }
+        assert model["blob_1"].numpy().tolist() == [1, 2, -8, -1]
+    for changed, wanted in (
+        (content[:140] + b"xyz" + content[140:], ["damaged"]),
+        (content[:-10], ["complete", "complete", "truncated"]),
+        (content[:200], ["complete"]),
+        (content + bytes(70), ["complete", "complete", "damaged"]),
+    ):
+        with pparse.view(changed) as model:
+            assert [str(tensor.status) for tensor in model.tensors()] == wanted
+            assert str(model.extent().document_status) != "complete"
 
 
 def test_weights_may_have_blobs_that_the_program_does_not_name(tmp_path):

@@ -78,6 +78,12 @@ def test_other_kinds_have_no_graph(run, tmp_path):
     said = run("graph", tmp_path / "m.mlmodel")
     assert "a model of the kind glmRegressor has no graph" in said.err
     assert run("info", tmp_path / "m.mlmodel").code == 0
+    outer = model()
+    outer.pipeline.models.add().CopyFrom(made)
+    outer.pipeline.models.add().mlProgram.SetInParent()
+    with pparse.view(outer.SerializeToString(), format="coreml") as found:
+        assert [row[1:3] for row in found.graph.rows()] == [("models[0]", "glmRegressor"), ("models[1]", "mlProgram")]
+        assert not found.graph.bodies
     folder = write_package(tmp_path / "m.mlpackage", *program({"a": (23, (2,), "ints", [1, 2])}))
     assert "nodes       1" in run("graph", folder).out
     with pparse.view(folder) as found, pytest.raises(pparse.PathError, match="one main graph"):

@@ -47,7 +47,9 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('pytorch-distcp', 'pparse.parsers.pytorch.distcp:DistcpParser', 'pparse.viewers.pytorch.viewer:DistcpViewer', ((0, (b'PK\x03\x04',)),), ('.distcp',), False, False, False, False, False),  # noqa: E501
     ('tflite', 'pparse.parsers.flatbuffers.formats:TfliteParser', 'pparse.viewers.flatbuffers.tflite:TfliteViewer', ((4, (b'TFL3',)), (8, (b'TFL3',))), ('.tflite', '.lite'), False, False, True, False, False),  # noqa: E501
     ('coreml-package', 'pparse.parsers.coreml:CoremlPackageParser', 'pparse.viewers.coreml.viewer:CoremlViewer', (), (), False, True, True, False, False),  # noqa: E501
+    ('coreml-compiled', 'pparse.parsers.mil:CoremlCompiledParser', 'pparse.viewers.coreml.viewer:CoremlViewer', (), (), False, True, True, False, False),  # noqa: E501
     ('coreml', 'pparse.parsers.coreml:CoremlParser', 'pparse.viewers.coreml.viewer:CoremlViewer', ((0, (b'\x08',)),), ('.mlmodel',), False, False, False, False, False),  # noqa: E501
+    ('coreml-mil', 'pparse.parsers.mil:MilParser', None, (), ('.mil',), False, False, False, False, False),
     ('paddle', 'pparse.parsers.paddle.parser:PaddleParser', 'pparse.viewers.paddle.viewer:PaddleViewer', ((0, (b'\n',)),), ('.pdmodel', '__model__'), False, False, False, False, False),  # noqa: E501
     ('sentencepiece', 'pparse.parsers.sentencepiece:SentencepieceParser', None, ((0, (b'\n',)),), ('.spm', 'tokenizer.model', 'spiece.model'), False, False, False, False, False),  # noqa: E501
     ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, (b'brain.Event:',)),), ('.tfevents',), False, False, True, False, False),  # noqa: E501
@@ -58,6 +60,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('mnn', 'pparse.parsers.flatbuffers.formats:MnnParser', 'pparse.viewers.flatbuffers.vectors:MnnViewer', (), ('.mnn',), False, False, False, False, False),  # noqa: E501
     ('ort', 'pparse.parsers.flatbuffers.formats:OrtParser', 'pparse.viewers.flatbuffers.ort:OrtViewer', ((4, (b'ORTM',)), (8, (b'ORTM',))), ('.ort',), False, False, True, False, False),  # noqa: E501
     ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, (b'BFBS',)),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, False, False),  # noqa: E501
+    ('coreml-weights', 'pparse.parsers.milblob:MilBlobParser', 'pparse.viewers.coreml.weights:WeightsViewer', ((64, (b'\xef\xbe\xad\xde',)),), ('.bin',), False, False, False, False, False),  # noqa: E501
     ('paddle-params', 'pparse.parsers.paddle.params:PaddleParamsParser', 'pparse.viewers.paddle.viewer:PaddleParamsViewer', ((0, (b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00',)),), ('.pdiparams', '__params__'), False, False, True, False, False),  # noqa: E501
     ('paddle-json', 'pparse.parsers.paddle.json_program:PaddleJsonParser', 'pparse.viewers.paddle.viewer:PaddleJsonViewer', ((0, (b'{', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), (), False, False, True, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, (b'\x1f\x8b', b'\x1f')), (1, (b'\x8b\x08',))), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501

@@ -46,6 +46,7 @@ PRECEDING = {
     "flax",
     "onnx",
     "coreml",
+    "coreml-weights",
     "sentencepiece",
     "paddle",
     "paddle-params",

@@ -1,20 +1,14 @@
 """The file beside an ML program that holds its weights: blobs, each with a header of 64 bytes.
 
-MILBlob's format (apple/coremltools mlmodel/src/MILBlob/Blob/StorageFormat.hpp, BlobDataType.hpp), little-endian::
-
-    offset  0   u32 number of blobs, u32 version 2, zeros up to byte 64
-    header      u32 0xDEADBEEF, u32 type, u64 bytes of the elements, u64 where they begin, u64 bits of padding, zeros
-
-Headers and elements begin at multiples of 64. There are no checksums: behind a place where bytes came in, or went, no
+The format: `pparse.parsers.milblob`. There are no checksums: behind a place where bytes came in, or went, no
 header stands where a value names one; the blob in which that is, the header behind it tells.
 """
 
 from __future__ import annotations
 
-from struct import Struct
-
 from pparse.errors import DataError
 from pparse.findings import Status
+from pparse.parsers.milblob import HEADER, SENTINEL, SIZE, TYPES
 from pparse.parsers.protobuf.message import Problem, problem_of
 from pparse.viewers.tensor_proto.external import ExternalFiles, PlacedOutside
 
@@ -24,15 +18,8 @@ if TYPE_CHECKING:
 
     from pparse.viewers.tensor_proto.external import ExternalFile
 
-_HEADER: Final = Struct("<IIQQQ")
-_SIZE: Final = 64
-_SENTINEL: Final = 0xDEADBEEF
-_WORDS: Final = (
-    "FLOAT16 FLOAT32 UINT8 INT8 BFLOAT16 INT16 UINT16 INT4 UINT1 UINT2 UINT4 UINT3 UINT6 INT32 UINT32 "
-    "FLOAT8E4M3FN FLOAT8E5M2"
-)
 # The numbers of types in headers, by their names in MIL.
-_TYPES: Final = {word: number for number, word in enumerate(_WORDS.split(), 1)}
+_TYPES: Final = {word: number for number, word in enumerate(TYPES, 1)}
 _ROOT: Final = "@model_path/"
 
 
@@ -43,8 +30,8 @@ class BlobFiles(ExternalFiles):
         """Return where the ``size`` bytes of a value are whose header is at ``offset`` of the file ``name``."""
         location = name.removeprefix(_ROOT)
         file = self.file(location)
-        if file.content is None or offset + _SIZE > file.there:
-            return self.place(location, offset + _SIZE, None, size)
+        if file.content is None or offset + SIZE > file.there:
+            return self.place(location, offset + SIZE, None, size)
         if not file.wanted:
             file.wanted = self._end(file)
         found = _header(file, offset)
@@ -57,7 +44,7 @@ class BlobFiles(ExternalFiles):
         if isinstance(placed, Problem) or placed.status is not Status.COMPLETE:
             return placed
         behind = _aligned(start + length)
-        if behind + _SIZE <= file.there and isinstance(_header(file, behind), Problem):
+        if behind + SIZE <= file.there and isinstance(_header(file, behind), Problem):
             reason = f"no header follows its bytes in {location}: some may have gone there, or come in"
             return placed._replace(status=Status.DAMAGED, reason=reason)
         return placed
@@ -65,11 +52,11 @@ class BlobFiles(ExternalFiles):
     def _end(self, file: ExternalFile) -> int:
         """Return where the last blob ends that is reached from header to header."""
         count = self._fields(file, 0)[0]
-        at, end = _SIZE, _SIZE
-        for number in range(min(count, file.there // _SIZE)):
+        at, end = SIZE, SIZE
+        for number in range(min(count, file.there // SIZE)):
             if not number & 0xFF:
                 self._extraction.session.check_cancelled()
-            if at + _SIZE > file.there or isinstance(found := _header(file, at), Problem):
+            if at + SIZE > file.there or isinstance(found := _header(file, at), Problem):
                 break
             end = found[2] + found[1]
             if end <= at or end > file.there:
@@ -80,7 +67,7 @@ class BlobFiles(ExternalFiles):
     @staticmethod
     def _fields(file: ExternalFile, at: int) -> Any:
         content: Any = file.content
-        return _HEADER.unpack(content.data.read_exact(content.start + at, _HEADER.size))
+        return HEADER.unpack(content.data.read_exact(content.start + at, HEADER.size))
 
 
 def _header(file: ExternalFile, at: int) -> tuple[int, int, int] | Problem:
@@ -89,10 +76,10 @@ def _header(file: ExternalFile, at: int) -> tuple[int, int, int] | Problem:
         sentinel, kind, length, start, _ = BlobFiles._fields(file, at)
     except DataError as error:
         return problem_of(error)
-    if sentinel != _SENTINEL or start < at + _SIZE or start % _SIZE:
+    if sentinel != SENTINEL or start < at + SIZE or start % SIZE:
         return Problem(Status.DAMAGED, f"there is no header of a blob at byte {at:,} of its file", at)
     return kind, length, start
 
 
 def _aligned(at: int) -> int:
-    return -(-at // _SIZE) * _SIZE
+    return -(-at // SIZE) * SIZE

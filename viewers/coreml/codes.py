@@ -17,7 +17,7 @@ from pparse.tensors.selection import boxes, normalise, ranges
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from typing import Any
+    from typing import Any, Final
 
     from numpy.typing import NDArray
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
 
     Kept = Sequence[tuple[Grid, NDArray[Any] | None]]
+
+# Elements that are gone through at a time.
+_STEP: Final = 1 << 20
 
 
 class Codes(Quantisation):
@@ -251,7 +254,7 @@ class SpreadTensor(_BoxTensor):
         import numpy as np
 
         values, mask = self.sources
-        before = sum(int(np.count_nonzero(part)) for part in _stretches(mask, 0, start, step))
+        before = sum(int(np.count_nonzero(part)) for part in _stretches(mask, 0, start, _STEP))
         left, held = _stretches(values, min(before, values.size), values.size, step), np.zeros(0, np.float32)
         for part in _stretches(mask, start, self.size, step):
             chosen = part.astype(np.uint8) != 0
@@ -278,7 +281,7 @@ class SpreadTensor(_BoxTensor):
         low, high = (sum(n * end(part) for n, part in zip(strides, box, strict=True)) for end in (min, max))
         self._owner.extraction.session.limits.check("scalar_bytes", 4 * (high + 1 - low), "a part of the tensor")
         flat, at = np.zeros(high + 1 - low, np.float32), 0
-        for part in self._decoded(low, 1 << 20):
+        for part in self._decoded(low, min(_STEP, len(flat))):
             part = part[: len(flat) - at]
             flat[at : at + len(part)] = part
             at += len(part)
@@ -313,15 +316,16 @@ def _slice(side: range) -> slice:
 
 
 def _stretches(tensor: Tensor, start: int, stop: int, step: int) -> Iterator[NDArray[Any]]:
-    """Yield elements ``[start, stop)``, about ``step`` at a time."""
+    """Yield elements ``[start, stop)``, at most ``step`` at a time."""
     first = start - start % 8  # where those below 8 bits may begin
     skip = start - first
     left = stop - start
-    blocks = tensor.blocks(8 * max(8, step), start=first) if left > 0 else iter(())
+    size = max(8, step // 8 * 8) * (1 if tensor.dtype is None else tensor.dtype.itemsize)
+    blocks = tensor.blocks(size, start=first) if left > 0 else iter(())
     for block in blocks:
         part = block[skip : skip + left]
         skip = max(0, skip - len(block))
         left -= len(part)
-        yield part
+        yield from (part[at : at + step] for at in range(0, len(part), step))
         if not left:
             return

@@ -12,7 +12,7 @@ in one of these; functions by their names.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 
 from pparse.errors import FaultError, UnsupportedError
@@ -26,7 +26,7 @@ from pparse.viewers.tensor_proto.viewer import index_of, kids_of, messages_of, n
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, ClassVar, Final
 
     from pparse.graphs.source import Row
@@ -46,7 +46,6 @@ _NAME_COST: Final = 150
 _BODY_COST: Final = 400
 # The oneof of a layer begins at a number.
 _LAYER_NAME, _LAYER_INPUT, _LAYER_OUTPUT, _KINDS = 1, 2, 3, 100
-_NO_KIND: Final = ("description", "specificationVersion", "isUpdatable")
 
 
 class CoremlGraph(ListedGraph):
@@ -180,7 +179,22 @@ class CoremlGraph(ListedGraph):
 
     def bodies(self) -> Mapping[str, CoremlGraph]:
         """Return functions, bodies of nodes at any depth, and the graphs of models in a pipeline; of the main graph."""
-        return {} if self.level else CoremlBodies(self)
+        return {} if self.level else self._all_bodies
+
+    @cached_property
+    def _all_bodies(self) -> dict[str, CoremlGraph]:
+        known: dict[str, CoremlGraph] = {}
+        self._bodies_charge = self.extraction.session.budget.charge(0, "the bodies of a graph")
+        waiting = [self.inside(), self.others()]
+        while waiting:
+            graph = next(waiting[-1], None)
+            if graph is None:
+                waiting.pop()
+            elif graph.name not in known:
+                known[graph.name] = graph
+                self._bodies_charge.resize(_BODY_COST * len(known))
+                waiting.append(graph.inside())
+        return known
 
     def others(self) -> Iterator[CoremlGraph]:
         """Yield the functions besides this one."""
@@ -197,12 +211,13 @@ class CoremlGraph(ListedGraph):
         if not paths or self.level == _MAX_NESTING:
             return {}
         node, around = self.node(ordinal), f"{self.name}/" if self.kind != "graph" else ""
-        found = {label: node.at(path) if path else node for label, path in paths.items()}
-        return {
-            label: self.inner(root, around + name + (f".{label}" if label else ""))
-            for label, root in found.items()
-            if root.shape != SCALAR
-        }
+        found: dict[str, CoremlGraph] = {}
+        for label, path in paths.items():
+            root = node.at(path) if path else node
+            with suppress(UnsupportedError):  # a model without anything in it
+                if root.shape != SCALAR:
+                    found[label] = self.inner(root, around + name + (f".{label}" if label else ""))
+        return found
 
 
 class LayerGraph(CoremlGraph):
@@ -322,7 +337,7 @@ class PartGraph(CoremlGraph):
     def read(self, ordinal: int, pieces: Any, near: WireWindow | None) -> Read:
         """Return name and kind of a model, and its inputs and outputs."""
         node = self.node(ordinal)
-        kind = kind_of(node)
+        kind = self.places.maker.owner.kind_of(node)
         described = (kids_of(node_at(node, "description", side)) for side in ("input", "output"))
         inputs, outputs = ([text_at(kid, "name") for kid in kids] for kids in described)
         name = text_at(self.root, "names", ordinal) or f"models[{ordinal}]"
@@ -332,46 +347,6 @@ class PartGraph(CoremlGraph):
     def inner(self, node: Node, name: str) -> CoremlGraph:
         """Return the graph of a model."""
         return graph_in(self.places, node, name, self, f"{name}/")
-
-    def _row(self, ordinal: int, pieces: Any, near: WireWindow | None) -> Row:
-        name, op, inputs, outputs, _ = self._read(ordinal, pieces, near)
-        return ordinal, name, op, inputs, "", (), outputs  # a model takes nothing but its inputs
-
-
-class CoremlBodies(Mapping[str, CoremlGraph]):
-    """The functions and bodies of a model by name."""
-
-    def __init__(self, main: CoremlGraph) -> None:
-        self._main = main
-
-    @cached_property
-    def _found(self) -> dict[str, CoremlGraph]:
-        known: dict[str, CoremlGraph] = {}
-        self._charge = self._main.extraction.session.budget.charge(0, "the bodies of a graph")
-        waiting = [self._main.inside(), self._main.others()]
-        while waiting:
-            graph = next(waiting[-1], None)
-            if graph is None:
-                waiting.pop()
-            elif graph.name not in known:
-                known[graph.name] = graph
-                self._charge.resize(_BODY_COST * len(known))
-                waiting.append(graph.inside())
-        return known
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __getitem__(self, name: str) -> CoremlGraph:
-        return self._found[name]
-
-
-def kind_of(model: Node) -> Node | None:
-    """Return the field of a Model that says which kind of model it is."""
-    return next((kid for kid in model.children() if kid.shape != SCALAR and kid.key not in _NO_KIND), None)
 
 
 def block_of(function: Node) -> Node | None:
@@ -417,8 +392,8 @@ def graph_in(
     places: CoremlPlaces, model: Node, name: str = "", around: CoremlGraph | None = None, prefix: str = ""
 ) -> CoremlGraph:
     """Return the graph of a Model. Raises `UnsupportedError` if its kind has none."""
-    kind = kind_of(model)
-    make = None if kind is None else _MAKERS.get(str(kind.key))
+    kind: Node | None = places.maker.owner.kind_of(model)
+    make = None if kind is None or kind.shape == SCALAR else _MAKERS.get(str(kind.key))
     found = None if make is None or kind is None else make(places, kind, model, (name, around, prefix))
     if found is None:
         what = "a model" if kind is None else f"a model of the kind {kind.key!s}"

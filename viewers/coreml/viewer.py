@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from pparse.document.opening import Resume
 from pparse.errors import FaultError, PathError
 from pparse.findings import Finding, Status
 from pparse.protos import schema as builtin_schema
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tensors.scales import Quantisation
+    from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
 
@@ -65,9 +67,20 @@ class CoremlViewer(ExternalViewer):
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the files with weights that are there, by their names in the folder of the model, or of the package."""
-        below = "" if self.source is self.extraction else self.source.name.rpartition("/")[0] + "/"
+        folder, slash, _ = ("" if self.source is self.extraction else self.source.name).rpartition("/")
         for name, file in super().files_beside():
-            yield below + name, file
+            yield folder + slash + name, file
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added: of a message made of a text, where that ends."""
+        found = super().close_extent(extent)
+        if self.source is not self.extraction and self.source.implicit:
+            text: Extraction = self.parser.model_file()  # type: ignore[attr-defined]
+            there = text.find_end() - text.start
+            if found.document_status is Status.TRUNCATED and not self._lacking():
+                found.actual, found.expected, found.resume_at, found.resume_file = there, there + 1, there, text.name
+                found.resume = [Resume(self.extraction.path_beside(text.name), there)]
+        return found
 
     def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
         """Return the graph: of the network, of the first function of the program, of the models in a pipeline."""
@@ -84,8 +97,12 @@ class CoremlViewer(ExternalViewer):
 
     @property
     def _kind(self) -> Node | None:
-        """The field that says which kind of model it is."""
-        known = (kid for kid in self.root.children() if kid.key not in ("specificationVersion", "description"))
+        return self.kind_of(self.root)
+
+    @staticmethod
+    def kind_of(model: Node) -> Node | None:
+        """Return the field of a model that says which kind of model it is."""
+        known = (kid for kid in model.children() if kid.key not in ("specificationVersion", "description"))
         return next((kid for kid in known if kid.key != "isUpdatable"), None)
 
     def own_status(self) -> Status:
