@@ -68,6 +68,10 @@ def program(layers: int = 2, *, stored: bool = True) -> Any:
 
 
 def _operator(block: Any, type: str, inputs: list[str], outputs: list[str]) -> None:
+    declared = {variable.name for variable in block.vars}
+    for name in dict.fromkeys((*inputs, *outputs)):
+        if name not in declared:
+            block.vars.add(name=name).type.type = 7
     made = block.ops.add(type=type)
     made.inputs.add(parameter="X", arguments=inputs)
     made.outputs.add(parameter="Out", arguments=outputs)

@@ -207,6 +207,16 @@ def test_a_damaged_program_names_nothing_unless_all_fits(tmp_path):
         assert list(found.values()) == [value[2] for value in VALUES.values()]
 
 
+@rows("name,are_named", [("fc_0.w_1", True), ("fc_1.v", True), ("zc_0.w_0", False), ("fc_1.w_9", False)])
+def test_a_changed_name_that_may_change_the_order_names_nothing(tmp_path, name, are_named):
+    path = saved(tmp_path)
+    made = program(3)
+    variable = next(one for one in made.blocks[0].vars if one.name == "fc_0.w_0")
+    variable.name = name  # operators still use that
+    (tmp_path / "m.pdmodel").write_bytes(made.SerializeToString())
+    assert list(whole(path)) == ([name, *list(VALUES)[1:]] if are_named else ["param_0", "param_1", "param_2"])
+
+
 def test_types_of_elements_and_levels(tmp_path):
     path = tmp_path / "m.pdiparams"
     path.write_bytes(

@@ -50,7 +50,10 @@ class PaddleJsonParser(JsonParser, Listing):
     signatures = signatures(b"{", b" ", b"\t", b"\n", b"\r", BOM)
     viewer = "pparse.viewers.paddle.viewer:PaddleJsonViewer"
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/pir/serialize_deserialize",)
-    limitations: ClassVar[tuple[str, ...]] = ("operators are shown as JSON: there is no graph",)
+    limitations: ClassVar[tuple[str, ...]] = (
+        "operators are shown as JSON: there is no graph",
+        "there are no checksums: a changed letter of a name may change the names of others of its shape",
+    )
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -65,10 +68,10 @@ class PaddleJsonParser(JsonParser, Listing):
         except (DataError, PathError):
             return
 
-    def parameters(self) -> tuple[list[Parameter], bool]:
-        """Return the parameters in the order of their names, as files have them, and whether that is all of them."""
+    def parameters(self) -> tuple[list[Parameter], Status]:
+        """Return the parameters in the order of their names, as files have them; TRUNCATED: there may be more."""
         found: dict[str, Parameter] = {}
-        whole = False
+        status = Status.TRUNCATED
         with self.result.extraction.session.budget.charge(0, "the parameters of a program") as charge:
             for operator in self.operators():
                 try:
@@ -79,8 +82,8 @@ class PaddleJsonParser(JsonParser, Listing):
                     found[parameter.name] = parameter
                     charge.resize(_COST * len(found))
             else:
-                whole = self.result.root.status is Status.COMPLETE
-        return [found[name] for name in sorted(found)], whole
+                status = Status.COMPLETE if self.result.root.is_complete else status
+        return [found[name] for name in sorted(found)], status
 
 
 def _parameter(operator: Node) -> Parameter | None:

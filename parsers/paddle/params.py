@@ -198,11 +198,11 @@ class PaddleParamsParser(Parser, Listing):
                 beside = extraction.sibling(name)
                 if beside.format not in PROGRAMS:
                     continue
-                parameters, whole = beside.parse().parser.parameters()  # type: ignore[attr-defined]
+                parameters, status = beside.parse().parser.parameters()  # type: ignore[attr-defined]
             except (DataError, FormatError, LimitError, SourceError, PathError):
                 continue
             walk = _Walk(self, there, parameters)
-            why = walk.name_by(parameters, whole=whole)
+            why = walk.name_by(parameters, status)
             if not why:
                 self.program = name
                 return walk
@@ -281,8 +281,8 @@ class _Walk:
 
     def _may_begin(self, number: int, pos: int) -> bool:
         """Return whether what ends the file may be the beginning of record ``number``."""
-        rest = self._data.known(pos, min(len(PLAIN), self._end - pos))
-        return rest == PLAIN[: len(rest)] and (not self._known or number < len(self._known))
+        rest = self._data.known(pos, min(12, self._end - pos))  # a version, and a small number of levels
+        return not any(rest[:4] + rest[5:]) and (not self._known or number < len(self._known))
 
     def _follows(self, number: int, pos: int) -> bool:
         """Return whether record ``number`` of the program stands at a place, or behind the last one, the end."""
@@ -342,9 +342,11 @@ class _Walk:
         for number, record in enumerate(self.records):
             record.name = f"param_{number}" if number < known else f"param_at_{record.at}"
 
-    def name_by(self, parameters: Sequence[Parameter], *, whole: bool) -> str:
-        """Call the records as a program does; return why that cannot be, in words. ``whole``: it names them all."""
-        records, count = self.records, len(parameters)
+    def name_by(self, parameters: Sequence[Parameter], status: Status) -> str:
+        """Call the records as a program of this status does; return why that cannot be, in words."""
+        records, count, whole = self.records, len(parameters), status is COMPLETE
+        if status is Status.DAMAGED:
+            return "contradicts itself: operators use a name that no variable has"
         if not count:
             return "names no parameters" if whole else "is damaged or cut"
         front = records if not self.breaks else [one for one in records[: self.breaks[0]] if one.layout is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pparse.display.text import few, shorten
 from pparse.errors import FaultError, MalformedError
+from pparse.findings import Status
 from pparse.kernels.wire import PADDING, fields
 from pparse.parsers.paddle.record import Parameter, read_layout
 from pparse.parsers.protobuf.message import Message
@@ -30,7 +31,9 @@ _VARS, _OPS, _PERSISTABLE, _TYPE = 3, 4, 3, 3
 _NAME, _VAR_TYPE, _STORED = 0x0A, 0x12, 0x18
 _KIND, _DENSE, _TENSOR = 0x08, 0x1A, 0x0A
 _VALUELESS: Final = frozenset(b"%c" % kind for kind in (9, 10, 15, 17))  # FEED_MINIBATCH, FETCH_LIST, READER, RAW
-_MOST_BYTES: Final = 1 << 16  # of a variable
+_SIDES, _ARGUMENT = (0x0A, 0x12), 0x12  # tags of an operator, and of what these are
+_MOST_BYTES: Final = 1 << 20  # of a variable, or an operator
+_NAME_COST: Final = 100
 _COST: Final = 400  # memory of a parameter
 # Number and parent of block 0: fields 1 and 2 of a block, 0 and -1.
 _FIRST_BLOCK: Final = b"\x08\x00\x10" + b"\xff" * 9 + b"\x01"
@@ -71,28 +74,36 @@ class PaddleParser(MessageParser):
         except FaultError:
             return
 
-    def parameters(self) -> tuple[list[Parameter], bool]:
-        """Return the parameters in the order of their names, as files have them, and whether that is all of them."""
+    def parameters(self) -> tuple[list[Parameter], Status]:
+        """Return the parameters in the order of their names, as files have them.
+
+        TRUNCATED: there may be more; DAMAGED: their order is in doubt, since operators use a name that no variable has.
+        """
         program = Message(self.make, self.root_pieces(), self.root_type)  # type: ignore[arg-type]
-        found: dict[str, Parameter] = {}
+        found: dict[bytes, Parameter] = {}
+        declared, used = set[bytes](), set[bytes]()
         whole = program.problem is None
         with self.result.extraction.session.budget.charge(0, "the parameters of a program") as charge:
             for block in self._elements(program, _BLOCKS):
                 whole = whole and block.problem is None
                 try:
-                    for scan, window, at in block.occurrences(_VARS):
+                    for raw, at in _each(block, _VARS):
                         try:
-                            fits = at.end <= scan.part.end and at.end - at.start <= _MOST_BYTES
-                            parameter = _parameter(window.read(at.start, at.end) if fits else b"", at.start)
+                            parameter = _parameter(raw, at)
                         except MalformedError:
-                            fits = False
-                        whole = whole and fits
-                        if fits and parameter is not None:
-                            found[parameter.name] = parameter
-                            charge.resize(_COST * len(found))
+                            whole = False
+                            continue
+                        declared.add(_field(raw, _NAME))
+                        if parameter is not None:
+                            found[parameter.name.encode()] = parameter
+                        charge.resize(_COST * len(found) + _NAME_COST * (len(declared) + len(used)))
+                    for raw, _ in _each(block, _OPS):
+                        used.update(_arguments(raw))
                 except FaultError:
                     whole = False
-        return [found[name] for name in sorted(found)], whole
+        names = sorted(found)
+        status = Status.COMPLETE if whole else Status.TRUNCATED
+        return [found[name] for name in names], status if _is_sure(names, used, used - declared) else Status.DAMAGED
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield version, number of blocks, variables and operators, kinds of operators."""
@@ -122,6 +133,34 @@ class PaddleParser(MessageParser):
         if ordered:
             yield "kinds", few(ordered, _NAMED, len(ordered))
         yield from super().details()
+
+
+def _each(message: Message, number: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the bytes of each message of a repeated field, and where they begin. Raises `FaultError`."""
+    for scan, window, at in message.occurrences(number):
+        if at.end > scan.part.end or at.end - at.start > _MOST_BYTES:
+            raise MalformedError("a message is cut, or too long", offset=at.start)
+        yield window.read(at.start, at.end), at.start
+
+
+def _arguments(raw: bytes) -> Iterator[bytes]:
+    """Yield the names of the variables that an operator reads or writes. Raises `MalformedError`."""
+    for tag, pos, end in fields(raw + PADDING, 0, len(raw)):
+        if tag in _SIDES:
+            side = raw[pos:end]
+            yield from (
+                side[begin:stop] for one, begin, stop in fields(side + PADDING, 0, end - pos) if one == _ARGUMENT
+            )
+
+
+def _is_sure(names: list[bytes], used: set[bytes], strange: set[bytes]) -> bool:
+    """Return whether the order of names is sure: each of a parameter that no operator uses may be a strange one."""
+    low, high = min(strange, default=b""), max(strange, default=b"")
+    for at, name in enumerate(names):
+        before, behind = names[at - 1] if at else b"", names[at + 1] if at + 1 < len(names) else b"\xff"
+        if strange and name not in used and not (before < low and high < behind):
+            return False
+    return True
 
 
 def _parameter(raw: bytes, at: int) -> Parameter | None:
