@@ -1,0 +1,58 @@
+"""Every malicious file is told as dangerous, by what is in it alone: names of files are not given."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import pparse
+from tests.interop.benign_pickles import numpy_values, standard_values
+from tests.malicious_files import malicious_files
+
+#: What is not dangerous as it stands, and why.
+NOT_DANGEROUS = {
+    "operator.attrgetter": "it gets what nobody calls",
+    "_operator.attrgetter": "it gets what nobody calls",
+    "operator.methodcaller": "it calls nothing yet",
+    "_operator.methodcaller": "it calls nothing yet",
+    "operator.itemgetter": "it gets an item, whatever that is",
+    "_operator.itemgetter": "it gets an item, whatever that is",
+    "a second pickle behind other bytes": "no reader gets there",
+    "a call behind STOP of a frame": "no reader gets there",
+    "7z-looking": "no reader takes it",
+    "skops": "skops says what it trusts",
+}
+#: Classes of files that hold no pickle.
+OTHERS = {"keras", "saved model", "onnx", "gguf", "template", "archive"}
+
+
+def worst(content: bytes) -> str:
+    """Return the worst grade; "" if there is none."""
+    try:
+        return min((use.grade for use in pparse.scan(content)), default=None).value  # type: ignore[union-attr]
+    except (pparse.FormatError, AttributeError):
+        return ""
+
+
+def test_malicious_pickles_are_dangerous_wherever_they_lie() -> None:
+    missed = {}
+    for kind, name, content in malicious_files():
+        if kind in OTHERS or any(name in (f"{one}.pkl", f"{one}.pt", f"{one}.skops") for one in NOT_DANGEROUS):
+            continue
+        if (grade := worst(content)) != "dangerous":
+            missed[kind, name] = grade
+    assert not missed
+
+
+def test_pickles_of_the_standard_library_and_numpy_are_not() -> None:
+    called = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some values are old-fashioned
+        values: dict[str, Any] = {**standard_values(), **numpy_values()}
+        protocols = range(pickle.HIGHEST_PROTOCOL + 1)
+        contents = {(name, at): pickle.dumps(value, at) for name, value in values.items() for at in protocols}
+    for key, content in contents.items():
+        if worst(content) == "dangerous":
+            called[key] = [use.name for use in pparse.scan(content) if use.grade.value == "dangerous"]
+    assert not called
