@@ -8,7 +8,8 @@ from typing import Any
 
 import pparse
 from tests.interop.benign_pickles import numpy_values, standard_values
-from tests.malicious_files import malicious_files
+from tests.malicious_files import encode, malicious_files
+from tests.rows import rows
 
 #: What is not dangerous as it stands, and why.
 NOT_DANGEROUS = {
@@ -56,3 +57,29 @@ def test_pickles_of_the_standard_library_and_numpy_are_not() -> None:
         if worst(content) == "dangerous":
             called[key] = [use.name for use in pparse.scan(content) if use.grade.value == "dangerous"]
     assert not called
+
+
+def text(words: str) -> bytes:
+    return encode(words, 3)
+
+
+SYSTEM = b"cos\nsystem\n(S'echo pparse'\ntR"
+
+
+@rows(
+    "content, grade",
+    [
+        # More than the tree of a pickle takes: what it calls is known nevertheless.
+        (b"\x80\x02N" + b"\x85" * 700_000 + SYSTEM + b".", "dangerous"),
+        (b"(" * 600_000 + SYSTEM + b".", "dangerous"),
+        # More than is followed, of a format that nobody knows: it is not known what it calls.
+        (b"(" * 1_100_000 + SYSTEM + b".", "unknown"),
+        (b"".join(b"cm%d\nn\n0" % number for number in range(200_001)) + SYSTEM + b".", "unknown"),
+        # A name of which only the beginning is kept.
+        (text("torch.nn.modules.linear") + text("Linear" + "x" * 5_000) + b"\x93)R.", "dangerous"),
+        (text("torch.nn.modules.linear") + text("torch.nn.modules.linear." * 250 + "Linear") + b"\x93)R.", "dangerous"),
+    ],
+    ids=["tuples", "marks", "more marks", "names", "a long name", "a long way"],
+)
+def test_what_meets_a_limit_is_not_taken_for_harmless(content: bytes, grade: str) -> None:
+    assert worst(content) == grade

@@ -11,7 +11,7 @@ from pparse.errors import LimitError
 from pparse.parsers.pickle.calls import Event, Reading
 from pparse.parsers.pickle.values import Call, Extension, Global, call_words
 from pparse.tree.code_names import graded, is_leading, is_quiet
-from pparse.tree.code_use import CodeUse, Grade
+from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,9 +73,13 @@ class Verdict:
                 elif event.kind != "persistent":
                     self._call(event, reading, depth)
         except LimitError as error:
-            at = error.offset if error.offset is not None else reading.start
-            use = self.note("?", at)
-            use.reason = f"not followed to its end: {error.reason}"
+            self.note_limit(error, reading.start)
+
+    def note_limit(self, error: LimitError, start: int) -> None:
+        """Note that a pickle is not followed, or not read, to its end: what it would call there is not known."""
+        at = error.offset if error.offset is not None else start
+        reason = f"not followed to its end: {error.reason}"
+        self.uses.setdefault(NOT_FOLLOWED, CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, reason))
 
     def merge(self, other: Verdict) -> None:
         """Take what another reader of the same pickles would do besides."""

@@ -255,15 +255,33 @@ class PickleParser(Parser, Listing):
 
         The opcodes are followed one by one, unless all readers look up the same names, and none of these does harm.
         """
-        if not self.starts:
-            self.read_pickles()
         verdict = Verdict()
+        try:
+            if not self.starts:
+                self.read_pickles()
+        except LimitError as error:  # what a tree of it needs is too much; its opcodes can be followed nevertheless
+            with suppress(LimitError):
+                self._judge_unread(verdict)
+            verdict.note_limit(error, self.result.extraction.start)
         for start in self.starts:
             program = self.program(start)
             self._judge_code(program, verdict)
             for begin in program.arrays.pickles():
                 self._judge_code(program.inner(begin), verdict)
         yield from verdict.uses.values()
+
+    def _judge_unread(self, verdict: Verdict) -> None:
+        """Follow the pickles, one behind the other, without what is known of them."""
+        extraction = self.result.extraction
+        pos, end, count = extraction.start, extraction.find_end(), 0
+        while not count or (pos < end and self.goes_on(count, pos)):
+            extraction.session.limits.check("entries", count, "the number of pickles")
+            for frames in (True, False):
+                reading = Reading(extraction.data, pos, end, extraction.session, frames=frames)
+                verdict.follow(reading)
+            if reading.trouble:
+                break
+            pos, count = reading.stopped_at, count + 1
 
     def _judge_code(self, program: Program, verdict: Verdict) -> None:
         if program.is_regular:

@@ -8,7 +8,7 @@ from pparse.containers.archive import documents_below
 from pparse.containers.model_code import code_of_configuration, code_of_graphs
 from pparse.document.opening import open
 from pparse.errors import FormatError, PparseError, UnsupportedError
-from pparse.tree.code_use import in_order
+from pparse.tree.code_use import NOT_FOLLOWED, in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,12 +72,15 @@ def _new(name: str, uses: Iterator[CodeUse], told: set[tuple[str, str]]) -> Iter
 
 
 def _as_pickle(document: Extraction) -> Iterator[CodeUse]:
-    """Yield what an unpickler would call in data of no format that is known: nothing if it would call nothing."""
+    """Yield what an unpickler would call in data of no format that is known: nothing if it would call nothing.
+
+    If it meets a limit, it is not known whether it would.
+    """
     try:
         found = list(document.parse(_PICKLE).listing.globals())
     except UnsupportedError:
         raise
     except PparseError:
         return
-    if any(use.calls or use.called for use in found):
+    if any(use.calls or use.called or use.name == NOT_FOLLOWED for use in found):
         yield from found

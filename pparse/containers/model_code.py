@@ -36,11 +36,11 @@ def code_of_graphs(document: Extraction) -> Iterator[CodeUse]:
     """Yield the operators of a model's graphs that are dangerous, or that nobody knows."""
     from pparse.document.registry import viewer_for
 
+    found: dict[str, CodeUse] = {}
     try:
         viewer = viewer_for(document)
         if viewer is None or viewer.graph is None:
             return
-        found: dict[str, CodeUse] = {}
         for number in range(_MOST_GRAPHS):
             graph = viewer.graph_of(number)
             for part in (graph, *graph.bodies.values()):

@@ -96,7 +96,7 @@ def graded(name: str, words: str | None = None) -> Known:
 
     ``words``: the part of it that is not the module's, if that is known: attributes in it may lead elsewhere.
     """
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _LONGEST_NAME or "…" in name:  # it may have been cut
         return Known(Grade.DANGEROUS, "a name of so many letters is nobody's", "")
     known = [found for found in map(_table().find, (name, _renamed(name))) if found is not None]
     if any(found.grade is Grade.WEIGHTS_ONLY for found in known):

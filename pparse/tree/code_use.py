@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _MOST_LISTED: Final = 20
 _MOST_CALLS: Final = 20
 _MOST_NAMED: Final = 5
+NOT_FOLLOWED: Final = "?"
+"""The name of what a pickle would call behind the place where a limit ends it."""
 
 
 class Grade(enum.Enum):
