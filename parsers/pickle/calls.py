@@ -148,6 +148,13 @@ class Event:
         return self._machine.plain(self._kwargs)
 
     @property
+    def made_by(self) -> tuple[str, ...]:
+        """Of a result that is called: the name of what made it, and of what made that; "" for what is no global."""
+        first = self._target.callable if type(self._target) is Call else None
+        second = first.callable if type(first) is Call else None
+        return tuple(str(one) if type(one) is Global else "" for one in (first, second) if one is not None)
+
+    @property
     def data(self) -> Data:
         """The data that hold the pickle, without what of a torn frame is not read."""
         return self._machine.data

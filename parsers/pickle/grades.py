@@ -89,6 +89,8 @@ class Verdict:
                 known.worsen(use.grade, use.reason)
 
     def _call(self, event: Event, reading: Reading, depth: int) -> None:
+        if event.kind == "call" and event.made_by and not any(map(_role, event.made_by)):
+            return  # what made the result that is called here was graded by its own name
         call = event.as_call()
         if event.kind == "method":
             # What a class or function is given changes what it does; other objects have methods for it.
@@ -101,7 +103,7 @@ class Verdict:
         if not name and isinstance(call.callable, Call) and _got(call.callable):
             name, words = _name_of(call)  # what a getter gets, or calls
         if not name:
-            return  # what the call returned that is called here was graded by its own name
+            return
         use = self._use(name, event.offset, words)
         role = _role(name)
         if name in self._undecided:

@@ -276,9 +276,10 @@ class PickleParser(Parser, Listing):
         pos, end, count = extraction.start, extraction.find_end(), 0
         while not count or (pos < end and self.goes_on(count, pos)):
             extraction.session.limits.check("entries", count, "the number of pickles")
-            for frames in (True, False):
-                reading = Reading(extraction.data, pos, end, extraction.session, frames=frames)
-                verdict.follow(reading)
+            reading = Reading(extraction.data, pos, end, extraction.session)
+            verdict.follow(reading)
+            if reading.is_torn:
+                verdict.follow(Reading(extraction.data, pos, end, extraction.session, frames=False))
             if reading.trouble:
                 break
             pos, count = reading.stopped_at, count + 1
