@@ -935,6 +935,8 @@ def _decoded(line: bytes, encoding: str = "utf-8") -> str:
 def _whole(text: bytes, *, octal: bool = True) -> int | None:
     """Return the integer that C's ``strtol`` or Python reads in a text; None: more digits than Python reads."""
     text = text.split(b"\0")[0]
+    if octal and not text:
+        return 0  # strtol reads nothing, and ends at the NUL
     try:
         return int(text, 0)
     except ValueError:
