@@ -102,7 +102,7 @@ def by_joblib(value: object, protocol: int) -> tuple[bytes, Any]:
 WRITERS = [*((by_pickle, protocol) for protocol in range(6)), *((by_joblib, protocol) for protocol in (2, 4, 5))]
 
 
-@pytest.mark.parametrize(("write", "protocol"), WRITERS)
+@rows(("write", "protocol"), WRITERS)
 def test_arrays_of_any_type_are_those_that_were_saved(write, protocol):
     content, loaded = write(ARRAYS, protocol)
     with pparse.view(content) as model:
@@ -114,7 +114,7 @@ def test_arrays_of_any_type_are_those_that_were_saved(write, protocol):
         assert not list(model.check())
 
 
-@pytest.mark.parametrize(("write", "protocol"), WRITERS)
+@rows(("write", "protocol"), WRITERS)
 def test_masked_arrays_have_their_elements_and_their_mask(write, protocol):
     content, loaded = write(MASKED, protocol)
     with pparse.view(content) as model:
@@ -128,7 +128,7 @@ def test_masked_arrays_have_their_elements_and_their_mask(write, protocol):
         assert tree["some"]["mask"].numpy().tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 4])
+@rows("protocol", [0, 2, 4])
 def test_large_masked_arrays_are_not_read_to_be_listed(protocol):
     array = np.ma.array(RNG.standard_normal(200_000), mask=RNG.random(200_000) < 0.5)
     with pparse.view(pickle.dumps({"big": array}, protocol)) as model:
@@ -178,7 +178,7 @@ def changed_state(**parts: Any) -> Viewer:
     return pparse.view(pickle.dumps({"x": Saved()}, 4))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("parts", "words"),
     [
         ({}, None),
@@ -252,7 +252,7 @@ class Dill(pickle.Pickler):
         return _create_array, (maker, args, state, {"note": 1}) if value.size % 2 else (maker, args, state)
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 5])
+@rows("protocol", [0, 2, 5])
 def test_arrays_of_dill_are_those_of_pickle(protocol: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_create_array, "__module__", "dill._dill")
     for name in ("dill", "dill._dill"):
