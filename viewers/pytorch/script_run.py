@@ -649,6 +649,8 @@ class _Run:
     def _tell_lost(self, source: Source | None, what: str, name: str) -> None:
         path = f"code/{name.rpartition('.')[0].replace('.', '/')}.py" if source is None else source.path
         lost = "this source is not in the file" if source is None else "it is not there"
+        if source is not None and source.finding is not None:
+            lost += f": {source.finding.reason}"
         self._fault("missing-code", f"{what} is called, and {lost}", path)
 
     def _may_enter(self, source: Source, key: object, what: str) -> bool:
