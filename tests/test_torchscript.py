@@ -349,7 +349,7 @@ def test_every_prefix_gives_what_is_whole_and_marks_the_rest():
     whole = graph_in(MADE)
     rows_of = [row[1:] for row in whole.rows()]
     begin = MADE.index(b"m/data.pkl")
-    seen = set()
+    seen, reasons = set(), set()
     for end in range(begin, len(MADE), 23):
         with pparse.view(MADE[:end]) as viewer:
             graph = viewer.graph
@@ -361,11 +361,13 @@ def test_every_prefix_gives_what_is_whole_and_marks_the_rest():
             found = [row[1:] for row in graph.rows()]
             codes = {finding.code for finding in findings}
             seen |= codes
+            reasons |= {finding.reason for finding in findings}
             if found != rows_of:
                 assert codes & {"missing-code", "damaged-code"}
                 assert not graph.source.is_whole
             assert "inferred" in str(modules) or [module["name"] for module in modules] == ["", "block", "0"]
     assert seen >= {"none", "damaged-code", "missing-code"}
+    assert any("is called, and it is not there: " in reason for reason in reasons)
 
 
 def test_a_flipped_byte_of_the_code_is_told():

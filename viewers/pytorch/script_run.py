@@ -413,55 +413,46 @@ class _Run:
             self._set(frame, block.statement.names[0], (_APART, block.graph, ""))
             return
         following, frame.statement = frame.statement, block.statement  # names are those of its line
-        first = block.other or (block.graph, block.names)
-        second = (block.graph, block.names) if block.other is not None else None
-        if block.kind in ("for", "while"):
-            names = list(block.carried)
-            self._end_body(frame, block.graph, names, block.names)
-            op, word, parts = "prim::Loop", "Loop", [("body", block.graph)]
-            inputs = list(block.carried.values())
-            inputs = inputs if block.condition in inputs else [block.condition, *inputs]
-        else:
-            other = second[1] if second is not None else {}
-            names = [name for name in first[1] if self._is_output(frame, name, first[1], other)]
-            names += [name for name in other if name not in first[1] and frame.find(name) is not None]
-            for name in [name for name in first[1] if name in other and name not in names]:
-                self._set(frame, name, first[1][name])  # the same in both, and no value of a graph
-            op, word, parts = "prim::If", "If", [("then", first[0])]
-            self._graph = first[0]
-            self._end_body(frame, first[0], names, first[1])
-            if second is not None or names:
-                graph = second[0] if second is not None else ScriptGraph(self._script, "body", "", block.outer)
-                self._graph = graph
-                self._end_body(frame, graph, names, other)
-                parts.append(("else", graph))
-            inputs = [block.condition]
-            if block.kind == "unreadable":
-                op, word, inputs = "unreadable", "unreadable", []
+        loops = block.kind in ("for", "while")
+        bodies = [(block.graph, block.names)]
+        if block.other is not None:
+            bodies.insert(0, block.other)
+        elif not loops:
+            bodies.append((ScriptGraph(self._script, "body", "", block.outer), {}))
+        names = list(block.carried) if loops else self._outputs(frame, *(known for _, known in bodies))
+        for graph, known in bodies:
+            self._graph = graph
+            for name in names:  # what it has set, or what was before it
+                value = self._as_value(known.get(name) or frame.find(name) or _NONE)
+                graph.returned[name] = self._text(value)
         self._graph = block.outer
-        beside = dict.fromkeys(name for _, graph in parts for name in graph.captured)
-        label = self._unique(frame.scope, f"{word}@{block.statement.line}")
-        for part, graph in parts:
+        op = "prim::Loop" if loops else "prim::If" if block.kind == "if" else "unreadable"
+        inputs = list(block.carried.values())
+        if block.kind != "unreadable" and block.condition not in inputs:
+            inputs.insert(0, block.condition)
+        label = self._unique(frame.scope, f"{op.rpartition('::')[2]}@{block.statement.line}")
+        for part, (graph, _) in zip(("body",) if loops else ("then", "else"), bodies, strict=True):
             if graph.listed or graph.returned:
                 graph.name = f"{label}.{part}"
                 self._main.inner[graph.name] = graph
                 self._size += _NODE
+        beside = dict.fromkeys(name for graph, _ in bodies for name in graph.captured)
         made = self._emit(op, inputs, names, list(beside), silent=True, label=label)
         for name, value in zip(names, made, strict=True):
-            types = (known[name][2] for known in (first[1], block.names, block.carried) if name in known)
+            types = (known[name][2] for known in (bodies[0][1], bodies[-1][1], block.carried) if name in known)
             self._set(frame, name, (_VALUE, value[1], next(filter(None, types), "")))
         frame.statement = following
 
-    def _is_output(self, frame: _Frame, name: str, first: dict[str, Held], other: dict[str, Held]) -> bool:
-        if name not in other:
-            return frame.find(name) is not None
-        return first[name] != other[name] or first[name][0] not in (_OBJECT, _NAMED, _METHOD)
-
-    def _end_body(self, frame: _Frame, graph: ScriptGraph, names: list[str], known: dict[str, Held]) -> None:
-        """Let a body return the values that are called ``names`` in it, or before it."""
-        for name in names:
-            value = self._as_value(known.get(name) or frame.find(name) or _NONE)
-            graph.returned[name] = self._text(value)
+    def _outputs(self, frame: _Frame, first: dict[str, Held], other: dict[str, Held]) -> list[str]:
+        """Return the names that are known behind a branch: what both bodies have set, or one anew."""
+        found = []
+        for name in dict.fromkeys((*first, *other)):
+            both = name in first and name in other
+            if both and first[name] == other[name] and first[name][0] not in (_VALUE, _LITERAL):
+                self._set(frame, name, first[name])  # no value of a graph
+            elif both or frame.find(name) is not None:
+                found.append(name)
+        return found
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -658,6 +649,8 @@ class _Run:
     def _tell_lost(self, source: Source | None, what: str, name: str) -> None:
         path = f"code/{name.rpartition('.')[0].replace('.', '/')}.py" if source is None else source.path
         lost = "this source is not in the file" if source is None else "it is not there"
+        if source is not None and source.finding is not None:
+            lost += f": {source.finding.reason}"
         self._fault("missing-code", f"{what} is called, and {lost}", path)
 
     def _may_enter(self, source: Source, key: object, what: str) -> bool:
