@@ -43,6 +43,8 @@ def test_files_of_tensorflow_are_listed_by_tag(run):
     [
         ([tensor(3, [2], int_val=[1, 2]), tensor(3, [2], int_val=[5])], {"t": [[1, 2], [5, 5]]}),
         ([tensor(1, [2], float_val=[1, 2]), tensor(1, [3], float_val=[3])], {"t@0": [1, 2], "t@1": [3, 3, 3]}),
+        ([tensor(7, [2], string_val=[b"a"]), tensor(7, [2], string_val=[b"b", b"c"])], {"t@0": "aa", "t@1": "bc"}),
+        ([tensor(7, [1 << 40], string_val=[b"a"])], {"t@0": ""}),
         ([tensor(14, [1], half_val=[0x3F80])], {"t@0": [1]}),
         ([{"histo": {"min": 1, "bucket_limit": [1, 2], "bucket": [3, 4]}}] * 2, {"t": None}),
         ([{"histo": {"min": 1, "bucket_limit": [1], "bucket": [3, 4]}}] * 2, {"t": ()}),
@@ -53,6 +55,10 @@ def test_tensors_of_one_tag(values, wanted):
     with pparse.view(events([event(step, t=value) for step, value in enumerate(values)])) as model:
         assert list(model) == list(wanted)
         for name, numbers in wanted.items():
+            if isinstance(numbers, str):
+                texts = list(model[name].strings()) if model[name].size < 9 else []
+                assert b"".join(texts).decode() == numbers
+                continue
             found = model[name].numpy()
             if numbers == ():
                 assert (found["min"].tolist(), "bucket" in found.dtype.names) == ([1, 1], False)

@@ -162,7 +162,7 @@ class SeriesTensor(TextTensor):
     _words: str
     _last: int
     is_odd: bool
-    """Whether it has to be read to know whether all values have the bytes that their shape needs."""
+    """Whether it has to be read to know whether all values have the bytes that their shape needs. Texts are counted."""
 
     @property
     def type_name(self) -> str:
@@ -280,8 +280,10 @@ class TfeventsViewer(Viewer):
             reason = f"it is of another kind than those of {name!r} before it"
             raise MalformedError(reason, offset=when[2] + p)
         series.alike = series.alike and (series.type, series.shape) == (type, shape)
-        known = element_type(type) if kind == _TENSOR else None
-        series.odd |= known is not None and hole[1] - hole[0] != known[0].itemsize * prod(shape)
+        if kind == _TENSOR and type == _STRING:
+            series.odd |= sum(tag == _STRINGS for tag, *_ in fields(block, p, e)) != prod(shape)
+        elif kind == _TENSOR and (known := element_type(type)) is not None:
+            series.odd |= hole[1] - hole[0] != known[0].itemsize * prod(shape)
         series.add(when[0], when[1], when[2] + p, when[2] + e)
         return [(series, p, e, hole)]
 
@@ -416,7 +418,8 @@ def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
     keys: dict[str, list[tuple[str, int | None]]] = {}
     for tag, series in found.items():
         is_text = series.kind in _BLOBS or (series.kind == _TENSOR and series.type == _STRING)
-        if series.kind == _TENSOR and not (is_text and series.alike) and not _fits_a_structure(series):
+        fits = series.alike and not series.odd if is_text else _fits_a_structure(series)
+        if series.kind == _TENSOR and not fits:
             for row, step in enumerate(series.steps):
                 keys.setdefault(f"{tag}@{step}", []).append((tag, row))
             continue
