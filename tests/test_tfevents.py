@@ -215,3 +215,15 @@ def test_values_that_do_not_fit_their_shape_are_found_by_check(run, tmp_path):
     assert (run("check", path).code, run("get", path, "a").code) == (4, 4)
     with pparse.view(path) as model:
         assert [finding.path for finding in model.check()] == ["a"]
+
+
+def test_a_graph_is_named_and_written_by_get(run, tmp_path):
+    found = message_class("tensorflow.Event")(graph_def=b"\n\t\n\x01x\x12\x04NoOp")
+    path = tmp_path / "log"
+    path.write_bytes(events([found.SerializeToString()]))
+    assert "graphs = [1].graph_def" in run("info", path).out
+    assert "[1].graph_def" in run("graph", path).err
+    assert run("get", path, "[1].graph_def", "--raw", "-o", tmp_path / "graph.pb").code == 0
+    assert "NoOp" in run("graph", tmp_path / "graph.pb").out
+    path.write_bytes(events([event(0, a=1.0)]))
+    assert "has no graph" in run("graph", path).err
