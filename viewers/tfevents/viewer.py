@@ -426,7 +426,9 @@ class TfeventsViewer(Viewer):
         self._index()
         if not self._graphs:
             return super().graph_of(number, max_nodes)
-        way = f"'pparse get FILE \"{self._graphs[0]}\" --raw -o graph.pb' writes it, and 'pparse graph graph.pb' shows it"
+        way = (
+            f"'pparse get FILE \"{self._graphs[0]}\" --raw -o graph.pb' writes it, and 'pparse graph graph.pb' shows it"
+        )
         raise UnsupportedError(f"{self.extraction.name}: its graph is bytes in a record: {way}")
 
 
