@@ -141,7 +141,9 @@ def test_a_folder_of_runs_is_listed(run, tmp_path):
         ["eval/events.out.tfevents.9.host.v2", "tfevents", "2"],
     ]
     (tmp_path / "runs" / "events.out.tfevents.1.host.7.0.rest.json").write_text("{}", encoding="utf-8")
-    assert "4 items" not in run("ls", "-R", tmp_path / "runs").out
+    said = run("ls", "-R", tmp_path / "runs").out
+    assert "3 items, 3 tensors" in said
+    assert "complete, unverified" in said.split(" items, ")[1]  # one has no tensors
     (tmp_path / "runs" / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
     assert "model.safetensors" in run("info", tmp_path / "runs").out.split("taken", 1)[1].splitlines()[0]
 
