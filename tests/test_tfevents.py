@@ -43,6 +43,8 @@ def test_files_of_tensorflow_are_listed_by_tag(run):
     [
         ([tensor(3, [2], int_val=[1, 2]), tensor(3, [2], int_val=[5])], {"t": [[1, 2], [5, 5]]}),
         ([tensor(1, [2], float_val=[1, 2]), tensor(1, [3], float_val=[3])], {"t@0": [1, 2], "t@1": [3, 3, 3]}),
+        ([tensor(7, [2], string_val=[b"a"]), tensor(7, [2], string_val=[b"b", b"c"])], {"t@0": "aa", "t@1": "bc"}),
+        ([tensor(7, [1 << 40], string_val=[b"a"])], {"t@0": ""}),
         ([tensor(14, [1], half_val=[0x3F80])], {"t@0": [1]}),
         ([{"histo": {"min": 1, "bucket_limit": [1, 2], "bucket": [3, 4]}}] * 2, {"t": None}),
         ([{"histo": {"min": 1, "bucket_limit": [1], "bucket": [3, 4]}}] * 2, {"t": ()}),
@@ -53,6 +55,10 @@ def test_tensors_of_one_tag(values, wanted):
     with pparse.view(events([event(step, t=value) for step, value in enumerate(values)])) as model:
         assert list(model) == list(wanted)
         for name, numbers in wanted.items():
+            if isinstance(numbers, str):
+                texts = list(model[name].strings()) if model[name].size < 9 else []
+                assert b"".join(texts).decode() == numbers
+                continue
             found = model[name].numpy()
             if numbers == ():
                 assert (found["min"].tolist(), "bucket" in found.dtype.names) == ([1, 1], False)
@@ -135,7 +141,9 @@ def test_a_folder_of_runs_is_listed(run, tmp_path):
         ["eval/events.out.tfevents.9.host.v2", "tfevents", "2"],
     ]
     (tmp_path / "runs" / "events.out.tfevents.1.host.7.0.rest.json").write_text("{}", encoding="utf-8")
-    assert "4 items" not in run("ls", "-R", tmp_path / "runs").out
+    said = run("ls", "-R", tmp_path / "runs").out
+    assert "3 items, 3 tensors" in said
+    assert "complete, unverified" in said.split(" items, ")[1]  # one has no tensors
     (tmp_path / "runs" / "model.safetensors").write_bytes(b"\2" + bytes(7) + b"{}")
     assert "model.safetensors" in run("info", tmp_path / "runs").out.split("taken", 1)[1].splitlines()[0]
 
@@ -209,3 +217,15 @@ def test_values_that_do_not_fit_their_shape_are_found_by_check(run, tmp_path):
     assert (run("check", path).code, run("get", path, "a").code) == (4, 4)
     with pparse.view(path) as model:
         assert [finding.path for finding in model.check()] == ["a"]
+
+
+def test_a_graph_is_named_and_written_by_get(run, tmp_path):
+    found = message_class("tensorflow.Event")(graph_def=b"\n\t\n\x01x\x12\x04NoOp")
+    path = tmp_path / "log"
+    path.write_bytes(events([found.SerializeToString()]))
+    assert "graphs = [1].graph_def" in run("info", path).out
+    assert "[1].graph_def" in run("graph", path).err
+    assert run("get", path, "[1].graph_def", "--raw", "-o", tmp_path / "graph.pb").code == 0
+    assert "NoOp" in run("graph", tmp_path / "graph.pb").out
+    path.write_bytes(events([event(0, a=1.0)]))
+    assert "has no graph" in run("graph", path).err

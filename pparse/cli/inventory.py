@@ -108,7 +108,7 @@ class _Rows:
         self._document = document
         self.inventory = Inventory(document, deep=options.recursive)
         self.formats: Counter[str] = Counter()
-        self.tensors = self.size = self.broken = self.unread = self.unknown = 0
+        self.tensors = self.size = self.broken = self.unread = self.unknown = self.verified = 0
         self.codes: list[int] = []
         self._options = options
         self._out = out
@@ -121,6 +121,7 @@ class _Rows:
             self.unread += unread
             self.unknown += item.viewer is None and item.error is None  # nobody looked whether it is whole
             self.broken += not unread and row.code != OK
+            self.verified += row.verified
             self.tensors += row.tensors or 0
             self.size += row.size or 0
             self.formats[row.format or "not readable"] += 1
@@ -135,7 +136,7 @@ class _Rows:
         told += [f"{self.unread:,} not readable"] if self.unread else []
         said = self._out.paint(", ".join(told), "red") if told else ""
         if not told and self.unknown < count:
-            said = self._out.status(Status.COMPLETE)
+            said = self._out.status(Status.COMPLETE, self.verified == count - self.unknown or None)
         if self.unknown:
             said += f"{', ' if said else ''}{self.unknown:,} not looked into"
         tensors = f"{count_words(self.tensors, 'tensor')}, " if self.unknown < count else ""
@@ -145,13 +146,14 @@ class _Rows:
 class _Row:
     """What is printed of an item."""
 
-    __slots__ = ("code", "format", "name", "parameters", "reason", "size", "status", "tensors", "words")
+    __slots__ = ("code", "format", "name", "parameters", "reason", "size", "status", "tensors", "verified", "words")
 
     def __init__(self, item: InventoryItem, options: Any, out: Output) -> None:
         self.name, self.format, self.size = item.path, item.format, item.size
         self.tensors: int | None = None
         self.parameters: int | None = None
         self.status, self.reason, self.code = "", item.what, OK
+        self.verified = False
         self.words = item.what
         error = item.error
         if item.viewer is not None:
@@ -174,6 +176,7 @@ class _Row:
         self.parameters = sum(extent.parameters.values())
         self.size = extent.actual if extent.actual is not None else self.size
         self.code = exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
+        self.verified = extent.all_verified is True
         self.words = out.status(extent.status, extent.all_verified)
         if self.code != OK or not extent.is_sound:
             self.reason = next((str(found.reason) for found in findings_of(viewer, extent)), "")

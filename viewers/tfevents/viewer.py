@@ -17,7 +17,7 @@ from math import prod
 from struct import Struct
 
 from pparse.data.spliced import DerivedData
-from pparse.errors import DataError, FaultError, LimitError, MalformedError
+from pparse.errors import DataError, FaultError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity
 from pparse.kernels.wire import PADDING, fields, read_value
 from pparse.limits import count_words
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction
+    from pparse.graphs.graph import Graph
     from pparse.tensors.status import Extent
 
     _Added = tuple["_Series", int, int, tuple[int, int]]
@@ -47,6 +48,9 @@ _TIME, _STEP, _VERSION, _SUMMARY, _VALUE, _TAG, _SIMPLE = 0x09, 0x10, 0x1A, 0x2A
 _METADATA, _PLUGIN, _PLUGIN_NAME, _DTYPE, _SHAPE, _DIM, _SIZE = 0x4A, 0x0A, 0x0A, 0x08, 0x12, 0x12, 0x08
 _CONTENT, _FLOATS, _STRINGS = 0x22, 0x2A, 0x42
 _HISTO, _TENSOR = 0x2A, 0x42
+# Fields of an Event that are a graph as bytes, by their tags; so many are named.
+_GRAPHS: Final = {0x22: "graph_def", 0x4A: "meta_graph_def"}
+_MOST_GRAPHS: Final = 100
 # Kinds of values that are bytes: their tag, and that of the field which has these; 0: all of it.
 _BLOBS: Final = {0x1A: 0, 0x22: 0x22, 0x32: 0x22}
 _WORDS: Final = {0x1A: "old histogram", 0x22: "image", 0x32: "audio"}
@@ -162,7 +166,7 @@ class SeriesTensor(TextTensor):
     _words: str
     _last: int
     is_odd: bool
-    """Whether it has to be read to know whether all values have the bytes that their shape needs."""
+    """Whether it has to be read to know whether all values have the bytes that their shape needs. Texts are counted."""
 
     @property
     def type_name(self) -> str:
@@ -192,6 +196,7 @@ class TfeventsViewer(Viewer):
         self._charge = extraction.session.budget.charge(0, "the places of what was logged")
         self._version = ""
         self._plugins: set[str] = set()
+        self._graphs: list[str] = []
         self._known = _KnownEvents()
 
     # -- the records ---------------------------------------------------------------------------------------------------
@@ -203,6 +208,7 @@ class TfeventsViewer(Viewer):
         if self._series is None or self._series[0] != stamp:
             found: dict[str, _Series] = {}
             known = self._known = _KnownEvents()
+            self._plugins, self._graphs = set(), []
             rows = 0
             for ordinal, start, raw, entry in self.parser.records():
                 if not ordinal & 0x3FF:
@@ -240,6 +246,8 @@ class TfeventsViewer(Viewer):
                 step = signed(read_value(block, p)[0], 64)
             elif tag == _SUMMARY:
                 summaries.append((p, end))
+            elif tag in _GRAPHS and len(self._graphs) < _MOST_GRAPHS:
+                self._graphs.append(f"[{ordinal}].{_GRAPHS[tag]}")
             elif tag == _VERSION:
                 self._version = raw[p:end].decode("utf-8", "replace")
         values = [(p, e) for start, end in summaries for tag, p, e in fields(block, start, end) if tag == _VALUE]
@@ -280,8 +288,10 @@ class TfeventsViewer(Viewer):
             reason = f"it is of another kind than those of {name!r} before it"
             raise MalformedError(reason, offset=when[2] + p)
         series.alike = series.alike and (series.type, series.shape) == (type, shape)
-        known = element_type(type) if kind == _TENSOR else None
-        series.odd |= known is not None and hole[1] - hole[0] != known[0].itemsize * prod(shape)
+        if kind == _TENSOR and type == _STRING:
+            series.odd |= sum(tag == _STRINGS for tag, *_ in fields(block, p, e)) != prod(shape)
+        elif kind == _TENSOR and (known := element_type(type)) is not None:
+            series.odd |= hole[1] - hole[0] != known[0].itemsize * prod(shape)
         series.add(when[0], when[1], when[2] + p, when[2] + e)
         return [(series, p, e, hole)]
 
@@ -408,7 +418,18 @@ class TfeventsViewer(Viewer):
         every = [step for one in series.values() for step in (min(one.steps), max(one.steps))]
         if every:
             found["steps"] = f"{min(every)} to {max(every)}"
-        return {**found, **({"plugins": sorted(self._plugins)} if self._plugins else {})}
+        more = {"plugins": sorted(self._plugins), "graphs": self._graphs}
+        return {**found, **{key: value for key, value in more.items() if value}}
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Raise `UnsupportedError`, which tells how to get the graph that a record has as bytes."""
+        self._index()
+        if not self._graphs:
+            return super().graph_of(number, max_nodes)
+        way = (
+            f"'pparse get FILE \"{self._graphs[0]}\" --raw -o graph.pb' writes it, and 'pparse graph graph.pb' shows it"
+        )
+        raise UnsupportedError(f"{self.extraction.name}: its graph is bytes in a record: {way}")
 
 
 def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
@@ -416,7 +437,8 @@ def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
     keys: dict[str, list[tuple[str, int | None]]] = {}
     for tag, series in found.items():
         is_text = series.kind in _BLOBS or (series.kind == _TENSOR and series.type == _STRING)
-        if series.kind == _TENSOR and not (is_text and series.alike) and not _fits_a_structure(series):
+        fits = series.alike and not series.odd if is_text else _fits_a_structure(series)
+        if series.kind == _TENSOR and not fits:
             for row, step in enumerate(series.steps):
                 keys.setdefault(f"{tag}@{step}", []).append((tag, row))
             continue
