@@ -20,6 +20,7 @@ from pparse.data.window import windows
 from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
 from pparse.testing.fakes import FailingData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
+from tests.rows import rows
 
 CONTENT = bytes(range(256)) * 40
 HUGE = 1 << 62
@@ -81,7 +82,7 @@ def write_with_time(path, content: bytes, seconds: int) -> None:
 # -- every kind ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("offset", "length"),
     [
         (0, 0),

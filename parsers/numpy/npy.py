@@ -32,7 +32,6 @@ from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
 from pparse.tensors.dtype import DTYPES, in_bytes
 from pparse.tensors.npy import MAGIC, ObjectsError, described, retyped
-from pparse.tree.code_use import code_lines
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Container, Listing, Parser, Signature
@@ -475,6 +474,8 @@ class NpyParser(Parser, Container, Listing):
         if "fortran_order" in header.places:
             order = "Fortran (the first" if header.fortran else "C (the last"
             yield "order", f"{order} dimension runs fastest)"
+        from pparse.tree.code_use import code_lines
+
         yield from code_lines(self.globals())
 
     def globals(self) -> Iterator[CodeUse]:

@@ -15,7 +15,6 @@ from pparse.parsers.numpy.npy import OPTIONS, named_type, read_header
 from pparse.parsers.zip.members import ZipNote, first_content
 from pparse.parsers.zip.parser import ZipParser
 from pparse.tensors.npy import MAGIC
-from pparse.tree.code_use import code_lines
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -243,6 +242,8 @@ class NpzParser(ZipParser):
             more = ", …" if len(others) > _NAMED else ""
             are = "is no array" if len(others) == 1 else "are no arrays"
             yield "others", f"{count_words(len(others), 'member')} {are}: {', '.join(others[:_NAMED])}{more}"
+        from pparse.tree.code_use import code_lines
+
         yield from code_lines(self.globals())
 
 

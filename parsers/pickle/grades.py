@@ -1,8 +1,7 @@
 """How dangerous it is to load a pickle: a grade for each name that it looks up, by what it would call with it.
 
-`pparse.tree.code_names` knows the names. Of a module or function that leads to others
-(``getattr`` and its like) the result is followed as far as its arguments are
-constant: what is called is graded by the name that it comes to.
+`pparse.tree.code_names` knows the names. Of what leads to others, ``getattr`` and its like, the result is followed as
+far as its arguments are constant: what is called is graded by the name that it comes to.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-_LONGEST_NAME: Final = 200
+_SHOWN: Final = 200  # characters of a name
 # The most different names that are kept (five times as many of those that could run something).
 _MOST_NAMES: Final = 20_000
 # Pickles in bytes that a call loads: how deep, and how many in a row.
@@ -48,7 +47,7 @@ class Verdict:
         return use
 
     def _use(self, name: str, at: int, words: str | None) -> CodeUse:
-        shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
         use = self.uses.get(shown)
         if use is None:
             grade, reason, role = graded(name, words)
@@ -59,6 +58,26 @@ class Verdict:
             if len(self.uses) < _MOST_NAMES * (5 if grade is Grade.DANGEROUS else 1):
                 self.uses[shown] = use
         return use
+
+    def take_quiet(self, named: list[tuple[int, Global]]) -> bool:
+        """Take names with their offsets, if none of them does harm whatever it is called with; return whether."""
+        if not all(is_quiet(str(found), found.name) for _, found in named):
+            return False
+        for at, found in named:
+            self.note(str(found), at, found.name)
+        return True
+
+    def read(self, reading: Reading) -> None:
+        """Follow a pickle, and what others read who take frames, or the bytes of joblib's arrays, for something else.
+
+        Of these, as far as the C unpickler goes.
+        """
+        self.follow(reading)
+        for frames in [False] * reading.is_torn + [True] * (reading.behind is not None):
+            other = Verdict()
+            where = reading.data, reading.start, reading.end, reading.session
+            other.follow(Reading(*where, frames=frames), certain=True)
+            self._merge(other)
 
     def follow(self, reading: Reading, depth: int = 0, *, certain: bool = False) -> None:
         """Run a pickle, and note all that it would look up and call; ``certain``: if the C unpickler reads it."""
@@ -81,7 +100,7 @@ class Verdict:
         reason = f"not followed to its end: {error.reason}"
         self.uses.setdefault(NOT_FOLLOWED, CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, reason))
 
-    def merge(self, other: Verdict) -> None:
+    def _merge(self, other: Verdict) -> None:
         """Take what another reader of the same pickles would do besides."""
         for name, use in other.uses.items():
             known = self.uses.setdefault(name, use)
@@ -136,6 +155,10 @@ class Verdict:
             use.worsen(Grade.DANGEROUS, "loads bytes that are no whole pickle")
 
 
+def _arguments(call: Call) -> tuple[Any, ...]:
+    return call.args if isinstance(call.args, tuple) else ()
+
+
 def _name_of(target: Any) -> tuple[str, str | None]:
     """Return the name that something comes to which is called, and the part of it behind the module; "": unknown."""
     attributes: list[str] = []
@@ -147,7 +170,7 @@ def _name_of(target: Any) -> tuple[str, str | None]:
             return f"extension {target.code}", ""
         if not isinstance(target, Call):
             return "", None
-        args = target.args if isinstance(target.args, tuple) else ()
+        args = _arguments(target)
         role = _role(target.name)
         if role == "getattr" and len(args) >= 2 and isinstance(args[1], str):
             attributes.append(args[1])
@@ -170,7 +193,7 @@ def _name_of(target: Any) -> tuple[str, str | None]:
 
 def _got(getter: Call) -> str | None:
     """Return the attribute that an ``operator.attrgetter`` gets, or ``methodcaller`` calls."""
-    args = getter.args if isinstance(getter.args, tuple) else ()
+    args = _arguments(getter)
     return args[0] if args and _role(getter.name) == "getter" and isinstance(args[0], str) else None
 
 
@@ -179,7 +202,7 @@ def _is_hidden(words: str) -> bool:
 
 
 def _decide_getattr(call: Call) -> tuple[Grade, str]:
-    args = call.args if isinstance(call.args, tuple) else ()
+    args = _arguments(call)
     if len(args) < 2 or not isinstance(args[1], str):
         return Grade.DANGEROUS, "gets an attribute whose name other calls put together"
     name, words = _name_of(call)
@@ -194,14 +217,14 @@ def _decide_getattr(call: Call) -> tuple[Grade, str]:
 
 
 def _decide_getter(call: Call) -> tuple[Grade, str]:
-    args = call.args if isinstance(call.args, tuple) else ()
+    args = _arguments(call)
     if not all(isinstance(word, str) for word in args[:1]) or any(_is_hidden(str(word)) for word in args[:1]):
         return Grade.DANGEROUS, "gets attributes by hidden names, or such as other calls put together"
     return Grade.UNKNOWN, "gets an attribute"
 
 
 def _decide_import(call: Call) -> tuple[Grade, str]:
-    args = call.args if isinstance(call.args, tuple) else ()
+    args = _arguments(call)
     if not args or not isinstance(args[0], str):
         return Grade.DANGEROUS, "imports a module whose name other calls put together"
     grade = graded(f"{args[0]}.x").grade
@@ -214,7 +237,7 @@ def _decide_type(call: Call) -> tuple[Grade, str]:
 
 
 def _decide_item(call: Call) -> tuple[Grade, str]:
-    args = call.args if isinstance(call.args, tuple) else ()
+    args = _arguments(call)
     name, words = _name_of(call)
     if name and words and _is_hidden(words):
         return Grade.DANGEROUS, f"gets {name}"

@@ -32,8 +32,6 @@ from pparse.errors import DataError, LimitError, MalformedError, PparseError, Un
 from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.kernels.pickle_scan import DUP, GETS, LONG_LINE, MARK, MORE, NAMED, SLACK, STOPPED, Scan, ends_of, scan
 from pparse.limits import are, count_words
-from pparse.parsers.pickle.calls import Reading
-from pparse.parsers.pickle.grades import Verdict
 from pparse.parsers.pickle.joblib import WATCHED
 from pparse.parsers.pickle.program import (
     FILLED,
@@ -49,8 +47,6 @@ from pparse.parsers.pickle.program import (
 )
 from pparse.parsers.pickle.reading import Parts
 from pparse.parsers.pickle.values import Decoder, Global, check_key
-from pparse.tree.code_names import is_quiet
-from pparse.tree.code_use import code_lines
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.node import Node
@@ -61,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, ClassVar, Final
 
+    from pparse.parsers.pickle.grades import Verdict
     from pparse.parsers.pickle.joblib import RawArray
     from pparse.tree.code_use import CodeUse
     from pparse.tree.entry import Key
@@ -239,12 +236,18 @@ class PickleParser(Parser, Listing):
                     found = decoder.decode(at, end)
             yield at, found if isinstance(found, Global) else Global("?", "?")
 
-    def details(self) -> Iterator[tuple[str, str]]:
-        """Yield the number of pickles, the protocol of the first, and the globals that they name."""
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """Yield the number of pickles, and the protocol of the first."""
         if len(self.starts) > 1:
             yield "pickles", f"{len(self.starts):,}"
         head = self.result.extraction.data.pread(self.starts[0], 2) if self.starts else b""
         yield "protocol", str(head[1]) if len(head) == 2 and head[0] == 0x80 else "0 or 1"
+
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield the number of pickles, the protocol of the first, and the globals that they name."""
+        from pparse.tree.code_use import code_lines
+
+        yield from self.facts()
         found = list(self.globals())
         yield from code_lines(found)
         if not found:
@@ -255,6 +258,9 @@ class PickleParser(Parser, Listing):
 
         The opcodes are followed one by one, unless all readers look up the same names, and none of these does harm.
         """
+        # Not imported by who lists tensors.
+        from pparse.parsers.pickle.grades import Verdict
+
         verdict = Verdict()
         try:
             if not self.starts:
@@ -272,35 +278,27 @@ class PickleParser(Parser, Listing):
 
     def _judge_unread(self, verdict: Verdict) -> None:
         """Follow the pickles, one behind the other, without what is known of them."""
+        from pparse.parsers.pickle.calls import Reading
+
         extraction = self.result.extraction
         pos, end, count = extraction.start, extraction.find_end(), 0
         while not count or (pos < end and self.goes_on(count, pos)):
             extraction.session.limits.check("entries", count, "the number of pickles")
             reading = Reading(extraction.data, pos, end, extraction.session)
-            verdict.follow(reading)
-            if reading.is_torn:
-                verdict.follow(Reading(extraction.data, pos, end, extraction.session, frames=False))
+            verdict.read(reading)
             if reading.trouble:
                 break
             pos, count = reading.stopped_at, count + 1
 
     def _judge_code(self, program: Program, verdict: Verdict) -> None:
-        if program.is_regular:
-            named = list(self._globals_of(program))
-            if all(is_quiet(str(found), found.name) for _, found in named):
-                for at, found in named:
-                    verdict.note(str(found), at, found.name)
-                return
-        where = program.data, program.start, program.find_end, program.session
-        first = Reading(*where)
+        from pparse.parsers.pickle.calls import Reading
+
+        if program.is_regular and verdict.take_quiet(list(self._globals_of(program))):
+            return
+        first = Reading(program.data, program.start, program.find_end, program.session)
         if program.arrays:  # read by joblib, which derives from Python's unpickler
             first.behind, first.frames = program.arrays.behind, False
-        verdict.follow(first)
-        # Other readers take frames and the bytes of arrays for something else.
-        for frames in [False] * first.is_torn + [True] * bool(program.arrays):
-            other = Verdict()
-            other.follow(Reading(*where, frames=frames), certain=True)
-            verdict.merge(other)
+        verdict.read(first)
 
     def read_pickles(self) -> Program:
         """Find where each pickle begins, and return the last one."""

@@ -93,11 +93,19 @@ class StorageReader:
         """Return the value that was saved, a node of a `PickleParser`; None if it is lost."""
         return None
 
-    def saved_details(self) -> Iterator[tuple[str, str]]:
-        """Yield the lines of `pparse info` on the pickle of what was saved."""
+    def saved_details(self, own: str = "") -> Iterator[tuple[str, str]]:
+        """Yield the lines of `pparse info` on the pickle of what was saved, without names that begin with ``own``."""
         saved = self.pickled()
-        if saved is not None:
+        if saved is None:
+            return
+        if not own:
             yield from saved.result.parser.details()  # type: ignore[attr-defined]
+            return
+        from pparse.tree.code_use import code_lines
+
+        yield from saved.result.parser.facts()  # type: ignore[attr-defined]
+        others: Iterator[CodeUse] = saved.result.parser.globals()  # type: ignore[attr-defined]
+        yield from code_lines(use for use in others if not use.name.startswith(own))
 
     def saved_globals(self) -> Iterator[CodeUse]:
         """Yield the globals that the pickle of what was saved names."""

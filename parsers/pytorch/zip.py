@@ -509,13 +509,10 @@ class PyTorchZipParser(ZipParser, StorageReader):
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`: of the archive, and of the pickle in it."""
         yield from super().details()
-        if not self.has_code:
-            yield from self.saved_details()
-            return
-        yield "holds", "a TorchScript model: code, and what is saved beside it"
-        # Its own classes are those of its modules, which the viewer shows; all of them are in `globals`.
-        own = "__torch__."
-        yield from (field for field in self.saved_details() if field[0] != "global" or not field[1].startswith(own))
+        if self.has_code:
+            yield "holds", "a TorchScript model: code, and what is saved beside it"
+        # The classes of its code are those of its modules, which the viewer shows; all of them are in `globals`.
+        yield from self.saved_details("__torch__." if self.has_code else "")
 
     def globals(self) -> Iterator[CodeUse]:
         """Yield the globals that its pickle names."""

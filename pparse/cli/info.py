@@ -14,7 +14,6 @@ from pparse.findings import BROKEN, Status
 from pparse.limits import count_words, format_size
 from pparse.recovery.document_verdict import all_findings, document_status
 from pparse.tensors.viewer import findings_of
-from pparse.tree.code_use import in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -259,6 +258,8 @@ def _details(viewer: Viewer) -> list[Field]:
 
 def _globals(listing: Listing) -> list[dict[str, object]]:
     """Return the globals that pickles in a document name."""
+    from pparse.tree.code_use import in_order
+
     return [use.to_dict() for use in in_order(listing.globals())]
 
 

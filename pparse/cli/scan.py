@@ -12,7 +12,7 @@ from collections import Counter
 from pparse.cli.common import DANGEROUS, OK, exit_code_of, open_file, worst
 from pparse.containers.code_scan import code_in
 from pparse.data import files
-from pparse.display.text import safe, shorten
+from pparse.display.text import few, safe, shorten
 from pparse.document.folder import FILE, LocalFolder
 from pparse.errors import FormatError, LimitError, PparseError
 from pparse.limits import count_words
@@ -35,7 +35,7 @@ EXAMPLES: Final = """examples:
   pparse scan --sarif downloads/ > scan.sarif
 """
 
-_COLORS: Final = {Grade.DANGEROUS: "red", Grade.UNKNOWN: "yellow", Grade.HARMLESS: "green", Grade.WEIGHTS_ONLY: "green"}
+_COLORS: Final = {Grade.DANGEROUS: "red", Grade.UNKNOWN: "yellow"}
 _NO_CODE: Final = "no code"
 # The most letters of a call, and names that a line tells of.
 _LETTERS: Final = 200
@@ -185,7 +185,7 @@ def _tell(out: Output, file: str, uses: list[CodeUse], options: Any) -> None:
     word = worst_grade.value if worst_grade is not None else _NO_CODE
     if not options.all and worst_grade not in (Grade.DANGEROUS, Grade.UNKNOWN):
         return
-    painted = out.paint(f"{word:12}", _COLORS.get(worst_grade, "green") if worst_grade is not None else "green")
+    painted = out.paint(f"{word:12}", "green" if worst_grade is None else _COLORS.get(worst_grade, "green"))
     out.say(f"{painted} {safe(file)}", indent=13)
     for use in uses:
         if use.grade is not Grade.DANGEROUS and not options.all:
@@ -198,8 +198,6 @@ def _tell(out: Output, file: str, uses: list[CodeUse], options: Any) -> None:
             out.say(f"{'':12} {line if use.reason else line[:-2]}", indent=15)
     unknown = [use.name for use in uses if use.grade is Grade.UNKNOWN]
     if unknown and not options.all:
-        from pparse.display.text import few
-
         out.say(f"{'':12} nothing is known of {few(unknown, _NAMES, len(unknown))}", indent=15)
 
 

@@ -30,7 +30,6 @@ from pparse.lazy import Declared, lazy_pattern
 from pparse.limits import Limits, MemoryBudget
 from pparse.locking import RLock, guard
 from pparse.paths import join_extraction
-from pparse.tree.code_use import code_findings
 from pparse.tree.entry import MAP
 from pparse.tree.index import IndexLedger, KeptBlock, Retention
 from pparse.tree.result import Result
@@ -603,6 +602,7 @@ class Extraction(HasStatus):
         A ``viewer`` of it that exists is asked instead of a new one.
         """
         from pparse.document.registry import viewer_for
+        from pparse.tree.code_use import code_findings
 
         with self.lock:
             viewer = viewer_for(self) if viewer is None else viewer

@@ -6,6 +6,7 @@ The names, their grades and the reasons are data: ``globals.txt``.
 from __future__ import annotations
 
 from collections import namedtuple
+from functools import lru_cache
 from operator import attrgetter
 
 from pparse.data import files
@@ -82,15 +83,14 @@ class _Table:
 
 
 _UNKNOWN: Final = Known(Grade.UNKNOWN, "nothing is known of it", "")
-_tables: list[_Table] = []
 
 
+@lru_cache(maxsize=1)
 def _table() -> _Table:
-    if not _tables:
-        _tables.append(_Table())
-    return _tables[0]
+    return _Table()
 
 
+@lru_cache(maxsize=1024)
 def graded(name: str, words: str | None = None) -> Known:
     """Return what is known of a name with its module.
 
