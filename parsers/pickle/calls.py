@@ -32,7 +32,8 @@ from warnings import catch_warnings, simplefilter
 from pparse.data.base import Range, find_not_utf8
 from pparse.data.spliced import SplicedData
 from pparse.errors import LimitError, MalformedError
-from pparse.parsers.pickle.values import Call, Extension, Global, Persistent, as_text, constant
+from pparse.parsers.pickle.program import payload
+from pparse.parsers.pickle.values import KIND_OF, KINDS, WIDTHS, Call, Extension, Global, Persistent, as_text, constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,20 +64,14 @@ _MOST_KEPT: Final = 100_000
 _MOST_TORN: Final = 16
 _CHECK_EVERY: Final = 4096
 
-# Constants by the size of opcode and argument; payloads by the width of their length.
+# Constants by the size of opcode and argument, if that is fixed.
 _FIXED: Final = {0x4E: 1, 0x88: 1, 0x89: 1, 0x29: 1, 0x97: 1, 0x4B: 2, 0x4D: 3, 0x4A: 5, 0x47: 9}
-_COUNTED: Final = {
-    **dict.fromkeys(b"\x8cCU\x8a", 1),
-    **dict.fromkeys(b"XBT\x8b", 4),
-    **dict.fromkeys(b"\x8d\x8e\x96", 8),
-}
 _UTF8: Final = frozenset(b"\x8cX\x8d")
 _SIGNED: Final = frozenset(b"T\x8b")
-_TEXTS: Final = frozenset(b"\x8cX\x8dVSUT")
 _PYTHON2: Final = frozenset(b"SUT")
-_BYTES: Final = frozenset(b"CB\x8e")
-_WHOLE: Final = frozenset(b"IKMJL\x8a\x8b\x88\x89")
-_NONE, _EMPTY_TUPLE, _BYTEARRAY = 0x4E, 0x29, 0x96
+_BYTES: Final = frozenset(KINDS["bytes"])
+_IN_PIECES: Final = frozenset(KINDS["bytes"] + KINDS["bytearray"])
+_NUMBERS: Final = frozenset(b"IL")
 _HIGHEST_PROTOCOL: Final = 5
 _LISTS, _TUPLES, _DICTS, _SETS, _FROZEN = "list", "tuple", "dict", "set", "frozenset"
 
@@ -105,6 +100,11 @@ class Box:
         self.count += len(values)
         if len(self.parts) < _PARTS:
             self.parts += values[: _PARTS - len(self.parts)]
+
+
+def _is_data(value: Value) -> bool:
+    """Whether a value is a constant or a container, and no object."""
+    return type(value) in (int, Box)
 
 
 _SHARED: Final = {kind: Box(kind, [], is_shared=True) for kind in (_LISTS, _DICTS, _SETS, _FROZEN, _TUPLES)}
@@ -210,8 +210,7 @@ class Reading:
         ends: dict[int, int] = {}
         dropped: list[tuple[int, int]] = []
         while True:
-            machine = Machine(data, self.start, end, self.session, self.behind, ends if self.frames else None)
-            machine.dropped = dropped
+            machine = Machine(self, data, end, ends if self.frames else None, dropped)
             try:
                 for number, event in enumerate(machine.run()):
                     if number >= told:
@@ -238,19 +237,15 @@ class Machine:
     """The unpickler: stack, marks, memo."""
 
     def __init__(
-        self,
-        data: Data,
-        start: int,
-        end: int,
-        session: HostSession | None = None,
-        behind: Callable[[int], int] | None = None,
-        ends: dict[int, int] | None = None,
+        self, reading: Reading, data: Data, end: int, ends: dict[int, int] | None, dropped: list[tuple[int, int]]
     ) -> None:
-        """``ends``: where frames end that are torn, by their begin; None: frames are not looked at."""
+        """``ends``: where frames end that are torn, by their begin; None: frames are not looked at.
+
+        ``dropped``: where bytes were dropped before, and how many: offsets behind are larger in the file.
+        """
+        start = reading.start
         gap = data.next_gap(start) if data.gaps else None
-        self.data, self.session, self.behind = data, session, behind
-        self.dropped: list[tuple[int, int]] = []
-        """Where bytes were dropped before, and how many: offsets behind are larger in the file."""
+        self.data, self.session, self.behind, self.dropped = data, reading.session, reading.behind, dropped
         self.end = end if gap is None else min(end, gap.offset)
         """Where the bytes end that are there."""
         self.certain = True
@@ -326,12 +321,13 @@ class Machine:
             return ...
         at, op = slot >> 8, slot & 0xFF
         head = self.data.pread(at, min(_HEAD, self.end - at))
-        width = _COUNTED.get(op)
+        width = WIDTHS.get(op)
         if width is not None:
             size = int.from_bytes(head[1 : 1 + width], "little")
             if size > _AT_ONCE:
-                start = self.data.pread(at + 1 + width, _SHOWN)
-                return start if op in _BYTES else f"{start.decode('utf-8', 'replace')}…" if op in _TEXTS else ...
+                if op in _BYTES:
+                    return self.data.pread(at + 1 + width, _SHOWN)
+                return self._beginning(at + 1 + width, "utf-8") if KIND_OF[op] == "str" else ...
             found = constant(self.data.pread(at, 1 + width + size))
             return found if op in _BYTES else as_text(found)
         if op in _FIXED:
@@ -339,7 +335,7 @@ class Machine:
         raw = self.data.pread(at, min(_AT_ONCE, self.end - at))
         end = raw.find(b"\n")
         if end < 0:
-            return f"{raw[1:_SHOWN].decode('latin-1')}…" if op in _TEXTS else ...
+            return self._beginning(at + 1, "latin-1") if KIND_OF[op] == "str" else ...
         if op == 0x50:  # an id outside of the pickle
             return raw[1:end].decode("ascii", "replace")
         if op == 0x46:
@@ -349,14 +345,12 @@ class Machine:
             return found == 1 if op == 0x49 and end == 3 and found in (0, 1) else ... if found is None else found
         return as_text(constant(raw[: end + 1]))
 
+    def _beginning(self, at: int, encoding: str) -> str:
+        return f"{self.data.pread(at, _SHOWN).decode(encoding, 'replace')}…"
+
     def bytes_of(self, value: Value) -> tuple[int, int] | None:
         """Return where the bytes of a constant of bytes begin and end; None if it is no such constant."""
-        op = value & 0xFF if type(value) is int else 0
-        if op not in _BYTES:
-            return None
-        width, at = _COUNTED[op], value >> 8
-        begin = at + 1 + width
-        return begin, begin + int.from_bytes(self.data.pread(at + 1, width), "little")
+        return payload(self.data, value >> 8, self.end) if self.type_of(value) == "bytes" else None
 
     def plain(self, value: Value) -> Any:
         """Return a value as data of Python, bounded: ``...`` stands for what is not kept, or is too much."""
@@ -397,15 +391,12 @@ class Machine:
     def type_of(self, value: Value) -> str:
         """Return what a value is: ``int``, ``str``, ``list`` …; "" for what only a call knows."""
         if type(value) is int:
-            op = value & 0xFF
-            if op in _TEXTS:
-                return "str"
-            return "bytes" if op in _BYTES else _TYPES.get(op, "int")
+            return KIND_OF[value & 0xFF]
         return value.kind if type(value) is Box else ""
 
     def _has_hash(self, value: Value) -> bool:
         if type(value) is int:
-            return value & 0xFF != _BYTEARRAY
+            return KIND_OF[value & 0xFF] != "bytearray"
         return type(value) is not Box or value.kind == _FROZEN or (value.kind == _TUPLES and not value.loose)
 
     def _need_hashes(self, values: list[Value]) -> None:
@@ -520,7 +511,7 @@ class Machine:
                 if op in _FIXED:
                     self._take(_FIXED[op] - 1)
                     self._push(at << 8 | op)
-                elif op in _COUNTED:
+                elif op in WIDTHS:
                     self._counted(op, at)
                 elif op == 0x2E:
                     self._pop()
@@ -541,11 +532,11 @@ class Machine:
         yield from found
 
     def _counted(self, op: int, at: int) -> None:
-        width = _COUNTED[op]
+        width = WIDTHS[op]
         raw = self._take(width)
         size = int.from_bytes(raw, "little", signed=op in _SIGNED)
         begin = self._base + self._i
-        if op not in _BYTES and op != _BYTEARRAY:  # these are read piece by piece
+        if op not in _IN_PIECES:
             self._cross(size)
         if not 0 <= size <= self.end - begin:
             raise _Ended("the pickle ends inside a value" if size >= 0 else "a length is negative")
@@ -581,7 +572,7 @@ class Machine:
 
     def _call(self, opcode: str, at: int, target: Value, args: Value, kwargs: Value = None) -> None:
         """Note a call, and push its result."""
-        if type(target) in (int, Box):
+        if _is_data(target):
             raise _Ended(f"a {self.type_of(target)} is called")
         self._event("call", opcode, at, target, args, kwargs)
         self._push(Call(target, args, kwargs, at))
@@ -589,7 +580,7 @@ class Machine:
     def _check_arguments(self, args: Value) -> None:
         """The C unpickler wants a tuple; Python's unpacks whatever can be."""
         kind = self.type_of(args)
-        if kind in ("NoneType", "int", "float"):
+        if kind in ("none", "int", "float"):
             raise _Ended(f"the arguments of a call are a {kind}")
         self.certain = self.certain and kind == _TUPLES
 
@@ -633,7 +624,7 @@ class Machine:
 
     def _reduce(self, op: int, at: int) -> None:
         args, target = self._pop(), self._pop()
-        if type(target) not in (int, Box):
+        if not _is_data(target):
             self._check_arguments(args)
         self._call("REDUCE", at, target, args)
 
@@ -643,13 +634,13 @@ class Machine:
         if kwargs is not None and self.type_of(kwargs) not in (_DICTS, ""):
             raise _Ended("named arguments are no dict")
         self.certain = self.certain and (kwargs is None or self.type_of(kwargs) == _DICTS)
-        if type(target) not in (int, Box):
+        if not _is_data(target):
             self._check_arguments(args)
         self._call("NEWOBJ_EX" if op == 0x92 else "NEWOBJ", at, target, args, kwargs)
 
     def _build(self, op: int, at: int) -> None:
         state, target = self._pop(), self._top()
-        if type(target) in (int, Box):
+        if _is_data(target):
             self._build_plain(state)
         else:
             self._event("method", "BUILD", at, target, state)
@@ -662,11 +653,11 @@ class Machine:
         slots: Value = None
         if type(state) is Box and state.kind == _TUPLES and state.count == 2 and not state.is_shared:
             state, slots = state.parts
-        taken = self.type_of(state) == "NoneType" and (slots is None or self.type_of(slots) == _DICTS)
+        taken = self.type_of(state) == "none" and (slots is None or self.type_of(slots) == _DICTS)
         for part in (state, slots):
-            if part is not None and (type(part) in (int, Box) and not self._is_nothing(part)):
+            if part is not None and (_is_data(part) and not self._is_nothing(part)):
                 raise _Ended("what has no attributes is given a state")
-            taken = taken and (part is None or type(part) in (int, Box))
+            taken = taken and (part is None or _is_data(part))
         self.certain = self.certain and taken  # else Python's takes it: what is false for it sets nothing
 
     def _is_nothing(self, value: Value) -> bool:
@@ -682,7 +673,7 @@ class Machine:
         taken = [self._pop()] if op == 0x61 else self._popped()
         opcode = "APPEND" if op == 0x61 else "APPENDS"
         target = self._top()
-        if type(target) not in (int, Box):
+        if not _is_data(target):
             self._method(opcode, at, target, taken)
         elif type(target) is Box and target.kind == _LISTS:
             target.add(taken)
@@ -717,19 +708,16 @@ class Machine:
             taken = [key, value]
         else:
             taken = self._popped()
-        target = self._top()
-        if len(taken) % 2:
-            self.certain = False  # Python's unpickler sets the pairs before
-        if type(target) not in (int, Box):
-            self._method("SETITEM" if op == 0x73 else "SETITEMS", at, target, taken[: len(taken) // 2 * 2])
-        if len(taken) % 2:
+        target, odd = self._top(), len(taken) % 2
+        self.certain = self.certain and not odd  # Python's unpickler sets the pairs before
+        if not _is_data(target):
+            self._method("SETITEM" if op == 0x73 else "SETITEMS", at, target, taken[: len(taken) - odd])
+        if odd:
             raise _Ended("a key has no value")
-        if type(target) not in (int, Box):
-            return
         if type(target) is Box and target.kind == _DICTS:
             self._need_hashes(taken[::2])
             target.add(taken)
-        elif taken:
+        elif taken and _is_data(target):
             self._set_at_places(target, taken)
 
     def _set_at_places(self, target: Value, taken: list[Value]) -> None:
@@ -760,7 +748,7 @@ class Machine:
 
     def _add_items(self, op: int, at: int) -> None:
         taken, target = self._popped(), self._top()
-        if type(target) not in (int, Box):
+        if not _is_data(target):
             self._method("ADDITEMS", at, target, taken)
         elif type(target) is Box and target.kind == _SETS:
             self._need_hashes(taken)
@@ -879,24 +867,20 @@ class Machine:
     def _text_line(self, op: int, at: int) -> None:
         """Push a constant that is written as a line, if it can be read."""
         line = self._line()
+        if len(line) < 2 and op in b"ILF":
+            raise _Ended("a number has no digits")
         _LINES[op](self, line)
         self._push(at << 8 | op)
 
     def _whole_line(self, line: bytes) -> None:
-        if len(line) < 2:
-            raise _Ended("a number has no digits")
         if _whole(line[:-1]) is None:
             self.certain = False  # Python can be told to read that many digits
 
     def _long_line(self, line: bytes) -> None:
-        if len(line) < 2:
-            raise _Ended("a number has no digits")
         if _whole(line[:-1].removesuffix(b"L"), octal=False) is None:
             self.certain = False
 
     def _float_line(self, line: bytes) -> None:
-        if len(line) < 2:
-            raise _Ended("a number has no digits")
         text = line[:-1].split(b"\0")[0]
         try:
             value = float(text)
@@ -949,17 +933,6 @@ def _whole(text: bytes, *, octal: bool = True) -> int | None:
 
 
 _UNKNOWN_NAME: Final = "?"
-_NUMBERS: Final = frozenset(b"IL")
-_TYPES: Final = {
-    _NONE: "NoneType",
-    0x88: "bool",
-    0x89: "bool",
-    _EMPTY_TUPLE: _TUPLES,
-    0x97: "buffer",
-    0x47: "float",
-    0x46: "float",
-    _BYTEARRAY: "bytearray",
-}
 _PLAIN: Final[dict[str, Callable[[list[Any]], Any]]] = {_LISTS: list, _TUPLES: tuple, _SETS: set, _FROZEN: frozenset}
 _MADE: Final = {0x5D: _LISTS, 0x7D: _DICTS, 0x8F: _SETS, 0x74: _TUPLES, 0x6C: _LISTS, 0x64: _DICTS, 0x91: _FROZEN}
 _EMPTY: Final = frozenset(b"]}\x8f")

@@ -46,7 +46,7 @@ from pparse.parsers.pickle.program import (
     open_from,
 )
 from pparse.parsers.pickle.reading import Parts
-from pparse.parsers.pickle.values import Decoder, Global, check_key
+from pparse.parsers.pickle.values import KIND_OF, KINDS, Decoder, Global, check_key
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.node import Node
@@ -69,31 +69,8 @@ if TYPE_CHECKING:
     Part = tuple[int, int]
     Known = Mapping[int, Any]
 
-# -- Kinds of nodes by the opcode that made the value, and which of them have children ---------------------------------
+# -- Which kinds of nodes have children --------------------------------------------------------------------------------
 
-_KINDS: Final = {
-    "none": b"N",
-    "bool": b"\x88\x89",
-    "int": b"IKMJL\x8a\x8b",
-    "float": b"FG",
-    "str": b"XV\x8c\x8dSTU",
-    "bytes": b"BC\x8e",
-    "bytearray": b"\x96",
-    "buffer": b"\x97",
-    "tuple": b")t\x85\x86\x87",
-    "list": b"]l",
-    "dict": b"}d",
-    "set": b"\x8f",
-    "frozenset": b"\x91",
-    "call": b"R\x81\x92oi",
-    "global": b"c\x93",
-    "extension": b"\x82\x83\x84",
-    "persistent": b"Q",
-    "persistent-id": b"P",
-    "alias": b"hjg2",
-    "unfinished": b"(",
-}
-KIND_OF: Final = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
 SHAPES: Final = {
     **dict.fromkeys(("pickles", "tuple", "list", "set", "frozenset", "items", "unfinished"), LIST),
     **dict.fromkeys(("dict", "call", "pairs", "persistent"), MAP),
@@ -124,7 +101,7 @@ _NOTHING: Final[Known] = {}
 _NO_PART: Final = 0xFF
 # What makes a value without parts, of its own bytes or by a number.
 _PLAIN_OPCODES: Final = frozenset(
-    b"".join(_KINDS[kind] for kind in ("none", "bool", "int", "float", "str", "bytes")) + b"hjg"
+    b"".join(KINDS[kind] for kind in ("none", "bool", "int", "float", "str", "bytes")) + b"hjg"
 )
 _ZEROS: Final = 64 << 10
 _SMALL_TUPLES: Final = frozenset(b"\x85\x86\x87")

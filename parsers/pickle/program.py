@@ -14,7 +14,7 @@ from pparse.kernels.pickle_scan import DUP, GETS, MARK, SLACK, Scan, ends_of, sc
 from pparse.limits import evictor
 from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder, Arrays
 from pparse.parsers.pickle.reading import CHARGE_FROM, Jumps, Parts, Reading, Stop, get_number
-from pparse.parsers.pickle.values import Decoder
+from pparse.parsers.pickle.values import WIDTHS, Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -659,14 +659,12 @@ def _is_place(number: int, *, paired: bool) -> bool:
 _DECODED: Final = 1 << 20
 # A text of Python 2, which may have any bytes.
 _OLD_TEXT: Final = b"T"
-# Width of the length, by opcode (pickletools.py).
-_WIDTHS: Final = {**dict.fromkeys(b"\x8cCU", 1), **dict.fromkeys(b"XBT", 4), **dict.fromkeys(b"\x8d\x8e\x96", 8)}
 
 
 def payload(data: Data, start: int, end: int) -> tuple[int, int] | None:
-    """Return begin and end of the bytes of the text or bytes whose opcode is at ``start``; None for other values."""
+    """Return begin and end of the bytes of a value with a length, whose opcode is at ``start``; None for others."""
     head = data.pread(start, min(9, end - start))
-    width = _WIDTHS.get(head[0]) if head else None
+    width = WIDTHS.get(head[0]) if head else None
     if width is None or len(head) <= width:
         return None
     size = int.from_bytes(head[1 : 1 + width], "little")

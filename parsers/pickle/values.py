@@ -29,6 +29,37 @@ if TYPE_CHECKING:
     # Does what the opcode at a place says, and returns where the next one is; None: it has no argument.
     Handler = Callable[["_Frame", int], int | None]
 
+# What a value is, by the opcode that made it (pickletools.py of CPython).
+KINDS: Final = {
+    "none": b"N",
+    "bool": b"\x88\x89",
+    "int": b"IKMJL\x8a\x8b",
+    "float": b"FG",
+    "str": b"XV\x8c\x8dSTU",
+    "bytes": b"BC\x8e",
+    "bytearray": b"\x96",
+    "buffer": b"\x97",
+    "tuple": b")t\x85\x86\x87",
+    "list": b"]l",
+    "dict": b"}d",
+    "set": b"\x8f",
+    "frozenset": b"\x91",
+    "call": b"R\x81\x92oi",
+    "global": b"c\x93",
+    "extension": b"\x82\x83\x84",
+    "persistent": b"Q",
+    "persistent-id": b"P",
+    "alias": b"hjg2",
+    "unfinished": b"(",
+}
+KIND_OF: Final = {opcode: kind for kind, opcodes in KINDS.items() for opcode in opcodes}
+# Of constants with a length: its bytes, by opcode.
+WIDTHS: Final = {
+    **dict.fromkeys(b"\x8cCU\x8a", 1),
+    **dict.fromkeys(b"XBT\x8b", 4),
+    **dict.fromkeys(b"\x8d\x8e\x96", 8),
+}
+
 # Tuples are compared and hashed by recursion, and shared ones again and again: larger ones are no keys.
 _KEY_DEPTH: Final = 100
 _KEY_PARTS: Final = 10_000
