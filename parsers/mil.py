@@ -75,6 +75,7 @@ class MilParser(MessageTextParser):
     )
     named_is_enough = False
     memory_per_byte = 6
+    text_endings, message_ending = (".mil",), ".mlmodel"
     left_out = "each operation that is whole is shown"
 
     @classmethod
@@ -88,11 +89,6 @@ class MilParser(MessageTextParser):
         reader = _Reader(raw, self.result.extraction.session.check_cancelled)
         content = reader.program()
         return CoremlParser.name, content, reader.error, reader.is_cut
-
-    def content_name(self) -> str:
-        """Return the name of the message: that of the file, with ``.mlmodel``."""
-        name = self.result.extraction.name.replace("\\", "/").rpartition("/")[2]
-        return f"{name.removesuffix('.mil')}.mlmodel"
 
 
 class CoremlCompiledParser(CoremlPackageParser):

@@ -15,7 +15,6 @@ one (`pparse.parsers.protobuf.text_layer`).
 from __future__ import annotations
 
 from pparse.document.appearance import is_text as looks_like_text
-from pparse.document.extraction import extraction_of
 from pparse.document.registry import excerpt_of
 from pparse.errors import MalformedError, SourceError
 from pparse.findings import Severity, Status
@@ -266,6 +265,7 @@ class TensorflowTextParser(MessageTextParser):
     named_is_enough = False
     references: ClassVar[tuple[str, ...]] = ("https://protobuf.dev/reference/protobuf/textformat-spec/",)
     memory_per_byte = _FACTOR
+    text_endings, message_ending = (".pbtxt", ".pb"), ".pb"
     left_out = "what is before it is shown, but for the block that it is in"
 
     @classmethod
@@ -289,11 +289,6 @@ class TensorflowTextParser(MessageTextParser):
             return None
         content, error = message_of(raw, known[1])
         return known[0], content, error, error is not None and _is_at_end(raw, error)
-
-    def content_name(self) -> str:
-        """Return the name of the message: that of the file, with ``.pb``."""
-        name = extraction_of(self.result).name.replace("\\", "/").rpartition("/")[2]
-        return f"{name.removesuffix('.pbtxt').removesuffix('.pb')}.pb"
 
 
 def kind_of(head: bytes) -> tuple[str, str] | None:

@@ -41,6 +41,10 @@ class MessageTextParser(Parser, Container):
     limitations: ClassVar[tuple[str, ...]] = ("the whole text is read into memory, as no index of it is made",)
     memory_per_byte: ClassVar[int]
     """Memory that a text takes as a message, per byte."""
+    text_endings: ClassVar[tuple[str, ...]]
+    """What the name of a text ends in, one after the other."""
+    message_ending: ClassVar[str]
+    """What that of the message ends in instead."""
     left_out: ClassVar[str]
     """What is shown of a text that is not whole, in words."""
     charge: Charge
@@ -56,9 +60,12 @@ class MessageTextParser(Parser, Container):
         None: the text says no message.
         """
 
-    @abstractmethod
     def content_name(self) -> str:
-        """Return the name of the message."""
+        """Return the name of the message: that of the file, with another ending."""
+        name = extraction_of(self.result).name.replace("\\", "/").rpartition("/")[2]
+        for ending in self.text_endings:
+            name = name.removesuffix(ending)
+        return name + self.message_ending
 
     def unwrapped(self) -> Extraction | None:
         """Return the message. Raises `LimitError` if the text is too long for the budget."""

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import namedtuple
 
 from pparse.errors import UnsupportedError
+from pparse.findings import Status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -224,9 +225,18 @@ class GraphSource(ABC):
 
 
 class ListedGraph(GraphSource):
-    """A graph whose nodes are described by a list of the tree, ``elements``; None if there is none."""
+    """A graph whose nodes are described by a list of the tree, ``elements``; None if there is none.
+
+    ``root`` is the message that has the list. Inputs are names of values, empty for one that is omitted.
+    """
 
     elements: Any = None
+    root: Any = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the message of the graph is not cut."""
+        return self.root is None or self.root.status is not Status.TRUNCATED
 
     def __len__(self) -> int:
         return len(self.elements) if self.elements is not None else 0
@@ -242,3 +252,7 @@ class ListedGraph(GraphSource):
         """Return the path of a node in the tree, or of their list."""
         path: str = self.elements.path if self.elements is not None else ""
         return path if ordinal is None else f"{path}[{ordinal}]"
+
+    def producer(self, text: str) -> str | None:
+        """Return the name of the value; None if the input is omitted."""
+        return text or None

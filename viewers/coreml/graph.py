@@ -16,13 +16,12 @@ from contextlib import suppress
 from functools import cached_property
 
 from pparse.errors import FaultError, UnsupportedError
-from pparse.findings import Status
 from pparse.graphs.source import ListedGraph, Value
 from pparse.tree.entry import SCALAR
 from pparse.viewers.coreml.operations import read_operation
 from pparse.viewers.coreml.places import NETWORK
 from pparse.viewers.coreml.tensors import array_word
-from pparse.viewers.tensor_proto.viewer import index_of, kids_of, messages_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import kids_of, message_at, messages_of, node_at, text_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,11 +76,6 @@ class CoremlGraph(ListedGraph):
         found = root.find(self.key)
         self.elements = None if found is None or found.shape == SCALAR else found
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the message of the graph is not cut."""
-        return self.root.status is not Status.TRUNCATED
-
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -102,13 +96,7 @@ class CoremlGraph(ListedGraph):
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one node."""
-        return self._row(ordinal, *self._message_at(ordinal))
-
-    def _message_at(self, ordinal: int) -> Any:
-        index = index_of(self.elements)
-        if index is None or not 0 <= ordinal < len(self):
-            raise IndexError(f"there are {len(self)} nodes, none with number {ordinal}")
-        return index.message_at(ordinal)
+        return self._row(ordinal, *message_at(self.elements, ordinal))
 
     def _row(self, ordinal: int, pieces: Any, near: WireWindow | None) -> Row:
         name, op, inputs, outputs, bodies = self._read(ordinal, pieces, near)
@@ -170,10 +158,6 @@ class CoremlGraph(ListedGraph):
             return None
         info = self.places.maker.owner.feature(node)
         return Value(name, str(info.dtype or info.stored_dtype), info.shape)
-
-    def producer(self, text: str) -> str | None:
-        """Return the name of the value; None if it is omitted."""
-        return text or None
 
     # -- other graphs ------------------------------------------------------------------------------------------------
 

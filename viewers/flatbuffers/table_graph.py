@@ -84,7 +84,3 @@ class TableGraph(ListedGraph):
             name, op, inputs, where, beside, outputs = "", "unreadable", (), "", (), ()
         label = name or next((value for value in outputs if value), f"{op};{ordinal}")
         return ordinal, label, op, inputs, where, beside, outputs
-
-    def producer(self, text: str) -> str | None:
-        """Return the name of the value; None if the input is not given."""
-        return text or None

@@ -13,12 +13,11 @@ from itertools import islice
 
 from pparse.display.text import few
 from pparse.errors import UnsupportedError
-from pparse.findings import Status
 from pparse.graphs.source import ListedGraph, Value
 from pparse.parsers.onnx.parser import type_name
 from pparse.tree.index import KeyTable, key_hash
 from pparse.viewers.onnx.places import initializer_names, read_row, rows_of, value_names
-from pparse.viewers.tensor_proto.viewer import index_of, kids_of, text_at
+from pparse.viewers.tensor_proto.viewer import kids_of, message_at, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,11 +52,6 @@ class OnnxGraph(ListedGraph):
         self.kind = "function" if self._is_function else "body" if name else "graph"
         self.elements = root.find("node")
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the message of the graph is not cut."""
-        return self.root.status is not Status.TRUNCATED
-
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[Row]:
@@ -66,10 +60,7 @@ class OnnxGraph(ListedGraph):
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one NodeProto."""
-        index = index_of(self.elements)
-        if index is None:
-            raise IndexError(f"there is no node {ordinal}")
-        return read_row(self._places, self.elements, ordinal, index.message_at(ordinal)[0], None)
+        return read_row(self._places, self.elements, ordinal, message_at(self.elements, ordinal)[0], None)
 
     def path_of(self, ordinal: int | None) -> str:
         """Return the path of a NodeProto, or of their list."""
@@ -107,10 +98,6 @@ class OnnxGraph(ListedGraph):
     def _names(self, key: str) -> list[str]:
         keys = () if self._is_function else ("name",)  # those of a function are a list of texts
         return [text_at(kid, *keys) for kid in kids_of(self.root.find(key))]
-
-    def producer(self, text: str) -> str | None:
-        """Return the name of the value; None if it is omitted."""
-        return text or None
 
     def value(self, name: str, ordinal: int | None) -> Value | None:
         """Return type and shape of a value: those of a ValueInfoProto, or of an initializer."""

@@ -11,11 +11,10 @@ from bisect import bisect_left
 from functools import cached_property
 
 from pparse.errors import FaultError
-from pparse.findings import Status
 from pparse.graphs.source import ListedGraph, Value
 from pparse.parsers.protobuf.message import Message
 from pparse.tensors.dtype import DTYPES, SHORT
-from pparse.viewers.tensor_proto.viewer import index_of, kids_of, messages_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import kids_of, message_at, messages_of, node_at, text_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,14 +44,9 @@ class PaddleGraph(ListedGraph):
 
     def __init__(self, viewer: PaddleViewer, block: Node, name: str = "", outer: PaddleGraph | None = None) -> None:
         super().__init__(viewer.extraction, name)
-        self._viewer, self._block, self.outer = viewer, block, outer
+        self._viewer, self.root, self.outer = viewer, block, outer
         self.kind = "body" if name else "graph"
         self.elements = block.find("ops")
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the message of the block is not cut."""
-        return self._block.status is not Status.TRUNCATED
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -67,10 +61,7 @@ class PaddleGraph(ListedGraph):
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one operator."""
-        index = index_of(self.elements)
-        if index is None or not 0 <= ordinal < index.count:
-            raise IndexError(f"there is no operator {ordinal}")
-        return self._row(ordinal, index.message_at(ordinal)[0], None)
+        return self._row(ordinal, message_at(self.elements, ordinal)[0], None)
 
     def _messages(self) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
         """Yield the operators, as far as they are there."""
@@ -135,7 +126,7 @@ class PaddleGraph(ListedGraph):
         stored: dict[str, None] = {}
         charge = self.extraction.session.budget.charge(0, "the names of variables")
         known = self._viewer.constants
-        for number, kid in enumerate(kids_of(self._block.find("vars"))):
+        for number, kid in enumerate(kids_of(self.root.find("vars"))):
             name = text_at(kid, "name")
             numbers.setdefault(name, number)
             if known.find(name) is not None:
@@ -175,10 +166,6 @@ class PaddleGraph(ListedGraph):
         """Return what is fetched."""
         return {name: name for row in self.rows() if row[2] == _FETCH for name in row[3]}
 
-    def producer(self, text: str) -> str | None:
-        """Return the name of the value; None if the input is not given."""
-        return text or None
-
     def value(self, name: str, ordinal: int | None) -> Value | None:
         """Return type and shape of a variable; unknown dimensions are None."""
         own, _, number = name.rpartition(";")
@@ -186,7 +173,7 @@ class PaddleGraph(ListedGraph):
         own = own if number.isdecimal() and own in numbers and name not in numbers else name
         if own not in numbers:
             return None
-        tensor = node_at(self._block, "vars", numbers[own], "type", "dense_tensor", "tensor")
+        tensor = node_at(self.root, "vars", numbers[own], "type", "dense_tensor", "tensor")
         word = str(value_at(tensor, "data_type", default=""))
         dims = None if tensor is None else tensor.find("dims")
         shape = None if tensor is None else tuple(None if size < 0 else size for size in _numbers(dims))

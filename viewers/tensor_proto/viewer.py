@@ -398,6 +398,14 @@ def index_of(elements: Node | None) -> ListIndex | None:
     return index if isinstance(index, ListIndex) else None
 
 
+def message_at(elements: Node | None, ordinal: int) -> tuple[Sequence[Piece], WireWindow | None]:
+    """Return one message of a list, as `messages_of` yields it. Raises `IndexError` if it is not there."""
+    index = index_of(elements)
+    if index is None or not 0 <= ordinal < index.count:
+        raise IndexError(f"there is no message {ordinal}")
+    return index.message_at(ordinal)
+
+
 def messages_of(
     elements: Node | None, numbered: Callable[[Run, WireWindow], Iterator[tuple[int, WireField]]] | None = None
 ) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
