@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.truth.damage import Reach
     from tests.truth.samples import Value
 
-CODES = (0, 2, 3, 4)
+CODES = (0, 2, 3, 4, 5)
 # Samples whose values only the place of the next one tells the end of.
 PRECEDING = {
     "flax",
@@ -357,7 +357,7 @@ def b_ways_agree(attempt: Attempt) -> Iterator[str]:
     for seen in attempt.values:
         if seen.status == "complete" and seen.error and seen.by != "get":
             yield f"{seen.name!r} by {seen.by}: complete, and refused with {seen.error}"
-    codes = {command.words[0]: command.code for command in reversed(attempt.commands)}
+    codes = {command.words[0]: settled(command) for command in reversed(attempt.commands)}
     if {"check", "recover"} <= set(codes) and codes["check"] != codes["recover"] and not is_searched(attempt, codes):
         yield f"check gives exit code {codes['check']}, recover {codes['recover']}"
     for command in attempt.commands:
@@ -371,6 +371,15 @@ def b_ways_agree(attempt: Attempt) -> Iterator[str]:
         if wrong and codes.get("recover") == 0:
             yield f"recover ends with 0, though {wrong[0]['path']} is {wrong[0]['status']}"
     yield from must_be_noticed(attempt, codes)
+
+
+def settled(command: Command) -> int:
+    """Return the exit code of a command; of a check that calls the file dangerous, what it would be without that."""
+    found = command.json
+    if command.code != 5 or found is None:
+        return command.code
+    errors = any(finding["severity"] == "error" for finding in found["findings"])
+    return 4 if errors or found["status"] in ("truncated", "damaged", "missing") else 0
 
 
 def is_searched(attempt: Attempt, codes: dict[str, int]) -> bool:
@@ -598,10 +607,12 @@ def made_of(content: bytes, bits: int) -> int:
 
 @clause
 def e_it_behaves(attempt: Attempt) -> Iterator[str]:
-    """No error but the package's own, exit codes 0, 2, 3, 4, memory within the budget, work in step with the file."""
+    """No error but the package's own, exit codes that have a meaning, memory within the budget, work in step with the
+    file."""
     yield from attempt.crashes
     for command in attempt.commands:
-        if command.code not in CODES:
+        told = command.json is not None and command.json.get("dangerous") is True
+        if command.code not in CODES or (command.code == 5 and not told):
             yield f"{' '.join(command.words[:3])}: exit code {command.code}: {command.err.strip()[-300:]}"
     if attempt.peak > BUDGET:
         yield f"{attempt.peak:,} bytes were kept, above the budget of {BUDGET:,}"
