@@ -555,8 +555,8 @@ def others() -> Iterator[tuple[str, str, bytes]]:
         "config.json",
         json.dumps({"auto_map": {"AutoModel": "evil.Model"}, "trust_remote_code": True}).encode(),
     )
-    yield "archive", "path-up.zip", zip_of({"../../../tmp/pparse": b"x"})
-    yield "archive", "absolute.tar", tar_of({"/tmp/pparse": b"x"})
+    yield "archive", "path-up.zip", zip_of({"../../../pparse": b"x"})
+    yield "archive", "absolute.tar", tar_of({"/pparse": b"x"})
     link = tarfile.TarInfo("link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
     out = io.BytesIO()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import io
 import json
 import pickle
 import tarfile
@@ -210,3 +211,24 @@ def test_operators_and_keras_configurations_are_scanned(run, tmp_path) -> None:
         "b.onnx": {"shop.ops.Own": "unknown"},
         "c.keras": {"keras.Lambda": "dangerous", "os.system": "dangerous", "shop.Mine": "unknown", **quiet},
     }
+
+
+def test_what_is_lost_is_not_called_harmless(run, tmp_path) -> None:
+    """A cut or damaged archive may have had what is looked for: exit code 4, and the reason, by scan and by Python."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, raw in (("notes.txt", b"abc" * 9000), ("late.pkl", b"cos\nsystem\n" + CALL + b".")):
+            member = tarfile.TarInfo(name)
+            member.size = len(raw)
+            archive.addfile(member, io.BytesIO(raw))
+    whole = content.getvalue()
+    damaged = bytearray(whole)
+    damaged[len(whole) // 4] ^= 0x55
+    for name, raw in (("cut.tar.gz", whole[: len(whole) // 3]), ("damaged.tar.gz", bytes(damaged))):
+        (tmp_path / name).write_bytes(raw)
+        told = run("scan", tmp_path / name)
+        assert told.code == 4
+        assert "not all of it can be looked into: " in told.out
+        assert [use.name for use in pparse.scan(tmp_path / name)][:1] == ["?"]
+    (tmp_path / "whole.tar.gz").write_bytes(whole)
+    assert run("scan", tmp_path / "whole.tar.gz", "-q").code == 5

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pparse.cli.common import DANGEROUS, OK, exit_code_of, open_file, worst
+from pparse.cli.common import DAMAGED, DANGEROUS, OK, exit_code_of, open_file, worst
 from pparse.containers.code_scan import code_in
 from pparse.data import files
 from pparse.display.text import few, safe, shorten
 from pparse.document.folder import FILE, LocalFolder
 from pparse.errors import FormatError, LimitError, PparseError
 from pparse.limits import count_words
-from pparse.tree.code_use import Grade, in_order
+from pparse.tree.code_use import NOT_FOLLOWED, Grade, in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,10 @@ class _Report:
             _tell(out, file, uses, options)
         if error is not None and not options.json and not options.jsonl:
             out.error(str(error) if file in str(error) else f"{file}: {error}")
-        self._codes.append(DANGEROUS if grade is Grade.DANGEROUS else OK if error is None else exit_code_of(error))
+        code = OK if error is None else exit_code_of(error)
+        if code == OK and any(use.name == NOT_FOLLOWED for use in uses):
+            code = DAMAGED
+        self._codes.append(DANGEROUS if grade is Grade.DANGEROUS else code)
 
     def _write(self, file: str, uses: list[CodeUse], error: PparseError | None) -> None:
         from json import dumps
@@ -188,15 +191,18 @@ def _tell(out: Output, file: str, uses: list[CodeUse], options: Any) -> None:
     painted = out.paint(f"{word:12}", "green" if worst_grade is None else _COLORS.get(worst_grade, "green"))
     out.say(f"{painted} {safe(file)}", indent=13)
     for use in uses:
+        where = f"{safe(use.pickle)} " if use.pickle else ""
+        if use.name == NOT_FOLLOWED:
+            out.say(f"{'':12} {where}@{use.offset:#x}: {safe(use.reason)}", indent=15)
+            continue
         if use.grade is not Grade.DANGEROUS and not options.all:
             continue
         calls = use.calls or [(use.offset, use.name)]
         for at, words in calls if options.all else calls[:_NAMES]:
-            where = f"{safe(use.pickle)} " if use.pickle else ""
             verb = "runs" if use.calls else "names"
             line = f"{verb} {shorten(safe(words), _LETTERS)} ({where}@{at:#x}): {use.reason}"
             out.say(f"{'':12} {line if use.reason else line[:-2]}", indent=15)
-    unknown = [use.name for use in uses if use.grade is Grade.UNKNOWN]
+    unknown = [use.name for use in uses if use.grade is Grade.UNKNOWN and use.name != NOT_FOLLOWED]
     if unknown and not options.all:
         out.say(f"{'':12} nothing is known of {few(unknown, _NAMES, len(unknown))}", indent=15)
 

@@ -8,7 +8,7 @@ from pparse.containers.archive import documents_below
 from pparse.containers.model_code import code_of_configuration, code_of_graphs
 from pparse.document.opening import open
 from pparse.errors import FormatError, PparseError, UnsupportedError
-from pparse.tree.code_use import NOT_FOLLOWED, in_order
+from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from pparse.document.extraction import Extraction
     from pparse.document.opening import Source
-    from pparse.tree.code_use import CodeUse
 
 # What is tried where no format is recognised: who is told to load a pickle does not look at its first bytes.
 _PICKLE: Final = "pickle"
@@ -36,7 +35,8 @@ def scan(source: Source, **how: Any) -> list[CodeUse]:
 def code_in(document: Extraction) -> Iterator[CodeUse]:
     """Yield what loading the document would look up and call, and all documents inside of archives, at every depth.
 
-    `CodeUse.pickle` is the path to what holds the code. Where no format is recognised, what an unpickler would call is
+    `CodeUse.pickle` is the path to what holds the code. What is lost, or behind a limit, is one called ``?``, with the
+    reason. Where no format is recognised, what an unpickler would call is
     yielded, if it would call anything. Raises `FormatError` if the document itself is neither.
     """
     try:
@@ -54,13 +54,26 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
         yield use
     unknown: list[tuple[str, Extraction]] = []
     for name, inner in documents_below(result, lambda name, extraction, _: unknown.append((name, extraction))):
-        here = inner.parse().listing.globals(), code_of_graphs(inner), code_of_configuration(name, inner)
+        here = (
+            *(inner.parse().listing.globals(), code_of_graphs(inner), code_of_configuration(name, inner)),
+            _unread(inner),
+        )
         yield from _new(name, chain.from_iterable(here), told)
         while unknown:
             name, inner = unknown.pop()
             yield from _new(name, _as_pickle(inner), told)
     for name, inner in unknown:
         yield from _new(name, _as_pickle(inner), told)
+    yield from _unread(document)
+
+
+def _unread(document: Extraction) -> Iterator[CodeUse]:
+    """Yield that not all of a document can be looked into, and why, if that is so."""
+    finding = next((one for one in document.findings if one.is_fault or one.code == "limit"), None)
+    if finding is not None:
+        at = finding.offset if finding.offset is not None else document.start
+        reason = f"not all of it can be looked into: {finding.reason}"
+        yield CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, reason)
 
 
 def _new(name: str, uses: Iterator[CodeUse], told: set[tuple[str, str]]) -> Iterator[CodeUse]:

@@ -19,7 +19,7 @@ _MOST_LISTED: Final = 20
 _MOST_CALLS: Final = 20
 _MOST_NAMED: Final = 5
 NOT_FOLLOWED: Final = "?"
-"""The name of what a pickle would call behind the place where a limit ends it."""
+"""The name of what is called where nobody can look: behind a limit, or in what is lost."""
 
 
 class Grade(enum.Enum):

@@ -439,8 +439,8 @@ def transformers_values() -> dict[str, Any]:
     """Return what the trainer of transformers saves beside a model, and small models."""
     import transformers as tf
 
-    made: dict[str, Any] = {"arguments": tf.TrainingArguments("/tmp/pparse-never", use_cpu=True, report_to=[])}
-    made["seq2seq arguments"] = tf.Seq2SeqTrainingArguments("/tmp/pparse-never", use_cpu=True, report_to=[])
+    made: dict[str, Any] = {"arguments": tf.TrainingArguments("pparse-never", use_cpu=True, report_to=[])}
+    made["seq2seq arguments"] = tf.Seq2SeqTrainingArguments("pparse-never", use_cpu=True, report_to=[])
     small = {
         "hidden_size": 8,
         "num_hidden_layers": 1,
