@@ -68,9 +68,10 @@ class Verdict:
         return True
 
     def read(self, reading: Reading) -> None:
-        """Follow a pickle, and what others read who take frames, or the bytes of joblib's arrays, for something else.
+        """Follow a pickle; take what is dangerous for others, who read frames or joblib's arrays as something else.
 
-        Of these, as far as the C unpickler goes.
+        Nothing else of these, and as far as the C unpickler goes: so read, a sound file of joblib mixes names of its own
+        pickle with those of pickles in its arrays.
         """
         self.follow(reading)
         for frames in [False] * reading.is_torn + [True] * (reading.behind is not None):
@@ -101,8 +102,10 @@ class Verdict:
         self.uses.setdefault(NOT_FOLLOWED, CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, reason))
 
     def _merge(self, other: Verdict) -> None:
-        """Take what another reader of the same pickles would do besides."""
+        """Take what is dangerous of what another reader of the same pickles would do."""
         for name, use in other.uses.items():
+            if use.grade is not Grade.DANGEROUS:
+                continue
             known = self.uses.setdefault(name, use)
             if known is not use and use.grade < known.grade:
                 known.worsen(use.grade, use.reason)
