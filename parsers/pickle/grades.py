@@ -70,8 +70,8 @@ class Verdict:
     def read(self, reading: Reading) -> None:
         """Follow a pickle; take what is dangerous for others, who read frames or joblib's arrays as something else.
 
-        Nothing else of these, and as far as the C unpickler goes: so read, a sound file of joblib mixes names of its own
-        pickle with those of pickles in its arrays.
+        Nothing else of these, and as far as the C unpickler goes: so read, a sound file of joblib mixes names of its
+        own pickle with those of pickles in its arrays.
         """
         self.follow(reading)
         for frames in [False] * reading.is_torn + [True] * (reading.behind is not None):
