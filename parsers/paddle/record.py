@@ -110,7 +110,7 @@ def read_head(data: Data, at: int, end: int) -> tuple[int, Layout]:
         if pos + count > base + len(block):
             base, block = pos, data.known(pos, min(max(count, _BLOCK), max(0, end - pos)))
         if pos + count > base + len(block):
-            raise EndOfDataError("the head of a record ends early", offset=base + len(block), wanted=count)
+            raise EndOfDataError("the head of a record ends early", offset=min(base + len(block), end), wanted=count)
         return block[pos - base : pos - base + count]
 
     version, levels = unpack("<IQ", take(at, 12))
