@@ -224,10 +224,9 @@ def put_together(
     If it ``is_whole``, ``parts`` are all that have bytes, else those of which some are there.
     """
     there = None if is_whole else rows_before_cut(shape, parts)
-    if there == 0:
-        # What is there does not begin the array: no prefix of it is whole.
-        return Status.DAMAGED if any(span.there for span in spans) else Status.MISSING, None
-    data = PartsData(name, shape, itemsize, parts, there)
+    if there == 0 and not any(span.there for span in spans):
+        return Status.MISSING, None
+    data = PartsData(name, shape, itemsize, parts, there)  # of which nothing is there if no row of it is whole
     return Status.COMPLETE if is_whole else Status.TRUNCATED, Span(data, 0, prod(shape) * itemsize, name)
 
 
