@@ -21,7 +21,7 @@ from pparse.tree.parser import Confidence, Container, Parser, bare_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import ClassVar, Final
 
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.tree.context import NodeContext, Step
@@ -38,8 +38,8 @@ class ModelFolderParser(Parser, Container):
     description = "folder with one model file of another format"
     reads = "folder"
     is_generic = True
-    shapes = {"model-folder": MAP}
-    limitations = (
+    shapes: ClassVar[dict[str, str]] = {"model-folder": MAP}
+    limitations: ClassVar[tuple[str, ...]] = (
         "a folder with several models lists them and asks for one",
         "files beside a safetensors or PyTorch model are not looked for",
     )
@@ -47,7 +47,7 @@ class ModelFolderParser(Parser, Container):
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         folder: FolderExtraction = result.extraction  # type: ignore[assignment]
-        models = _models_of(folder)
+        models = [*self.models_in(folder)] or _models_of(folder)
         if len(models) > 1:
             raise several_models(folder.folder, models)
         self.member: Extraction | None = folder.sibling(models[0]) if models else None

@@ -25,10 +25,11 @@ from pparse.parsers.checkpoint import parser as parsers
 from pparse.parsers.checkpoint import table as tables
 from pparse.parsers.checkpoint.parser import read_state
 from pparse.parsers.checkpoint.table import find_blocks
+from pparse.tensors import parts
+from pparse.tensors.parts import Part, PartsData, covers
 from pparse.testing.contract import Patience
 from pparse.viewers.checkpoint import entry as entries
-from pparse.viewers.checkpoint import entry as parts
-from pparse.viewers.checkpoint.entry import Part, PartsData, covers, name_in, name_prefix, prefix_in, read_entry
+from pparse.viewers.checkpoint.entry import name_in, name_prefix, prefix_in, read_entry
 from pparse.viewers.tensorflow import meta as interface
 from pparse.viewers.tensorflow.meta import functions_of
 from pparse.viewers.tensorflow.saved_model import names_by_key

@@ -49,6 +49,7 @@ from pparse.parsers.pickle.reading import Parts
 from pparse.parsers.pickle.values import KIND_OF, KINDS, Decoder, Global, check_key
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
+from pparse.tree.index import STRIDE
 from pparse.tree.node import Node
 from pparse.tree.parser import Confidence, Listing, Parser, signatures
 
@@ -95,6 +96,8 @@ _SMALL: Final = 256
 _AT_ONCE: Final = 1 << 10
 # Values up to this many bytes are decoded together.
 _TOGETHER: Final = 16 << 10
+# Memory of a byte of opcodes as objects.
+_AS_OBJECTS: Final = 30
 # And of others that it names so many.
 _MOST_NAMED: Final = 64 << 10
 _NOTHING: Final[Known] = {}
@@ -423,12 +426,17 @@ class PickleParser(Parser, Listing):
         if index.entries is not None:
             return index.entries[first : first + count]
         program = self.program(node.start)
-        ordinal, start = index.checkpoint(first)
+        parts = self._parts_again(program, node, index, first, count)
+        skipped = first - index.checkpoint(first)[0]
+        return self._entries_of(program, node, parts, slice(skipped, skipped + count))
+
+    def _parts_again(self, program: Program, node: Node, index: ChildIndex, first: int, count: int) -> list[Part]:
+        """Return the parts of children of a sequence of which offsets are kept, from the checkpoint before on."""
+        start = index.checkpoint(first)[1]
         last = -(-(first + count) // index.stride)
         end = index.offsets[last] if last < len(index.offsets) else index.tail[0].at if index.tail else index.end
         parts = index.note.between(start, end) if isinstance(index.note, Parts) else []
-        parts = parts or group(program, start, end, paired=node.shape == "map")
-        return self._entries_of(program, node, parts, slice(first - ordinal, first - ordinal + count))
+        return parts or group(program, start, end, paired=node.shape == "map")
 
     def _entries_of(self, program: Program, node: Node, parts: list[Part], wanted: slice) -> list[Entry]:
         """Return entries of the ``wanted`` children of a sequence, from the parts that it has."""
@@ -633,6 +641,44 @@ class PickleParser(Parser, Listing):
                     yield from zip(keys, values[1::2] if paired else values, strict=True)
         if done < index.count:
             yield from ((kid.key, kid) for kid in node.children(done))
+
+    def pairs_of(self, node: Node) -> Iterator[tuple[Any, Any]]:
+        """Yield each key and value of a dict, decoded, few at a time: a key may be an object, which the tree does not
+        have. What cannot be decoded is the error, whose reason says why.
+
+        Raises what `Node.index_to` does.
+        """
+        program, index = self.program(node.start), node.index_to(None)
+        tail = index.tail or []
+        count = index.count - len(tail)
+        for first in range(0, count, STRIDE):
+            parts = self._parts_again(program, node, index, first, min(STRIDE, count - first))
+            values: list[Any] = []
+            with suppress(DataError):
+                values = self._values_of(program, parts) if program.is_plain else []
+            if not values:  # one by one
+                values = [self._value_or_error(program, slot >> 8, end) for slot, end in parts]
+            yield from zip(values[::2], values[1::2], strict=False)
+        for entry in tail:
+            at = entry.start if entry.at is None else entry.at
+            key = entry.key if entry.key is not None else self._value_or_error(program, at, entry.start)
+            if entry.finding is not None:
+                yield key, MalformedError(entry.finding.reason, offset=entry.start)
+            else:
+                yield key, self._value_or_error(program, entry.start, entry.end or entry.start)
+
+    def _value_or_error(self, program: Program, start: int, end: int) -> Any:
+        try:
+            return self.decoded(program, start, end)
+        except DataError as error:
+            return error
+
+    def decoded(self, program: Program, start: int, end: int) -> Any:
+        """Return the value ``[start, end)`` of a pickle, if there is room for it while it is made. Raises what
+        `Decoder.decode` does."""
+        amount = _AS_OBJECTS * (end - start) if end - start > _TOGETHER else 0
+        with self.result.extraction.session.budget.charge(amount, "a value of a pickle"):
+            return program.decoder.decode(start, end)
 
     def _keys_of(self, node: Node, parts: list[Part], values: list[Any]) -> list[Key]:
         """Return the keys among keys and values, as `_key` does. Raises `MalformedError`, `LimitError`: one is odd."""

@@ -192,7 +192,14 @@ class Program:
 
     def closed(self, slots: list[int]) -> list[int]:
         """Return slots, those of arrays of joblib, and of values that are filled, as ones that nothing is put into."""
-        return [slot | 0xFF if self.arrays.owns(slot >> 8) or self._is_filled(slot) else slot for slot in slots]
+        return [self._closed(slot) for slot in slots]
+
+    def _closed(self, slot: int) -> int:
+        if self.arrays.owns(slot >> 8):
+            return slot | _CLOSED
+        if not self._is_filled(slot):
+            return slot
+        return slot | _CLOSED if slot & 0xFF in _BATCHED else slot & ~0xFF | _CLOSED_OBJECT
 
     def _is_filled(self, slot: int) -> bool:
         """Whether a value that lies on the stack at the end holds all that picklers put into it.
@@ -594,7 +601,10 @@ def group(program: Program, start: int, end: int, *, paired: bool) -> list[Part]
 # place where they are memoized.
 FILLED: Final = frozenset(b"]l}d\x8fR\x81\x92oi")
 # What cannot be a key: lists, sets, dicts, also those that are filled (`Program.closed`).
+_CLOSED: Final = 0xFF
 _NO_KEYS: Final = frozenset(b"]l}d\x8f\xff")
+# A filled object is one if the first key is one: else it is probably a part of a tuple.
+_CLOSED_OBJECT: Final = 0xFE
 _DICTS: Final = frozenset(b"}d")
 _BEGIN_CALLS: Final = frozenset(b"c\x93")
 _CALLABLE: Final = frozenset(b"c\x93hjg")
@@ -616,7 +626,8 @@ def open_from(slots: Sequence[int], *, paired: bool) -> int:
     """Return the number of the slot that begins the one value that is not finished; how many slots there are, if all
     are. ``paired``: keys and values by turns; a key is finished."""
     if paired:  # what cannot be a key is a further part of the value before it: of a tuple
-        odd = next((nth for nth in range(2, len(slots), 2) if slots[nth] & 0xFF in _NO_KEYS), None)
+        no_keys = _NO_KEYS if slots and slots[0] & 0xFF == _CLOSED_OBJECT else _NO_KEYS | {_CLOSED_OBJECT}
+        odd = next((nth for nth in range(2, len(slots), 2) if slots[nth] & 0xFF in no_keys), None)
         if odd is not None:
             return min(odd - 1, open_from(slots[:odd], paired=True))
     last = len(slots) - 1

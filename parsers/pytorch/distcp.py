@@ -17,7 +17,9 @@ from bisect import bisect_right
 from functools import cached_property
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
-from pparse.findings import Status
+from pparse.document.extraction import extraction_of
+from pparse.document.folder import names_in
+from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.parsers.zip.records import END, END_SIZE, LOCAL, read_end_at
@@ -27,13 +29,15 @@ from pparse.tree.parser import Confidence, signatures
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, ClassVar
+    from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
 
+METADATA: Final = ".metadata"
+"""The file beside the shards that names what they hold."""
 # Bytes searched at once for the end record of an archive before one that is not whole.
 _BLOCK = 256 << 10
 
@@ -52,12 +56,18 @@ class DistcpParser(ArchiveParser):
     references = ("torch/distributed/checkpoint/filesystem.py",)
     limitations = (
         "known by its extension: archives behind each other under another name may be made to be seen differently",
-        "the file .metadata, which names the items, is not read: they have numbers, in the order of the file",
+        "items have numbers, in the order of the file: opened by its .metadata, the checkpoint has their names",
     )
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
         self._damaged: set[int] = set()
+        folder = extraction_of(result).folder
+        self._is_named = METADATA in names_in(folder)
+        if folder is not None and not self._is_named:
+            reason = f"{METADATA} is not beside it: names, and which chunks belong together, are lost with it"
+            told: Any = {"severity": Severity.WARNING, "source": result.extraction.name}
+            result.findings.add(Finding("names", reason, **told))
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
@@ -136,7 +146,8 @@ class DistcpParser(ArchiveParser):
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`."""
         yield "items", f"{count_words(len(self.items) - 1, 'archive')} of torch.save, one behind the other"
-        yield "names", "in the file .metadata beside the shards, which this version does not read yet"
+        if self._is_named:
+            yield "names", f"in {METADATA} beside it: open the folder, or that file"
 
 
 def _begin_of(data: Data, start: int, at: int, stop: int) -> int | None:

@@ -52,10 +52,11 @@ class PyTorchFolderParser(ShardFolderParser):
     def groups_in(cls, folder: FolderExtraction) -> list[list[str]]:
         """Return the checkpoints in a folder; if some are numbered as shards are, only those.
 
-        Beside a safetensors model, others (``optimizer.pt``, ``training_args.bin``) belong to its training.
+        Beside a safetensors model, or a distributed checkpoint, others (``optimizer.pt``, ``training_args.bin``) belong
+        to its training.
         """
         members = [name for name in folder.members if name.endswith(_ENDINGS)]
-        if any(name.endswith(cls.index_parser.suffix) for name in folder.members):
+        if any(name.endswith((cls.index_parser.suffix, ".distcp")) for name in folder.members):
             return []
         numbered = [name for name in members if NUMBERED.fullmatch(name)]
         groups = cls._of_checkpoints(folder, numbered)

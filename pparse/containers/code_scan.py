@@ -7,7 +7,9 @@ from itertools import chain
 from pparse.containers.archive import documents_below
 from pparse.containers.model_code import code_of_configuration, code_of_graphs
 from pparse.document.opening import open
+from pparse.document.registry import viewer_for
 from pparse.errors import FormatError, PparseError, UnsupportedError
+from pparse.tensors.viewer import Viewer
 from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, in_order
 
 TYPE_CHECKING = False
@@ -23,13 +25,29 @@ _PICKLE: Final = "pickle"
 
 
 def scan(source: Source, **how: Any) -> list[CodeUse]:
-    """Return what loading a file would run, or anything inside of it: the dangerous names first; nothing is run.
+    """Return what loading a file would run, anything inside of it, and the files beside it that a model consists of:
+    the dangerous names first; nothing is run.
 
     ``source``, ``how``: see `pparse.open`. Raises what that does, and `FormatError` if it is of no known format, and no
     pickle that calls anything.
     """
     with open(source, **how) as document:
-        return in_order(code_in(document))
+        return in_order([*code_in(document), *_code_beside(document)])
+
+
+def _code_beside(document: Extraction) -> Iterator[CodeUse]:
+    """Yield the same of the other files that a model consists of, as the shards of a distributed checkpoint."""
+    try:
+        viewer = viewer_for(document)
+    except FormatError:  # it is a pickle at most
+        return
+    for name, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
+        try:
+            for use in code_in(file):
+                use.pickle = f"{name}::{use.pickle}" if use.pickle else name
+                yield use
+        except FormatError:
+            continue
 
 
 def code_in(document: Extraction) -> Iterator[CodeUse]:

@@ -63,6 +63,8 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('coreml-weights', 'pparse.parsers.milblob:MilBlobParser', 'pparse.viewers.coreml.weights:WeightsViewer', ((64, (b'\xef\xbe\xad\xde',)),), ('.bin',), False, False, False, False, False),  # noqa: E501
     ('paddle-params', 'pparse.parsers.paddle.params:PaddleParamsParser', 'pparse.viewers.paddle.viewer:PaddleParamsViewer', ((0, (b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00',)),), ('.pdiparams', '__params__'), False, False, True, False, False),  # noqa: E501
     ('paddle-json', 'pparse.parsers.paddle.json_program:PaddleJsonParser', 'pparse.viewers.paddle.viewer:PaddleJsonViewer', ((0, (b'{', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), (), False, False, True, False, False),  # noqa: E501
+    ('pytorch-dcp-folder', 'pparse.parsers.pytorch.dcp:DcpFolderParser', None, (), (), False, True, True, False, False),
+    ('pytorch-dcp', 'pparse.parsers.pytorch.dcp:DcpParser', 'pparse.viewers.pytorch.dcp:DcpViewer', ((0, (b'\x80\x02', b'\x80\x03', b'\x80\x04', b'\x80\x05')),), ('.metadata',), False, False, False, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, (b'\x1f\x8b', b'\x1f')), (1, (b'\x8b\x08',))), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, (b'BZh',)),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
     ('xz', 'pparse.parsers.streams:XzParser', None, ((0, (b'\xfd7zXZ',)),), ('.xz', '.txz'), True, False, True, False, False),  # noqa: E501

@@ -14,6 +14,7 @@ from pparse.document.extraction import FolderExtraction, snapshot_of
 from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with
 from pparse.document.opening import files_of, open_split
 from pparse.document.registry import (
+    ANY_MODELS,
     BUILTINS,
     builtin,
     model_extensions,
@@ -64,7 +65,7 @@ _OPTIONAL: Final = "safety_checker"
 _UNFINISHED: Final = ".incomplete"
 # What files end in that name others, of which they come first.
 _INDEX: Final = ".index.json"
-_FIRST: Final = (_INDEX, ".index", ".pdmodel")
+_FIRST: Final = (_INDEX, ".index", ".pdmodel", ".metadata")
 
 
 class InventoryItem(Declared):
@@ -120,7 +121,7 @@ class Inventory:
         self._document = document
         self._deep = deep
         self._models = (*model_extensions(), *(end for known in BUILTINS if known.viewer for end in known.extensions))
-        self._sure = tuple(end for end in self._models if end != ".bin")
+        self._sure = tuple(end for end in self._models if end not in ANY_MODELS)
         self.others: list[str] = []
         """The first files that are no models, by their paths …"""
         self.other_count = 0

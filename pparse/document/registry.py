@@ -65,6 +65,8 @@ _MOST_SIZES: Final = 8
 
 EXTENSIONS: Final = tuple(extension for known in BUILTINS for extension in known.extensions)
 _LONGEST: Final = max(map(len, EXTENSIONS))
+ANY_MODELS: Final = (".bin", ".metadata")
+"""Extensions of models that files of any program may have: those of a download cache, say."""
 
 
 class Registry:
@@ -142,10 +144,9 @@ def builtin(name: str) -> Builtin | None:
 
 
 def model_extensions() -> tuple[str, ...]:
-    """Return the extensions of files that libraries open as models or sets of data; not ``.bin``, which any file may
-    have."""
+    """Return the extensions of files that libraries open as models or sets of data, without those of `ANY_MODELS`."""
     models = (known for known in BUILTINS if known.is_data_set or (known.viewer and not known.generic))
-    return tuple(dict.fromkeys(name for known in models for name in known.extensions if name != ".bin"))
+    return tuple(dict.fromkeys(name for known in models for name in known.extensions if name not in ANY_MODELS))
 
 
 def viewed_parsers(registry: Registry) -> list[type[Parser]]:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 from pparse import open as open_document
 from pparse.data.base import BytesData
+from pparse.parsers.pytorch.dcp import DcpParser
 from pparse.parsers.pytorch.distcp import DistcpParser
 from pparse.parsers.pytorch.legacy import PyTorchLegacyParser
 from pparse.parsers.pytorch.zip import PyTorchZipParser
+from tests.dcp_files import METADATA, sample
 from tests.pytorch_files import checkpoint, legacy_checkpoint, legacy_values, numbered
 from tests.sparse_contract import SparseContract
 
@@ -40,6 +42,17 @@ class TestDistcp(SparseContract):
         for name, wanted in (("__0_0.distcp", "pytorch-distcp"), ("model.pt", "pytorch")):
             with open_document(BytesData(self.samples["three"], name)) as document:
                 assert document.format == wanted
+
+
+class TestDcp(SparseContract):
+    """Alone, without its shards: the tree of its pickle."""
+
+    parser = DcpParser
+    samples = {"made": sample()[0].files[METADATA]}
+    changes = (0x00, 0x50, 0xFF)
+
+    def test_every_prefix(self) -> None:
+        """Left to ``test_dcp.py``: what a value belongs to is known at its end, so a cut changes paths."""
 
 
 class TestPyTorchLegacy(SparseContract):

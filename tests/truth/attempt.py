@@ -132,7 +132,7 @@ class Attempt:
     @property
     def file(self) -> str:
         """The file itself: of a folder the one that is hit, where a command takes no folder."""
-        entered = not self.case.wrapped.folder or self.case.sample.name == "onnx-external"
+        entered = not self.case.wrapped.folder or self.case.sample.folder_only
         return self.path if entered else str(Path(self.path).with_name(self.case.wrapped.name))
 
     @property

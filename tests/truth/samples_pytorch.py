@@ -8,6 +8,7 @@ import struct
 import zipfile
 from math import prod
 
+from tests.dcp_files import METADATA, Dcp
 from tests.pickle_arrays import array_pickle, arrays_in
 from tests.pytorch_files import STORAGES, Made, checkpoint, legacy_checkpoint, rezipped, script, tar_checkpoint
 from tests.truth.known import Sample, Value, by_place, mixed, sample
@@ -130,6 +131,26 @@ def make_pytorch_distcp() -> Sample:
         marks += [place + shift for place in landmarks_of(found)]
         content += found.content
     return Sample("pytorch-distcp", "__0_0.distcp", content, "tensors", values, "stream", tuple(marks), hashed=True)
+
+
+@sample
+def make_pytorch_dcp() -> Sample:
+    """A shard of a distributed checkpoint is hit: .metadata beside it says where the archive of each tensor lies."""
+    import numpy as np
+
+    rng = np.random.default_rng(9)
+    arrays = {f"layer.{number}": rng.integers(0, 1 << 30, (6 + number, 40)) for number in range(8)}
+    made = Dcp({name: (array, [(0, (0, 0), array.shape)]) for name, array in arrays.items()}, {})
+    values, marks = {}, [8]
+    for name, array in arrays.items():
+        ((_, at, begin, end, stop),) = made.spans[name]
+        values[name] = Value(array.tobytes(), (begin, end), ((at, begin), (end, stop)))
+        marks += [at, begin, end, stop]
+    shard, beside = made.files["__0_0.distcp"], {METADATA: made.files[METADATA]}
+    how = {"hashed": True, "siblings": beside, "entry": METADATA, "folder_only": True}
+    how["saved"] = "__0_0.distcp", f"{METADATA}.safetensors"
+    where = "offset", tuple(dict.fromkeys(marks))
+    return Sample("pytorch-dcp", "__0_0.distcp", shard, "tensors", values, *where, **how)  # type: ignore[arg-type]
 
 
 @sample

@@ -21,6 +21,7 @@ from pparse.kernels.wire import LEN
 from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
+from pparse.tensors.parts import Part, PartsData, box_of, covers, number_of, refusal
 from pparse.tensors.tensor import Span
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint import entry as bundle
@@ -218,8 +219,8 @@ class Version1Viewer(Viewer):
         wrong = self._wrong(entry)
         if wrong is not None:
             return make.new(name, dtype, shape, (), stored, wrong)
-        boxes = [bundle.box_of(shape, extents) for extents in entry.slices()]
-        if not boxes or not bundle.covers(shape, boxes):
+        boxes = [box_of(shape, extents) for extents in entry.slices()]
+        if not boxes or not covers(shape, boxes):
             raise MalformedError("its slices overlap, or do not cover it")
         parts: list[ProtoTensor] = []
         problem = None
@@ -248,18 +249,18 @@ class Version1Viewer(Viewer):
             made._listing = (lambda: _joined(shape, boxes, parts)), None
             return made
         pieces = [
-            bundle.Part(starts, lengths, _content(part))
+            Part(starts, lengths, _content(part))
             for (starts, lengths), part in zip(boxes, parts, strict=True)
             if part.size
         ]
-        joined = bundle.PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, pieces)
+        joined = PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, pieces)
         return make.new(name, dtype, shape, spans, stored, content=Span(joined, 0, joined.size or 0, joined.name))
 
     def _wrong(self, entry: bundle.BundleEntry) -> Problem | None:
         """Return what is wrong with what the table of contents says of a tensor."""
         session = self.extraction.session
         wrong = entry.wrong_shape(session.limits)
-        if wrong is None and (reason := bundle.refusal(entry, session.budget)) is not None:
+        if wrong is None and (reason := refusal(entry.part_count, len(entry.shape), session.budget)) is not None:
             wrong = Status.UNSUPPORTED, reason
         return None if wrong is None else Problem(*wrong)
 
@@ -333,5 +334,5 @@ def _joined(
     for (starts, lengths), part in zip(boxes, parts, strict=True):
         ranges = (range(start, start + length) for start, length in zip(starts, lengths, strict=True))
         for index, text in zip(product(*ranges), part.strings(), strict=True):
-            found[bundle.number_of(shape, index)] = text
+            found[number_of(shape, index)] = text
     yield from found

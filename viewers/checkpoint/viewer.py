@@ -7,20 +7,19 @@ A tensor is called by its key; in an object-based checkpoint, by the name of the
 
 from __future__ import annotations
 
-from errno import ENOENT
 from functools import partial
 from itertools import islice
 from math import prod
 from struct import pack, unpack_from
 
 from pparse.data.base import blocks
-from pparse.document.opening import Resume
-from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, PparseError, SourceError
+from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, PparseError
 from pparse.findings import Finding, Severity, Status
 from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
 from pparse.parsers.checkpoint.parser import key_of
 from pparse.parsers.checkpoint.table import crc_of
+from pparse.tensors.parts import MAX_FILES, DataFiles, Part, box_of, covers, put_together, refusal
 from pparse.tensors.status import finding_by_status, status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -43,12 +42,6 @@ if TYPE_CHECKING:
     from pparse.tensors.dtype import DType
     from pparse.tensors.status import Extent
     from pparse.tree.node import Node
-
-
-MAX_SHARDS: Final = 1 << 20
-# With more data files than these, only those are opened that the folder has.
-_MANY: Final = 1_000
-_FILE_BYTES: Final = 1_000
 
 
 class CheckpointViewer(Viewer):
@@ -84,7 +77,7 @@ class CheckpointViewer(Viewer):
             found = self.root.find("")
             if found is not None:
                 shards, order = (value_at(found, key) for key in ("num_shards", "endianness"))
-                count = shards if isinstance(shards, int) and 0 < shards <= MAX_SHARDS else 0
+                count = shards if isinstance(shards, int) and 0 < shards <= MAX_FILES else 0
                 self._header = count, order in (1, "BIG")
             else:
                 reason = "the header is lost, which says the byte order: numbers are read as little-endian"
@@ -275,16 +268,16 @@ class CheckpointViewer(Viewer):
         shape = entry.shape
         reason = "strings in parts are not put together"
         if dtype is not None:
-            reason = bundle.refusal(entry, self.extraction.session.budget) or ""
+            reason = refusal(entry.part_count, len(shape), self.extraction.session.budget) or ""
         if dtype is None or reason:
             finding = self._bad(name, reason, Status.UNSUPPORTED)
             return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
-        parts: list[bundle.Part] = []
+        parts: list[Part] = []
         spans: list[Span] = []
         wrong: Finding | None = None
         try:
-            boxes = [bundle.box_of(shape, extents) for extents in entry.slices()]
-            if not bundle.covers(shape, boxes):
+            boxes = [box_of(shape, extents) for extents in entry.slices()]
+            if not covers(shape, boxes):
                 raise MalformedError("its parts overlap, or do not cover it")
             for (starts, lengths), found in zip(boxes, self._part_entries(key, entry), strict=True):
                 if (
@@ -298,24 +291,15 @@ class CheckpointViewer(Viewer):
                 wrong = wrong or bad
                 if span.data is not None and span.length:
                     content = span.data.range(span.offset, span.offset + span.length)
-                    parts.append(bundle.Part(starts, lengths, content, span.there))
+                    parts.append(Part(starts, lengths, content, span.there))
         except (MalformedError, EndOfDataError, GapError) as error:
             status = Status.MISSING if isinstance(error, EndOfDataError) else Status.DAMAGED
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, error.reason, status), **told)
         order = "big" if self.header[1] else "little"
-        content_span, worst, there = None, Status.COMPLETE, None
-        if wrong is not None:
-            worst, there = Status.TRUNCATED, bundle.rows_before_cut(shape, parts)
-        if there is None or there:
-            data = bundle.PartsData(f"{self.extraction.name}::{name}", shape, dtype.itemsize, parts, there)
-            content_span = Span(data, 0, prod(shape) * dtype.itemsize, data.name)
-        elif not any(span.there for span in spans):
-            worst = Status.MISSING
-        else:
-            worst = Status.DAMAGED  # what is there does not begin the array: no prefix of it is whole
-        return Tensor(
-            name, dtype, shape, tuple(spans), status=worst, finding=wrong, byteorder=order, content=content_span, **told
-        )
+        called = f"{self.extraction.name}::{name}"
+        worst, whole = put_together(called, shape, dtype.itemsize, spans, parts, is_whole=wrong is None)
+        more: Any = {"finding": wrong, "byteorder": order, "content": whole, **told}
+        return Tensor(name, dtype, shape, tuple(spans), status=worst, **more)
 
     def _part_entries(self, key: str, entry: bundle.BundleEntry) -> list[bundle.BundleEntry]:
         """Return the entries of the parts of a tensor, found in the order of their keys: each block is read once.
@@ -495,17 +479,7 @@ class CheckpointViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: the data files count, too."""
-        extent.actual = extent.expected = extent.actual or 0
-        status = extent.document_status = self.root.status
-        if status is Status.TRUNCATED:
-            extent.end_early(1)
-            name = self.extraction.name.rpartition("/")[2]
-            extent.resume.append(Resume(self.extraction.path_beside(name), extent.actual))
-            extent.cut_files += 1
-        extent.at_least = status is not Status.COMPLETE  # entries that are lost may name more data
-        self._files.add_to(extent)
-        if extent.resume or extent.missing_files:
-            extent.worsen(Status.TRUNCATED)
+        self._files.close_extent(extent, self.root.status)
         return self.keep_extent(extent)
 
 
@@ -527,98 +501,6 @@ def _agrees(tensor: StringTensor) -> bool | None:
         return tensor.verify()
     except MalformedError:
         return False
-
-
-# -- The data files of a TensorBundle: which there are, where downloads go on, and checksums in them -------------------
-
-
-class DataFiles:
-    """The data files beside an index, each opened when it is first asked for."""
-
-    def __init__(self, index: Extraction, count: Callable[[], int], name_of: Callable[[int], str]) -> None:
-        """``count`` tells how many there are (0: not known), ``name_of`` how one is called, by its number."""
-        self._index = index
-        self._count = count
-        self.name_of = name_of
-        self._files: dict[int, Extraction | Finding] = {}
-        self._charge = index.session.budget.charge(0, "the list of the data files")
-        self._listed: frozenset[str] | None = None
-        self._unreadable: set[int] = set()
-        self._needed: dict[int, int] = {}
-
-    def open(self, shard: int) -> Extraction | Finding:
-        """Return a data file, or why it cannot be read."""
-        found = self._files.get(shard)
-        if found is not None:
-            return found
-        count, source = self._count(), self._index.name
-        if count and shard >= count:  # not kept: each entry may name another one
-            return Finding("missing", f"it is in data file {shard}, and there are {count}", source=source)
-        name = self.name_of(shard)
-        self._charge.resize(self._charge.amount + _FILE_BYTES)
-        try:
-            if len(self._files) >= _MANY and self._names_there and name not in self._names_there:
-                raise SourceError("the folder does not have it", errno=ENOENT)
-            found = self._index.sibling(name)
-            found.find_end()  # a file is opened when it is asked
-        except (SourceError, EndOfDataError) as error:
-            reason = f"{name} is not there"
-            if isinstance(error, SourceError) and error.errno != ENOENT and self._index.folder is not None:
-                reason = f"{name} cannot be read: {error.reason}"
-                self._unreadable.add(shard)
-            found = Finding("missing", reason, source=source)
-        self._files[shard] = found
-        return found
-
-    def need(self, shard: int, end: int) -> None:
-        """Note that a tensor in a data file, which is there, ends at ``end``."""
-        self._needed[shard] = max(self._needed.get(shard, 0), end)
-
-    @property
-    def _names_there(self) -> frozenset[str]:
-        """The names of the files in the folder, so that not each of very many is opened; none if they are not known."""
-        if self._listed is None:
-            folder = self._index.folder
-            try:
-                self._listed = frozenset((folder.names() if folder is not None else None) or ())
-            except SourceError:
-                self._listed = frozenset()
-        return self._listed
-
-    def there(self) -> Iterator[tuple[str, Extraction]]:
-        """Yield those that are there, by name."""
-        count = self._count()
-        many = count > _MANY and self._names_there
-        for shard in range(min(count, MAX_SHARDS)):
-            name = self.name_of(shard)
-            file = None if many and name not in self._names_there else self.open(shard)
-            if file is not None and not isinstance(file, Finding):
-                yield name, file
-
-    def missing(self) -> Iterator[tuple[int, str]]:
-        """Yield number, and why it cannot be read, of each that was asked for and is not there."""
-        count = self._count()
-        for shard, file in sorted(self._files.items()):
-            if isinstance(file, Finding) and (not count or shard < count):
-                yield shard, file.reason
-
-    def add_to(self, extent: Extent) -> None:
-        """Add to an extent how large the files are and should be, and where their downloads go on."""
-        extent.actual, extent.expected = extent.actual or 0, extent.expected or 0
-        for shard, needed in sorted(self._needed.items()):
-            file = self._files[shard]
-            if not isinstance(file, Finding):
-                there = file.find_end() - file.start
-                extent.actual += there
-                extent.expected += max(needed, there)
-                if needed > there:
-                    extent.cut_files += 1
-                    extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), there))
-        for shard, _ in self.missing():
-            extent.missing_files += 1
-            extent.at_least = True
-            if shard not in self._unreadable:  # to fetch it again would not help
-                extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), 0))
 
 
 # -- Checksums of tensors: read for themselves, or followed while a large tensor is read, which need not be read twice
