@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import struct
 import tarfile
@@ -197,6 +198,111 @@ def _module(value: Mapping[str, object]) -> bytes:
     for name, one in value.items():
         items += _text(name) + (_module(one) if isinstance(one, dict) else _rebuilt(one[0], *one[1]))  # type: ignore[index]
     return b"c__torch__\nNet\n)\x81}(" + items + b"ub"
+
+
+# ScalarType of torch/_export/serde/schema.py.
+SCALARS = {"float64": 8, "float32": 7, "float16": 6, "bfloat16": 13, "int64": 5, "uint8": 1, "bool": 12}
+
+
+def meta(dtype: str, shape: Sequence[int | str], strides: Sequence[int] | None = None, offset: int = 0) -> dict:
+    """Return a TensorMeta; a word in ``shape`` is a symbol."""
+    sizes = [
+        {"as_expr": {"expr_str": f"Symbol('{size}', positive=True, integer=True)", "hint": {"as_int": 2}}}
+        if isinstance(size, str)
+        else {"as_int": size}
+        for size in shape
+    ]
+    steps = [1] * len(shape) if any(isinstance(size, str) for size in shape) else strides_of(shape)  # type: ignore[arg-type]
+    return {
+        "dtype": SCALARS[dtype],
+        "sizes": sizes,
+        "requires_grad": False,
+        "device": {"type": "cpu", "index": None},
+        "strides": [{"as_int": step} for step in (steps if strides is None else strides)],
+        "storage_offset": {"as_int": offset},
+        "layout": 7,
+    }
+
+
+def strides_of(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def config_of(described: Mapping[str, tuple[str, dict]]) -> bytes:
+    """Return the JSON of tensors: the members that their bytes are in, and what they are."""
+    told = {
+        name: {"path_name": path, "is_param": True, "use_pickle": False, "tensor_meta": about}
+        for name, (path, about) in described.items()
+    }
+    return json.dumps({"config": told}).encode()
+
+
+def as_tensor(name: str) -> dict:
+    return {"as_tensor": {"name": name}}
+
+
+def program(tensors: Mapping[str, tuple[str, list[int]]]) -> bytes:
+    """Return the JSON of a program with a node for each tensor, which adds it to the sum of those before it."""
+    nodes, value = [], "x"
+    typed = {"x": meta("float32", ["s0", 4])}
+    for number, about in enumerate(tensors.values()):
+        inputs = [("self", as_tensor(value)), ("other", as_tensor(f"p_{number}")), ("alpha", {"as_int": 2})]
+        value = f"add_{number}"
+        listed = [{"name": key, "arg": arg, "kind": 1} for key, arg in inputs]
+        node = {"target": "torch.ops.aten.add.Tensor", "inputs": listed, "outputs": [as_tensor(value)], "metadata": {}}
+        nodes.append(node | {"name": value})
+        typed |= {value: meta("float32", ["s0", 4]), f"p_{number}": meta(*about)}
+    given = [as_tensor(name) for name in (*(f"p_{number}" for number in range(len(tensors))), "x")]
+    specs = [
+        {"parameter": {"arg": {"name": f"p_{number}"}, "parameter_name": name}} for number, name in enumerate(tensors)
+    ]
+    graph = {"inputs": given, "outputs": [as_tensor(value)], "nodes": nodes, "tensor_values": typed}
+    graph |= {"sym_int_values": {}, "sym_bool_values": {}}
+    signature = {
+        "input_specs": [*specs, {"user_input": {"arg": as_tensor("x")}}],
+        "output_specs": [{"user_output": {"arg": as_tensor(value)}}],
+    }
+    told = {
+        "graph_module": {"graph": graph, "signature": signature, "module_call_graph": [], "metadata": {}},
+        "opset_version": {"aten": 10},
+        "range_constraints": {"s0": {"min_val": 0, "max_val": 64}},
+        "schema_version": {"major": 8, "minor": 20},
+        "torch_version": "2.13.0",
+    }
+    return json.dumps(told).encode()
+
+
+def exported(
+    tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[str, bytes], top: str = "model", name: str = "model"
+) -> Made:
+    """Return an archive of ``torch.export.save`` with one program."""
+    archive = _Members(top)
+    where = {key: f"data/weights/weight_{number}" for number, key in enumerate(tensors)}
+    for key, member in where.items():
+        archive.add(member, contents[key])
+    config = f"data/weights/{name}_weights_config.json"
+    archive.add(config, config_of({key: (where[key].rpartition("/")[2], meta(*tensors[key])) for key in tensors}))
+    archive.add(f"data/constants/{name}_constants_config.json", config_of({}))
+    archive.add(f"models/{name}.json", program(tensors))
+    archive.add("archive_format", b"pt2")
+    archive.add("archive_version", b"0")
+    archive.add(".data/version", b"6\n")
+    archive.add("byteorder", b"little")
+    content = archive.close()
+    begin, end, _ = archive.at[config]
+    own = {key: (*archive.around(where[key]), (begin, end), archive.entry(config)) for key in tensors}
+    return Made(content, {key: archive.place(where[key]) for key in tensors}, 0, (), own)
+
+
+def exported_before(members: Mapping[str, bytes], tensors: Mapping[str, tuple[str, list[int]]]) -> bytes:
+    """Return an archive as torch wrote it before 2.8; ``members``: what is in the others than the program."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("serialized_exported_program.json", program(tensors))
+        for member, content in members.items():
+            archive.writestr(f"serialized_{member}.pt", content)
+        archive.writestr("version", "8.2")
+    return out.getvalue()
 
 
 def tar_checkpoint(tensors: Mapping[str, tuple[str, list[int]]], contents: Mapping[str, bytes]) -> Made:

@@ -149,7 +149,7 @@ def test_formats_lists_what_the_parsers_say_and_then_what_is_not_read(run):
         *table(("NAME", "FILES", "FROM", "WHAT"), *shown),
         "Recognised and named, but not read yet:",
         *table(("NAME", "FILES", "TOLD BY", "WHAT"), *named),
-        "A zip that holds a model that is not read (.pt2, Keras) is said to; its members are read.",
+        "A zip that holds a model that is not read (Keras) is said to; its members are read.",
         "'pparse formats NAME' shows options, limitations and references of a format",
     ]
     assert [row["name"] for row in run("formats", "--json").json["named"]] == [known.name for known in NAMED]
@@ -208,7 +208,6 @@ def zipped(*names: str) -> bytes:
 
 
 HELD = {
-    "a PyTorch exported program (.pt2)": ("m/archive_format", "m/models/model.json", "m/data/weights/weight_0"),
     "a Keras model": ("metadata.json", "config.json", "model.weights.h5"),
 }
 

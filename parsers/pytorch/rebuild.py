@@ -13,7 +13,7 @@ from pparse.parsers.pickle.values import Call, Global, Persistent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
 # -- Element types of PyTorch, by the names that checkpoints have for them ---------------------------------------------
@@ -132,7 +132,7 @@ class StorageId:
 class StoredTensor:
     """A tensor, as its checkpoint describes it."""
 
-    __slots__ = ("conj", "dtype", "neg", "offset", "shape", "storage", "stride", "torch_dtype")
+    __slots__ = ("conj", "dtype", "neg", "offset", "shape", "storage", "stride", "told_by", "torch_dtype")
 
     def __init__(
         self, storage: StorageId | None, dtype: str, torch_dtype: str, offset: int, shape: Numbers, stride: Numbers
@@ -153,6 +153,8 @@ class StoredTensor:
         """Whether the values are the conjugates of the stored ones."""
         self.neg = False
         """Whether they are the negatives."""
+        self.told_by: Sequence[str] = ()
+        """What describes it, by the names of members, if the file has several such."""
 
 
 class Odd(Exception):
@@ -166,6 +168,12 @@ class Refused(Odd):
     """An array that numpy itself refuses to make: what describes it is damaged."""
 
     code = "bad-array"
+
+
+class Broken(Refused):
+    """What describes a tensor is cut, or no description."""
+
+    code = "bad-tensor"
 
 
 class Beside(Odd):

@@ -26,7 +26,7 @@ from pparse.tree.parser import Confidence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Final
+    from typing import ClassVar, Final
 
     from pparse.containers.member import ArchiveMember
     from pparse.data.base import Data, Range
@@ -262,7 +262,7 @@ def _there(parser: ZipParser, member: ArchiveMember) -> int:
     return min(said, max(0, member.end - member.start))
 
 
-_SURE: Final = b"/data.pkl"
+SURE: Final = b"/data.pkl"
 # The checksum of a pickle up to so many bytes is compared when it is opened.
 _COMPARED: Final = 64 << 20
 # Memory of a record.
@@ -271,14 +271,14 @@ _RECORD: Final = 250
 _FIRST: Final = (b"/data/0", b"/version", b"/byteorder", b"/.format_version", b"/constants.pkl")
 # The pickle in a directory, with its folder.
 _LISTED: Final = lazy_pattern(rb"(?si)PK\x01\x02.{42}([^/\0]{1,255})/data\.pkl")
-_OF_TORCH: Final = (_SURE, b"/data/0")
+_OF_TORCH: Final = (SURE, b"/data/0")
 # Bytes of the record that measures a large directory, and of the one that tells where that is.
 _ZIP64: Final = 56 + 20
 # An offset that stands in that record instead.
 _ALL_ONES: Final = (1 << 32) - 1
 
 
-def _directory(excerpt: Excerpt) -> bytes:
+def directory_of(excerpt: Excerpt) -> bytes:
     """Return the directory at the end of an archive, which its last record measures; empty if it is not found.
 
     That of a stored member which is an archive itself says other offsets than it lies at.
@@ -298,14 +298,20 @@ class PyTorchZipParser(ZipParser, StorageReader):
 
     name = "pytorch"
     description = "PyTorch checkpoint (zip)"
-    extensions = (".pt", ".pth", ".ckpt", ".bin")
+    extensions: ClassVar[tuple[str, ...]] = (".pt", ".pth", ".ckpt", ".bin")
     viewer = "pparse.viewers.pytorch.viewer:PyTorchViewer"
-    refines = ("zip",)
+    refines: ClassVar[tuple[str, ...]] = ("zip",)
     is_generic = False
     has_checksums = True
     goes_by_both_names = False  # torch looks at those in the directory only
-    references = ("torch/serialization.py", "caffe2/serialize/inline_container.cc", "torch/_utils.py")
-    limitations = (
+    holds_values: ClassVar[tuple[str, ...]] = ("data", "constants")
+    """How members begin that hold tensors, or describe them."""
+    references: ClassVar[tuple[str, ...]] = (
+        "torch/serialization.py",
+        "caffe2/serialize/inline_container.cc",
+        "torch/_utils.py",
+    )
+    limitations: ClassVar[tuple[str, ...]] = (
         "code of TorchScript is read for the graph of the model, and never run",
         "objects of unknown classes are shown by their attributes, and never made",
     )
@@ -320,9 +326,9 @@ class PyTorchZipParser(ZipParser, StorageReader):
     def match(cls, excerpt: Excerpt) -> Confidence:
         """As sure as that it is a zip archive, if its first or last names are those of a checkpoint."""
         found, name = super().match(excerpt), cls._first_name(excerpt)
-        if name.endswith(_SURE) or name == _SURE[1:]:
+        if name.endswith(SURE) or name == SURE[1:]:
             return found
-        return found if name.endswith(_FIRST) and _SURE in excerpt.tail(1 << 16) else Confidence.NO
+        return found if name.endswith(_FIRST) and SURE in excerpt.tail(1 << 16) else Confidence.NO
 
     @classmethod
     def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
@@ -331,7 +337,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
         torch goes by the directory: what the header of a member calls it does not matter if that is there.
         """
         found = super().match(excerpt)
-        directory = _directory(excerpt) if found else b""
+        directory = directory_of(excerpt) if found else b""
         listed = _LISTED.search(directory)
         if listed is not None and directory[46:].startswith(listed[1] + b"/"):
             return found
@@ -485,7 +491,7 @@ class PyTorchZipParser(ZipParser, StorageReader):
         left: dict[int, int] = {}
         sound = True
         for name, record in self.records.items():
-            if name.startswith((self.prefix + "data", self.prefix + "constants")):
+            if name.removeprefix(self.prefix).startswith(self.holds_values):
                 found = self._plain_checksum(record) if but else None
                 if but and found is not None and but.get(found[0]) == found[1]:
                     left[found[0]] = found[2]
@@ -518,16 +524,22 @@ class PyTorchZipParser(ZipParser, StorageReader):
         """Yield the globals that its pickle names."""
         return self.saved_globals()
 
-    def _document(self, name: str) -> Extraction:
+    def _document(self, name: str, *, compare: bool = True) -> Extraction:
+        """Return the content of a member; ``compare``: its checksum, as nothing in it would tell that it is wrong."""
         children, record = self.extraction.children, self.records[name]
         if name not in children:
             if record.member is None:
                 children[name] = self.extraction.child(name, *record.place)
             else:
-                self._compare_pickle(record.member)
+                if compare:
+                    self._compare_pickle(record.member)
                 children[name] = self.open_member(record.member, name)
                 children[name].entered = True
         return children[name]
+
+    def key_of(self, name: str) -> str | None:
+        """Return the key of the storage that a member is, by its name in the folder; None if it is none."""
+        return name.removeprefix("data/") if name.startswith("data/") else None
 
     def stored(self, key: str, folder: str = "data") -> Stored | None:
         """Return a storage: the member ``data/KEY``."""

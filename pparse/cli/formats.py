@@ -67,7 +67,7 @@ def _show_all(rows: list[dict[str, Any]], registry: Registry, out: Output, *, fu
     for known in NAMED:
         table.row(known.name, " ".join(known.extensions), known.told_by, known.what)
     table.close()
-    out.say("A zip that holds a model that is not read (.pt2, Keras) is said to; its members are read.")
+    out.say("A zip that holds a model that is not read (Keras) is said to; its members are read.")
     out.say("'pparse formats NAME' shows options, limitations and references of a format")
 
 

@@ -211,8 +211,6 @@ def _size_told(name: str, head: bytes) -> int | None:
 def held_model(names: Iterable[str]) -> str | None:
     """Return what kind of model a zip with these member names holds; None: no model."""
     last = {name.rpartition("/")[2] for name in names}
-    if "archive_format" in last and "model.json" in last:
-        return "a PyTorch exported program (.pt2)"
     return "a Keras model" if "config.json" in last and "model.weights.h5" in last else None
 
 

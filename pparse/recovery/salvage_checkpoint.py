@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 # Members that say nothing of what was saved.
 _OF_THE_WRITER: Final = frozenset(
-    ("version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id")
+    (
+        *("version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id", ".data/version"),
+        *("archive_format", "archive_version"),
+    )
 )
 _NAMELESS: Final = "no header names these bytes"
-_LOST_NAMES: Final = "the pickle that names its tensors is lost, or cut before them"
+_LOST_NAMES: Final = "what names its tensors is lost, or cut before them"
 
 
 class CheckpointLeftovers(Leftovers):
@@ -67,8 +70,8 @@ class CheckpointLeftovers(Leftovers):
 
     @property
     def _names_are_known(self) -> bool:
-        node = self.viewer.pickled()
-        return node is not None and node.is_complete
+        nodes = list(self.viewer.descriptions())
+        return bool(nodes) and all(node.is_complete for node in nodes)
 
     @property
     def _why_nameless(self) -> str:
@@ -94,7 +97,7 @@ class CheckpointLeftovers(Leftovers):
             if parser.leaves_unclaimed:
                 spans.append((member.at, max(member.at, member.end)))
             name = member.name.removeprefix(folder)
-            key = name.removeprefix("data/") if name.startswith("data/") else None
+            key = parser.key_of(name)
             if member.kind == "gap":
                 self._save_member(parser, member, f"at-{member.start}.bin", _NAMELESS)
             elif member.kind != "file" or name in _OF_THE_WRITER or key in used:

@@ -6,10 +6,11 @@ from pparse import open as open_document
 from pparse.data.base import BytesData
 from pparse.parsers.pytorch.dcp import DcpParser
 from pparse.parsers.pytorch.distcp import DistcpParser
+from pparse.parsers.pytorch.exported import ExportedProgramParser
 from pparse.parsers.pytorch.legacy import PyTorchLegacyParser
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from tests.dcp_files import METADATA, sample
-from tests.pytorch_files import checkpoint, legacy_checkpoint, legacy_values, numbered
+from tests.pytorch_files import checkpoint, exported, exported_before, legacy_checkpoint, legacy_values, numbered
 from tests.sparse_contract import SparseContract
 
 FOLDER = Path(__file__).parent.parent / "data" / "pytorch"
@@ -26,6 +27,18 @@ class TestPyTorch(SparseContract):
 
     def large(self) -> bytes:
         return checkpoint(*numbered(9, 1 << 20)).content
+
+
+class TestExportedProgram(SparseContract):
+    parser = ExportedProgramParser
+    samples = {
+        "two": exported(*numbered(2, 64)).content,
+        "older": exported_before({"state_dict": checkpoint(*numbered(2, 64)).content}, numbered(2, 64)[0]),
+    }
+    changes = (0x00, 0x50, 0xFF)
+
+    def large(self) -> bytes:
+        return exported(*numbered(9, 1 << 20)).content
 
 
 class TestDistcp(SparseContract):

@@ -133,8 +133,8 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
 
 def members_of(case: Case, content: bytes) -> list[bytes]:
     """Return ``content`` if it is a member of the sample, which is an archive of stored files itself."""
-    zips = ("pytorch", "pytorch-rezipped", "pytorch-script", "pytorch-sharded", "pytorch-distcp", "npz", "npz-zipped")
-    archives = ("pytorch-tar", *zips)
+    zips = ("pytorch", "pytorch-rezipped", "pytorch-script", "pytorch-sharded", "pytorch-distcp", "pt2")
+    archives = ("pytorch-tar", *zips, "npz", "npz-zipped")
     files = [case.sample.content, *case.sample.siblings.values()]
     return [content] if case.sample.name in archives and any(content in file for file in files) else []
 

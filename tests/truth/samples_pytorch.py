@@ -10,7 +10,16 @@ from math import prod
 
 from tests.dcp_files import METADATA, Dcp
 from tests.pickle_arrays import array_pickle, arrays_in
-from tests.pytorch_files import STORAGES, Made, checkpoint, legacy_checkpoint, rezipped, script, tar_checkpoint
+from tests.pytorch_files import (
+    STORAGES,
+    Made,
+    checkpoint,
+    exported,
+    legacy_checkpoint,
+    rezipped,
+    script,
+    tar_checkpoint,
+)
 from tests.truth.known import Sample, Value, by_place, mixed, sample
 
 TYPE_CHECKING = False
@@ -83,13 +92,14 @@ def made(
     *,
     hashed: bool,
     tensors: dict[str, tuple[str, list[int]]] | None = None,
+    read: Callable[[Sample, Path], dict[str, bytes]] | None = None,
 ) -> Sample:
     """Return a sample of a checkpoint that ``make`` writes."""
     tensors = tensors or shapes(0, 4, 40)
     contents = contents_of(tensors, seed)
     found = make(tensors, contents)
     marks, values = landmarks_of(found), values_of(found, contents)
-    more = {"hashed": hashed, "header": found.head, "read": read_zip if hashed else by_place}
+    more = {"hashed": hashed, "header": found.head, "read": read or (read_zip if hashed else by_place)}
     return Sample(name, file, found.content, "tensors", values, "offset", marks, **more)  # type: ignore[arg-type]
 
 
@@ -158,6 +168,24 @@ def make_pytorch_script() -> Sample:
     """The storages come first, and constants of the code have their own."""
     constants = {"CONSTANTS.c0": ("float32", [30, 7]), "CONSTANTS.c1": ("int64", [5])}
     return made("pytorch-script", "code.pt", 34, script, hashed=True, tensors=shapes(0, 3, 32) | constants)
+
+
+@sample
+def make_pt2() -> Sample:
+    """A program of torch.export: the storages come first, then what names them."""
+    return made("pt2", "program.pt2", 36, exported, hashed=True, tensors=shapes(0, 3, 32), read=read_exported)
+
+
+def read_exported(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the weights of a program that is sound where it matters."""
+    found, content = {}, path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        told = json.loads(archive.read("model/data/weights/model_weights_config.json"))["config"]
+        for name in sample.values:
+            info = archive.getinfo(f"model/data/weights/{told[name]['path_name']}")
+            begin = info.header_offset + 30 + sum(struct.unpack_from("<HH", content, info.header_offset + 26))
+            found[name] = content[begin : begin + info.file_size]
+    return found
 
 
 @sample

@@ -13,7 +13,7 @@ from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
 from pparse.errors import DataError, told
-from pparse.findings import COMPLETE, Finding, Severity, Status
+from pparse.findings import COMPLETE, Finding, Severity, Status, worst_status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, Described, scalar_of
 from pparse.parsers.pickle.values import Call, Persistent
@@ -29,7 +29,7 @@ from pparse.viewers.pickle.walk import Walk, tree_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -181,6 +181,9 @@ _LONGEST: Final = 100_000
 _BLANK: Final = 512
 # Memory that the description of a tensor takes in a table of names.
 _NOTED: Final = 800
+_THE_PICKLE: Final = ("",)
+# What describes tensors, and what ends it: a pickle, or JSON.
+_FORMS: Final = (("pickle", "STOP"), ("JSON", "last bracket"))
 
 
 class PickleViewer(Viewer):
@@ -201,7 +204,7 @@ class PickleViewer(Viewer):
         """Of storages that have others than they should: how many bytes are there, and should be."""
         self._room = _READ  # for comparing storages that have holes
         self._known = -1  # how much was known of the bytes when the names were judged
-        self._doubted: dict[bool, str | None] = {}  # why the pickles with the names, and with constants, may be wrong
+        self._doubted: dict[str, str | None] = {}  # why what describes tensors may be wrong, by its key
         self._has_room = True  # for a table of names
         self._table: dict[str, tuple[What, str | None]] | None = None
         self._noted_at = 0  # how much was known of the bytes when the table was made
@@ -279,16 +282,27 @@ class PickleViewer(Viewer):
         for suffix, what in leaf.tensors if meant is None else [("", meant)]:
             yield leaf.name + suffix if leaf.name else suffix.removeprefix("."), what, leaf.dtype
 
-    def is_constant(self, name: str) -> bool:
-        """Return whether a tensor is a constant of code, which a pickle of their own names."""
-        return False
+    def described_by(self, name: str, what: What) -> Sequence[str]:
+        """Return the keys of what describes a tensor, for `description`; by default, the one pickle."""
+        return _THE_PICKLE
 
-    def _mark(self, tensor: Tensor) -> Tensor:
+    def description(self, key: str) -> Node | None:
+        """Return the value of what describes tensors; None if it is lost."""
+        return self.pickled()
+
+    def descriptions(self) -> Iterator[Node]:
+        """Yield the values of all that describes tensors, as far as they are there."""
+        root = self.pickled()
+        if root is not None:
+            yield root
+
+    def _mark(self, tensor: Tensor, what: What) -> Tensor:
         """Note what is doubtful about a tensor besides its own storage: its name, and bytes never written."""
-        why = self._doubt_of_names(self.is_constant(tensor.name))
-        if why is not None and tensor.is_claimed_whole:
-            tensor.doubt(self._finding(tensor.name, "doubt", f"the pickle that describes it may be wrong: {why}"))
-            return tensor
+        for key in self.described_by(tensor.name, what):
+            why = self._doubt_of_names(key)
+            if why is not None and tensor.is_claimed_whole:
+                tensor.doubt(self._finding(tensor.name, "doubt", why))
+                return tensor
         holes = self.holes if self._holes is None else self._holes
         if holes and tensor.spans and tensor.spans[0].data is self.extraction.parsed.data:
             span = tensor.spans[0]
@@ -297,15 +311,15 @@ class PickleViewer(Viewer):
                 tensor.unwritten_nbytes = count
         return tensor
 
-    def _doubt_of_names(self, constants: bool) -> str | None:
-        """Return why the pickle that names tensors, or ``constants``, may be wrong; None if nothing suggests that."""
+    def _doubt_of_names(self, key: str) -> str | None:
+        """Return why what describes tensors may be wrong; None if nothing suggests that."""
         discoveries = self.extraction.session.stats.discoveries
         if discoveries != self._known:
             self._known = discoveries
             self._doubted.clear()
-        if constants not in self._doubted:
-            self._doubted[constants] = _judged(self.storages.constants() if constants else self.pickled())
-        return self._doubted[constants]
+        if key not in self._doubted:
+            self._doubted[key] = _judged(self.description(key))
+        return self._doubted[key]
 
     def _agrees(self, span: Span) -> bool:
         """Return whether the checksum of a storage, as far as that is compared, says that zeros are right."""
@@ -320,7 +334,7 @@ class PickleViewer(Viewer):
         return self.extraction.session.stats.doubts > 0
 
     def _make(self, name: str, what: What, dtype: str | None) -> Tensor:
-        return self._mark(self.as_of_now(self._made(name, what, dtype)))
+        return self._mark(self.as_of_now(self._made(name, what, dtype)), what)
 
     def _made(self, name: str, what: What, dtype: str | None) -> Tensor:
         if isinstance(what, Array):
@@ -480,15 +494,17 @@ class PickleViewer(Viewer):
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added."""
         extent.expected = extent.actual or 0
-        root = self.pickled()
+        roots = list(self.descriptions())
         status = self.root.status
-        if status is Status.COMPLETE and root is not None:
-            status = root.status
-            if status is Status.TRUNCATED and root.extraction is not self.extraction.parsed:
-                status = Status.DAMAGED  # no byte of the file is missing
+        for root in roots if status is Status.COMPLETE else ():
+            own = root.status
+            if own is Status.TRUNCATED and root.extraction is not self.extraction.parsed:
+                own = Status.DAMAGED  # no byte of the file is missing
+                what, end = _FORMS[root.result.parser.name == "json"]
                 name = root.extraction.name
-                reason = f"the pickle {name} ends before its STOP, though the archive around it is whole"
+                reason = f"the {what} {name} ends before its {end}, though the archive around it is whole"
                 self._note("malformed", reason, name)
+            status = worst_status(status, own)
         is_whole, lacking = status is Status.COMPLETE, sum(self.lacking.values())
         origin = self.extraction.parsed.origin
         if lacking and origin is not None and isinstance(origin[0], StorageReader):
@@ -500,20 +516,30 @@ class PickleViewer(Viewer):
             self._note_blank(written, extent, lacking)
         elif status is Status.TRUNCATED:
             extent.end_early(lacking)
-        elif root is not None and is_whole and self.stream_is_cut():
+        elif roots and is_whole and self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, extent.actual
-        elif root is None or self.findings.errors or self._is_damaged(self.root) or self._is_damaged(root):
+        elif (lost := not roots and self.is_described()) or self.findings.errors or self._hit(self.root, *roots):
             extent.document_status = Status.DAMAGED
-            if root is None and is_whole and not self.findings.errors:
+            if lost and is_whole and not self.findings.errors:
                 how = told("'-f zip'", 'format="zip"')
-                reason = f"no member is its data.pkl: it is no checkpoint, or that is lost; {how} lists what there is"
+                reason = f"no member is {self.described_in}, or that is lost; {how} lists what there is"
                 self._note("no-pickle", reason)
         return self.keep_extent(extent)
 
-    def _is_damaged(self, node: Node) -> bool:
+    described_in = "its data.pkl: it is no checkpoint"
+    """What the file lacks if nothing in it describes tensors."""
+
+    def is_described(self) -> bool:
+        """Return whether something in the file should describe tensors."""
+        return True
+
+    def _hit(self, *nodes: Node) -> bool:
         """Return whether a node is damaged itself; bytes of the file that are in doubt may be those of tensors."""
-        own = node.known_status is Status.DAMAGED or node.extraction.data is not self.extraction.parsed.data
-        return node.status is Status.DAMAGED and own
+        file = self.extraction.parsed.data
+        return any(
+            node.status is Status.DAMAGED and (node.known_status is Status.DAMAGED or node.extraction.data is not file)
+            for node in nodes
+        )
 
     def _written_end(self, lacking: int) -> int | None:
         """Return where zeros begin that last to the end of the file, if they are enough for all that it lacks.
@@ -601,13 +627,16 @@ class PickleViewer(Viewer):
 
 
 def _judged(root: Node | None) -> str | None:
-    """Return why the pickle whose value is ``root`` may be wrong; None if nothing suggests that."""
+    """Return why the pickle, or the JSON, whose value is ``root`` may be wrong; None if nothing suggests that."""
     extraction = None if root is None else root.result.extraction
     if root is None or extraction is None or not extraction.data.flawed:
         return None
     extraction.resolve()  # a checksum of its own may tell that it is right
     parser: PickleParser = root.result.parser  # type: ignore[assignment]
-    return extraction.data.why_suspect(extraction.start, parser.program(parser.starts[-1]).end)
+    is_json = parser.name == "json"
+    end = extraction.find_end() if is_json else parser.program(parser.starts[-1]).end
+    why = extraction.data.why_suspect(extraction.start, end)
+    return None if why is None else f"the {_FORMS[is_json][0]} that describes it may be wrong: {why}"
 
 
 def _number(scalar: Array) -> Any:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
+    from pparse.viewers.pickle.viewer import What
     from pparse.viewers.pickle.walk import Found
     from pparse.viewers.pytorch.script import Script
     from pparse.viewers.pytorch.script_graph import ScriptGraph
@@ -106,6 +107,7 @@ def _shown(text: bytes) -> str:
 
 # How TorchScript's code calls its constants: ``CONSTANTS.c0``.
 _CONSTANTS: Final = "CONSTANTS"
+_OF_CODE: Final = ("constants",)
 # How many reasons for which torch would refuse a file are told.
 _MOST_REFUSALS: Final = 20
 
@@ -275,9 +277,13 @@ class PyTorchViewer(PickleViewer):
     def _forget_storages(self) -> None:
         self._first = None
 
-    def is_constant(self, name: str) -> bool:
-        """Return whether a tensor is a constant of code, by its name."""
-        return name.startswith(f"{_CONSTANTS}.c")
+    def described_by(self, name: str, what: What) -> Sequence[str]:
+        """Return which pickle describes a tensor: that of the constants of code, by its name."""
+        return _OF_CODE if name.startswith(f"{_CONSTANTS}.c") else super().described_by(name, what)
+
+    def description(self, key: str) -> Node | None:
+        """Return the value of a pickle."""
+        return self.parser.constants() if key else self.pickled()
 
     def resolve_all(self) -> None:
         """From now on, let `tensors` first compare the checksums of all storages, once."""
