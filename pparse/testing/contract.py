@@ -226,17 +226,20 @@ class ParserContract:
         """Return which read of a sample fails, ascending, the first one being 1; override to try fewer."""
         return range(1, 10_000)
 
-    def test_has_samples(self) -> None:
-        """The parser has a sample."""
-        assert self.samples, "give at least one sample"
-
     def test_declares_itself(self) -> None:
-        """Name, description, limitations and references are declared, for the page of formats."""
+        """Name and description are declared, for the page of formats; samples are COMPLETE and have no errors."""
+        assert self.samples, "give at least one sample"
         assert self.parser.name
         assert self.parser.name == self.parser.name.lower()
         assert self.parser.description
         assert self.parser.root_at in ("front", "back")
         assert (self.parser.__doc__ or "").strip()
+        for name, sample in self.samples.items():
+            with self.open(sample) as extraction:
+                assert extraction.is_complete, name
+                errors = [f for f in extraction.check() if f.severity is Severity.ERROR]
+                assert not errors, (name, errors)
+                assert all(leaf.is_complete for leaf in tree_of(extraction)), name
 
     def test_recognises_its_samples(self) -> None:
         """Detection chooses the parser for its samples."""
@@ -244,15 +247,6 @@ class ParserContract:
             extraction = open_document(sample, parsers=[self.parser])
             assert confidence_of(self.parser, excerpt_of(extraction), extraction.reader) > Confidence.NO, name
             assert extraction.format == self.parser.name, name
-
-    def test_samples_are_complete(self) -> None:
-        """A good file is COMPLETE and has no errors."""
-        for name, sample in self.samples.items():
-            with self.open(sample) as extraction:
-                assert extraction.is_complete, name
-                errors = [f for f in extraction.check() if f.severity is Severity.ERROR]
-                assert not errors, (name, errors)
-                assert all(leaf.is_complete for leaf in tree_of(extraction)), name
 
     def test_every_prefix(self) -> None:
         """What ends before the cut has its value; nothing else claims to be whole, and no missing bytes to be all."""
