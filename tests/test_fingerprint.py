@@ -75,8 +75,8 @@ def save(folder: Path, message) -> Path:
 # -- TensorFlow's values -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("small", SMALL)
-@pytest.mark.parametrize("name", EXPECTED)
+@rows("small", SMALL)
+@rows("name", EXPECTED)
 def test_values_of_tensorflow(name: str, small: int, monkeypatch) -> None:
     # The size from which messages are not read at once makes no difference.
     monkeypatch.setattr(pieces, "SMALL", small)
@@ -239,8 +239,8 @@ CANONICAL = {
 }
 
 
-@pytest.mark.parametrize("small", SMALL)
-@pytest.mark.parametrize("case", CANONICAL)
+@rows("small", SMALL)
+@rows("case", CANONICAL)
 def test_form_of_cpp(case: str, small: int, monkeypatch) -> None:
     monkeypatch.setattr(pieces, "SMALL", small)
     name, given, expected = CANONICAL[case]
@@ -365,8 +365,8 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("small", SMALL)
-@pytest.mark.parametrize("case", MALFORMED)
+@rows("small", SMALL)
+@rows("case", MALFORMED)
 def test_malformed_messages_have_no_canonical_form(case: str, small: int, monkeypatch) -> None:
     monkeypatch.setattr(pieces, "SMALL", small)
     with pytest.raises(MalformedError):
@@ -461,7 +461,7 @@ BAD_METADATA = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_METADATA)
+@rows("case", BAD_METADATA)
 def test_bad_chunk_metadata_are_refused(case: str, tmp_path) -> None:
     with pytest.raises((MalformedError, UnsupportedError)):
         fingerprint(rechunk(tmp_path, BAD_METADATA[case]))
