@@ -8,7 +8,7 @@ from pparse.containers.archive import documents_below
 from pparse.containers.model_code import code_of_configuration, code_of_graphs
 from pparse.document.opening import open
 from pparse.document.registry import viewer_for
-from pparse.errors import FormatError, PparseError, UnsupportedError
+from pparse.errors import FormatError, LimitError, PparseError, UnsupportedError
 from pparse.tensors.viewer import Viewer
 from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, in_order
 
@@ -40,6 +40,10 @@ def _code_beside(document: Extraction) -> Iterator[CodeUse]:
     try:
         viewer = viewer_for(document)
     except FormatError:  # it is a pickle at most
+        return
+    except LimitError as error:
+        reason = f"whether it has files beside it is not known: {error.reason}"
+        yield CodeUse(NOT_FOLLOWED, 1, document.start, Grade.UNKNOWN, reason)
         return
     for name, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
         try:
