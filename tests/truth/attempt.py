@@ -132,7 +132,8 @@ class Attempt:
     @property
     def file(self) -> str:
         """The file itself: of a folder the one that is hit, where a command takes no folder."""
-        entered = not self.case.wrapped.folder or self.case.sample.folder_only
+        sample = self.case.sample
+        entered = not self.case.wrapped.folder or (sample.folder_only and bool(sample.saved))  # saved as a whole
         return self.path if entered else str(Path(self.path).with_name(self.case.wrapped.name))
 
     @property
