@@ -35,7 +35,8 @@ _.end_bits
 # For the resync of seekable streams, which is to come.
 index_blocks
 
-# For callers: dask arrays, and far sources that read several ranges at once.
+# For callers: tables of pandas, dask arrays, and far sources that read several ranges at once.
+_.to_frame
 _.to_dask
 _.pread_many
 

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from pparse.document.registry import Registry
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits, MemoryBudget
+    from pparse.measuring.difference import Difference, ModelDifference, diff
+    from pparse.measuring.hashing import ModelHash, TensorHash, hash
+    from pparse.measuring.statistics import ModelStatistics, Statistics, stats
     from pparse.recovery.recover import extract, recover
     from pparse.tensors.node_viewer import NodeViewer
     from pparse.tensors.tensor import DType, Tensor
@@ -95,6 +98,9 @@ _WHERE = {
         "document.registry": "Registry",
         "findings": "Finding Severity Status",
         "limits": "Limits MemoryBudget",
+        "measuring.difference": "Difference ModelDifference diff",
+        "measuring.hashing": "ModelHash TensorHash hash",
+        "measuring.statistics": "ModelStatistics Statistics stats",
         "recovery.recover": "extract recover",
         "tensors.node_viewer": "NodeViewer",
         "tensors.tensor": "DType Tensor",
@@ -124,6 +130,7 @@ __all__ = [
     "Data",
     "DataChangedError",
     "DataError",
+    "Difference",
     "EndOfDataError",
     "EndOfRangeError",
     "FaultError",
@@ -150,6 +157,9 @@ __all__ = [
     "MemoryBudget",
     "MissingNameError",
     "MissingTensorError",
+    "ModelDifference",
+    "ModelHash",
+    "ModelStatistics",
     "Node",
     "NodeContext",
     "NodeViewer",
@@ -169,19 +179,24 @@ __all__ = [
     "SourceError",
     "SplicedData",
     "SplitError",
+    "Statistics",
     "Status",
     "Tensor",
     "TensorError",
+    "TensorHash",
     "TruncatedTensorError",
     "UNLOADED_VALUE",
     "UnsupportedError",
     "Viewer",
     "convert",
+    "diff",
     "extract",
+    "hash",
     "index",
     "open",
     "recover",
     "scan",
+    "stats",
     "view",
 ]
 

@@ -28,7 +28,7 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 ORDER = (
     "errors lazy locking display < limits findings < paths < kernels < data protobuf < codecs protos < "
     "compressed < riegeli < tree < document < writers < graphs < tensors < containers testing < parsers < "
-    "proto_splitter < viewers < conversion < recovery < cli"
+    "proto_splitter < viewers < conversion measuring < recovery < cli"
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER.split("<")) for room in rooms.split()}
 # The face of all, and the command that calls the last one.

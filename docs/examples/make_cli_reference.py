@@ -49,11 +49,12 @@ EXIT_CODES = """## Exit codes
 | code | meaning |
 |---|---|
 | 0 | complete: nothing that was read is truncated, damaged or missing |
-| 1 | a bug in pparse |
+| 1 | `hash --check`: something differs |
 | 2 | usage; the file cannot be opened; no such path, name or library; a limit or budget; no digest; cannot write |
 | 3 | the format is not recognised, or there is no such format |
 | 4 | something is truncated, damaged or missing; the readable part was still delivered. Also: empty, or only zeros |
 | 5 | `check`, `scan`: loading the file would run code that can do harm |
+| 70 | a bug in pparse |
 | 130 | interrupted (Ctrl-C); 143, 129: ended by SIGTERM, SIGHUP, which leave as much behind as an interrupt |
 | 141 | the reader of the output closed it (`\\| head`) |
 
@@ -63,7 +64,7 @@ give the same code. For a file that is not an archive, all three do. A finding o
 not change the code, and warnings only with `--strict` (`ls`, `info`, `check`, `extract`, `recover`).
 
 `ls`, `info`, `tree` and `check` take several files. If one cannot be read, the others still are; the code is the
-first of 1, 2, 3 and 4 that one of them has. A pattern of `ls` must match in at least one of them (else 2).
+first of 70, 5, 2, 3, 4 and 1 that one of them has. A pattern of `ls` must match in at least one of them (else 2).
 """
 
 OUTPUT = """## Output
@@ -504,6 +505,108 @@ OBJECTS = {
             "fault": "what is contradicted, if anything: `checksum`, `length`, `trailing` …",
         },
     ),
+    "diff --json": (
+        "What differs between two models. `--jsonl` prints the tensors, and a line with the rest.",
+        [(["diff", "--json", GOOD, CHECKPOINT], [])],
+        SCHEMA
+        | FILE
+        | {
+            "new": "the second file",
+            "tensors": "list of [differences](#difference): tensors that differ",
+            "identical": "whether nothing differs",
+            "equal": "number of tensors that do not",
+            "metadata": "list of changes of metadata: `name`, `old`, `new` (null: not there)",
+        },
+    ),
+    "difference": (
+        "What became of a tensor.",
+        [(["diff", "--json", GOOD, CHECKPOINT], ["tensors", "*"])],
+        {
+            "verdict": "`added`, `removed`, `renamed`, `shape`, `type`, `equal after a cast`, `values`, `not whole`, "
+            "`not comparable`",
+            "name": "in the first model; of one that was added, in the second",
+            "new_name": "in the second model, if that is another one",
+            "dtypes": "its type in both",
+            "shapes": "its shape in both, as text",
+            "reason": "why it cannot be compared",
+            "distance": "how far the values are from each other: `count`, `changed`, `beyond` (the tolerance), "
+            "`largest`, `mean`, `cosine`, `not_finite`, `after_cast`; null if they were not looked at",
+        },
+    ),
+    "stats --json": (
+        "Statistics of tensors. `--jsonl` prints the tensors, and a line with the rest.",
+        [(["stats", "--json", GOOD], [])],
+        SCHEMA
+        | FILE
+        | {"tensors": "list of [measured tensors](#measured)", "whole": "[statistics](#statistics) of all together"},
+    ),
+    "measured": (
+        "A tensor that was measured.",
+        [(["stats", "--json", CUT], ["tensors", "*"])],
+        {
+            "name": "of the tensor",
+            "dtype": "its type",
+            "shape": "its shape; null if it is not known",
+            "estimate": "whether not all of it was read (`--sample`)",
+            "status": "of the tensor",
+            "reason": "why there are no statistics",
+            "statistics": "its [statistics](#statistics); null if there are none",
+        },
+    ),
+    "statistics": (
+        "What values are like. All but `nan` and `infinite` is of finite values; null where there are none.",
+        [(["stats", "--json", GOOD], ["whole"])],
+        {
+            "count": "number of values",
+            "nan": "how many are NaN",
+            "infinite": "how many are infinite",
+            "zeros": "how many are zero",
+            "min": "the least value",
+            "max": "the largest value",
+            "mean": "of all values",
+            "std": "the standard deviation, as `numpy.std`; null if it is too large for a float64",
+            "norm": "the Euclidean norm; likewise",
+            "distinct": "how many different values there are, of one tensor of a type up to 16 bits",
+            "histogram": "list of ranges between powers of two: `from`, `to`, `count`; zeros are in none",
+        },
+    ),
+    "hash --json": (
+        "Identities. `--jsonl` prints the tensors, and a line with the rest.",
+        [(["hash", "--json", GOOD], [])],
+        SCHEMA
+        | FILE
+        | {
+            "algorithm": "`blake3` or `sha256`",
+            "tensors": "list of [tensors with identities](#identified)",
+            "structure": "identity of the names, types and shapes; null if they are not all known",
+            "model": "identity of the model; null if not all of it is whole",
+        },
+    ),
+    "identified": (
+        "A tensor with its identity.",
+        [(["hash", "--json", CUT], ["tensors", "*"])],
+        {
+            "name": "of the tensor",
+            "dtype": "its type",
+            "shape": "its shape; null if it is not known",
+            "nbytes": "bytes as stored",
+            "content": "identity of its content; null if it is not whole, or was not read",
+            "status": "of the tensor",
+            "reason": "why there is none",
+        },
+    ),
+    "hash --check --json": (
+        "What agrees with a list.",
+        [(["hash", "--check", "LIST", "--json", GOOD], [])],
+        SCHEMA
+        | FILE
+        | {
+            "agree": "number of lines of the list that agree",
+            "lines": "number of lines on the file",
+            "others": "list of those that do not: `kind`, `name`, `verdict` (`different`, `not whole: …`, "
+            "`not in the file`, `not in the list`)",
+        },
+    ),
     "scan --json": (
         "What loading the files would run. `--jsonl` prints the files.",
         [(["scan", "--json", CHECKPOINT], [])],
@@ -571,7 +674,9 @@ def broken(folder: Path) -> dict[str, str]:
     (folder / "bad.json").write_text('{"a": tru}')
     (folder / "saved_model.pb").write_bytes(small_model())
     run("merge", CHUNKED, "-o", str(folder / "model"))
+    (folder / "list").write_text(run("hash", "-t", GOOD))
     return {
+        "LIST": str(folder / "list"),
         "BAD": str(folder / "bad.safetensors"),
         "BAD.json": str(folder / "bad.json"),
         "GRAPH": str(folder / "saved_model.pb"),

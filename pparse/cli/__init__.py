@@ -1,8 +1,8 @@
 """The command line: one module per command, imported only when it runs.
 
-Exit codes: 0 complete; 1 a bug in pparse; 2 usage, or cannot open; 3 format not recognised; 4 something is truncated,
-damaged or missing (the readable part was still printed or written); 5 dangerous to load (check, scan); 128 + the number
-of a signal (130, 141).
+Exit codes: 0 complete; 1 different (diff, hash --check); 2 usage, or cannot open; 3 format not recognised; 4 something
+is truncated, damaged or missing (the readable part was still printed or written); 5 dangerous to load (check, scan);
+70 a bug in pparse; 128 + the number of a signal (130, 141).
 
 Standard streams and interrupts of the process are minded here: closed, full, left by their reader, or read by nobody.
 """
@@ -28,6 +28,9 @@ COMMANDS: Final = {
     "get": ("pparse.cli.get", "one node or tensor: text, --json, --raw, --npy; slices"),
     "check": ("pparse.cli.check", "check everything; each finding with its byte range"),
     "scan": ("pparse.cli.scan", "what loading files would run: pickles, wherever they lie"),
+    "diff": ("pparse.cli.diff", "what differs between two models, of any formats"),
+    "stats": ("pparse.cli.stats", "range, mean, deviation, NaN and zeros of tensors; histograms"),
+    "hash": ("pparse.cli.hash", "identities of models and tensors, the same in every format; compared with a list"),
     "extract": ("pparse.cli.extract", "write the members of an archive to a folder, safely"),
     "recover": ("pparse.cli.recover", "save everything that can be saved of a damaged file"),
     "convert": ("pparse.cli.convert", "tensors of any format into safetensors, .npz or GGUF"),
@@ -121,11 +124,14 @@ def _dispatch(arguments: list[str]) -> int:
 # What other programs call the commands.
 _OTHER_WORDS: Final = {
     **dict.fromkeys(("list", "dir", "l"), "ls"),
+    **dict.fromkeys(("compare", "cmp", "delta"), "diff"),
+    **dict.fromkeys(("statistics", "summary", "summarize", "histogram"), "stats"),
     **dict.fromkeys(("show", "stat", "file", "inspect", "describe"), "info"),
     **dict.fromkeys(("cat", "read", "print", "load", "head"), "get"),
     **dict.fromkeys(("dump", "walk"), "tree"),
     **dict.fromkeys(("verify", "test", "validate", "fsck"), "check"),
     **dict.fromkeys(("audit", "safety", "malware"), "scan"),
+    **dict.fromkeys(("digest", "checksum", "sha256", "fingerprint"), "hash"),
     **dict.fromkeys(("unzip", "untar", "unpack", "x"), "extract"),
     **dict.fromkeys(("repair", "salvage", "fix", "rescue"), "recover"),
     **dict.fromkeys(("export", "save", "transcode"), "convert"),

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 # -- The exit codes of the command line, and which error or finding leads to which -------------------------------------
 
 OK: Final = 0
-BUG: Final = 1
+DIFFERENT: Final = 1
 USAGE: Final = 2
 UNKNOWN_FORMAT: Final = 3
 DAMAGED: Final = 4
 DANGEROUS: Final = 5
+BUG: Final = 70
 
 # Of several files: the first of these that one of them has.
-_WORST: Final = (BUG, DANGEROUS, USAGE, UNKNOWN_FORMAT, DAMAGED)
+_WORST: Final = (BUG, DANGEROUS, USAGE, UNKNOWN_FORMAT, DAMAGED, DIFFERENT)
 # Any other error is of the content.
 _CODES: Final = (
     (DAMAGED, (errors.NothingThereError,)),
@@ -322,10 +323,13 @@ def split_files(words: list[str]) -> tuple[list[str], list[str]]:
     return [words[0], *(word for word in words[1:] if is_there(word))], others
 
 
-def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], *, heading: bool = False) -> int:
+def each_file(
+    options: Any, out: Output, run_one: Callable[[Any, Output], int], *, heading: bool = False, apart: bool = True
+) -> int:
     """Run a command on each of ``options.files``, as ``options.file``; return the worst exit code.
 
-    An error in one file does not end the others. With --json the results become one document.
+    An error in one file does not end the others. With --json the results become one document. Else, empty lines set
+    files ``apart``.
     """
     files = options.files
     options.several = len(files) > 1
@@ -338,7 +342,7 @@ def each_file(options: Any, out: Output, run_one: Callable[[Any, Output], int], 
         options.file = file
         if options.json:
             out.write('{"schema": 1, "files": [\n' if not number else ",\n")
-        elif not lines and number:
+        elif not lines and number and apart:
             out.line()
         if heading and not lines:
             from pparse.display.text import safe

@@ -88,10 +88,10 @@ class BlockTensor(Tensor):
     ) -> NDArray[Any]:
         """Return the elements as float32, or with ``raw=True`` the blocks; otherwise as `Tensor.numpy`."""
         if raw:
-            return self.as_blocks().numpy(dtype=dtype, raw=True, copy=copy, partial=partial, fill_value=fill_value)
+            return self.coded().numpy(dtype=dtype, raw=True, copy=copy, partial=partial, fill_value=fill_value)
         return super().numpy(dtype=dtype, copy=copy, partial=partial, fill_value=fill_value)
 
-    def as_blocks(self) -> Tensor:
+    def coded(self) -> Tensor:
         """Return the blocks as a tensor of uint8, of which the last dimension is the bytes of a row."""
         shape = (*self.shape[:-1], self._row_bytes)
         return Tensor(self.name, DTYPES["uint8"], shape, self.spans, **self._claims())

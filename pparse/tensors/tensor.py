@@ -651,6 +651,10 @@ class Tensor(HasStatus):
         """The tensors whose bytes are read for its elements: itself, unless it is computed of others."""
         return (self,)
 
+    def coded(self) -> Tensor:
+        """Return what is stored of it, as a tensor: itself, unless its elements lie in blocks that must be decoded."""
+        return self
+
     def over(self, span: Span) -> Tensor:
         """Return the same tensor, claimed to be whole, with its bytes in ``span``."""
         more: Any = {"stored_dtype": self.stored_dtype, "strides": self._strides, "byteorder": self.byteorder}

@@ -1,0 +1,236 @@
+"""Say what differs between two models, of any formats: tensors, their types, shapes and values, and metadata.
+
+Tensors go by their names; behind a prefix that all names of one model have, and with the same content, they are found
+under other names. Bytes are read as far as they may differ. Metadata are compared if both are of one format. Exit code
+0: nothing differs; 1: something does; 4: one of them is not whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, Matcher, open_file, worst
+from pparse.display.text import safe, shorten
+from pparse.document.registry import viewer_for
+from pparse.errors import UnsupportedError
+from pparse.limits import count_words, format_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.cli.common import Arguments
+    from pparse.cli.output import Output
+    from pparse.measuring.difference import Change, Comparison, Difference, Distance
+    from pparse.tensors.viewer import Viewer
+
+EXAMPLES: Final = """examples:
+  pparse diff model.safetensors second-download.safetensors
+  pparse diff model.pt converted.gguf
+  pparse diff --tolerance 1e-6 before.safetensors after.safetensors 'h.17.*'
+  pparse diff --long base/ finetuned/
+"""
+
+# So many differences are told one by one.
+_ROWS: Final = 30
+_LETTERS: Final = 60
+_MOST_CHANGES: Final = 20
+
+
+def add_arguments(parser: Arguments) -> None:
+    """Declare the arguments of the command."""
+    parser.add("OLD", "the first model", dest="old")
+    parser.add("NEW", "the second model", dest="new")
+    parser.add("PATTERN", "only tensors that match one of these globs", dest="patterns", nargs="*")
+    parser.add("--tolerance X", "values this far apart do not differ (0)", type=float, default=0.0)
+    parser.add("--relative X", "… and this share of the value in NEW (0)", type=float, default=0.0)
+    parser.add("-l --long", f"each difference, not a table by layers if there are more than {_ROWS}")
+    parser.add("-q --quiet", "no output, only the exit code")
+    parser.add_json(lines="differences, and one of all")
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    from pparse.measuring.difference import Comparison
+
+    options.several, matches = False, Matcher(options.patterns)
+    options.file = options.old
+    with open_file(options, out) as first:
+        options.file = options.new
+        with open_file(options, out) as second:
+            chosen = None if matches.takes_all else matches.takes
+            viewers = [_viewer(first), _viewer(second)]
+            how: Any = {"tolerance": options.tolerance, "relative": options.relative, "chosen": chosen}
+            code = _Report(Comparison(*viewers, **how), viewers, options, out).run()
+    return USAGE if matches.complain(out) else code
+
+
+def _viewer(document: Any) -> Viewer:
+    viewer: Viewer | None = viewer_for(document)
+    if viewer is None:
+        raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
+    return viewer
+
+
+class _Report:
+    """Tells of differences: each one if they are few, else by layers."""
+
+    def __init__(self, comparison: Comparison, viewers: list[Viewer], options: Any, out: Output) -> None:
+        self._comparison, self._viewers, self._options, self._out = comparison, viewers, options, out
+        self._verdicts: dict[str, int] = {}
+        self._layers: dict[str, _Layer] = {}
+        self._rows: list[Difference] = []
+        self._renamed: dict[tuple[str, str], int] = {}
+
+    def run(self) -> int:
+        """Print what differs; return the exit code."""
+        from pparse.cli.output import JsonRows
+
+        options, out = self._options, self._out
+        as_json = options.json or options.jsonl
+        options.file = options.old
+        rows = JsonRows(out, options, {"new": options.new}, "tensors") if as_json else None
+        total = differ = 0
+        for one in self._comparison.tensors():
+            total += 1
+            if one.is_same:
+                continue
+            differ += 1
+            self._verdicts[one.verdict] = self._verdicts.get(one.verdict, 0) + 1
+            if rows is not None:
+                rows.add(one.to_dict())
+            else:
+                self._add(one)
+        changes = list(self._comparison.metadata())
+        lost = self._not_whole()
+        told: dict[str, object] = {"identical": not differ and not changes and not lost, "equal": total - differ}
+        told |= {"metadata": [change.to_dict() for change in changes]}
+        if rows is not None and options.json:
+            rows.end(told)
+        elif rows is not None:
+            rows.add(told)
+        elif not options.quiet:
+            self._close(total, differ, changes, lost)
+        codes = {OK, DIFFERENT} if differ or changes else {OK}
+        return worst({*codes, DAMAGED} if lost else codes)
+
+    def _not_whole(self) -> list[str]:
+        """Return which of the two are not whole."""
+        names = zip((self._options.old, self._options.new), self._viewers, strict=True)
+        return [f"{safe(name)} is {viewer.status}" for name, viewer in names if not viewer.extent().is_sound]
+
+    def _add(self, one: Difference) -> None:
+        if one.new_name and one.verdict == "renamed" and one.name.endswith(one.new_name):
+            key = one.name.removesuffix(one.new_name), ""
+        elif one.new_name and one.verdict == "renamed" and one.new_name.endswith(one.name):
+            key = "", one.new_name.removesuffix(one.name)
+        else:
+            key = None
+        if key is not None:
+            self._renamed[key] = self._renamed.get(key, 0) + 1
+            return
+        self._layers.setdefault(_layer_of(one.name), _Layer()).add(one)
+        if self._options.long or len(self._rows) <= _ROWS:
+            self._rows.append(one)
+
+    def _close(self, total: int, differ: int, changes: list[Change], lost: list[str]) -> None:
+        out = self._out
+        if self._rows and (self._options.long or len(self._rows) <= _ROWS):
+            self._show_rows()
+        elif self._rows:
+            self._show_layers()
+        for (strip, add), count in self._renamed.items():
+            here = f"{safe(strip)}* → *" if strip else f"* → {safe(add)}*"
+            out.say(f"renamed: {here} ({count_words(count, 'tensor')}, equal)")
+        for change in changes[:_MOST_CHANGES]:
+            old, new = (_shown(value) for value in (change.old, change.new))
+            out.say(f"metadata {safe(change.name)}: {old} → {new}")
+        if len(changes) > _MOST_CHANGES:
+            out.say(f"… and {count_words(len(changes) - _MOST_CHANGES, 'other change')} of metadata")
+        for words in lost:
+            out.say(out.paint(words, "red"))
+        size = format_size(self._viewers[0].extent().listed_bytes)
+        if not differ and not changes:
+            word = "identical" if not lost else "what is there is the same"
+            out.say(f"{out.paint(word, 'green')}: {count_words(total, 'tensor')}, {size}")
+            return
+        parts = [f"{count:,} {verdict}" for verdict, count in self._verdicts.items()]
+        parts += [f"metadata: {count_words(len(changes), 'change')}"] if changes else []
+        equal = f"{total - differ:,} of {count_words(total, 'tensor')} equal"
+        out.say(f"{out.paint('different', 'yellow')}: {', '.join(parts)}; {equal}")
+
+    def _show_rows(self) -> None:
+        from pparse.cli.output import Table
+
+        table = Table(self._out, ("NAME", "WHAT", "DTYPE", "SHAPE", "HOW"), "<<<<<", full=self._options.long)
+        for one in self._rows:
+            name = safe(one.name) + (f" → {safe(one.new_name)}" if one.new_name else "")
+            shapes = [shape.replace(",", "×") or "scalar" for shape in one.shapes]
+            shapes = [shape if dtype else "" for dtype, shape in zip(one.dtypes, shapes, strict=True)]
+            table.row(name, one.verdict, _both(one.dtypes), _both(shapes), safe(_how(one)))
+        table.close()
+
+    def _show_layers(self) -> None:
+        from pparse.cli.output import Table
+
+        table = Table(self._out, ("LAYER", "TENSORS", "WHAT", "CHANGED", "LARGEST"), "<><>>")
+        for name in sorted(self._layers, key=_natural):
+            layer = self._layers[name]
+            words = ", ".join(f"{count:,} {verdict}" for verdict, count in layer.verdicts.items())
+            share = f"{100 * layer.changed / layer.values:.3g}%" if layer.values else ""
+            largest = f"{layer.largest:.4g}" if layer.values else ""
+            table.row(safe(name), str(sum(layer.verdicts.values())), words, share, largest)
+        table.close()
+
+
+class _Layer:
+    """What differs in a layer."""
+
+    def __init__(self) -> None:
+        self.verdicts: dict[str, int] = {}
+        self.changed = self.values = 0
+        self.largest = 0.0
+
+    def add(self, one: Difference) -> None:
+        """Count a difference."""
+        self.verdicts[one.verdict] = self.verdicts.get(one.verdict, 0) + 1
+        if one.distance is not None:
+            self.changed += one.distance.changed
+            self.values += one.distance.count
+            self.largest = max(self.largest, one.distance.largest)
+
+
+def _layer_of(name: str) -> str:
+    """Return the name of a layer: up to the first number, or the first word."""
+    found = re.match(r"(?:.*?[._/])?\d+(?=[._/]|$)", name)
+    return found[0] if found is not None else re.split(r"[./]", name, maxsplit=1)[0]
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _both(words: Any) -> str:
+    old, new = words
+    return safe(old if old == new or not new else new if not old else f"{old} → {new}")
+
+
+def _how(one: Difference) -> str:
+    if one.reason:
+        return one.reason
+    told = one.distance
+    return "" if told is None else _distance(told, cast=one.verdict == "equal after a cast")
+
+
+def _distance(told: Distance, *, cast: bool) -> str:
+    if cast and not told.changed:
+        return "no value changed"
+    words = [f"{told.changed:,} of {count_words(told.count, 'value')} changed", f"largest {told.largest:.4g}"]
+    words += [f"mean {told.mean:.4g}"]
+    words += [f"cosine {told.cosine:.6g}"] if told.cosine is not None else []
+    words += [f"{told.not_finite:,} not finite on one side"] if told.not_finite else []
+    return ", ".join(words)
+
+
+def _shown(value: Any) -> str:
+    return "(none)" if value is None else shorten(safe(repr(value)), _LETTERS)

@@ -1,0 +1,451 @@
+"""What differs between two models: tensors that came, went or got another name, types, shapes, values, and metadata.
+
+Tensors go by their names. What is left over is paired if all names of one model are those of the other behind a prefix,
+or if the contents are the same. Of two tensors, the bytes are compared first: numbers are looked at only where these
+differ, or if the types do. Tensors in the same place of the same file, and those that are holes of files on both sides,
+are equal without being read.
+
+A changed value is one whose bits are other ones, but for 0 and -0, and NaN and NaN. Distances are those of finite
+values; where one of the two is NaN or infinite, the value counts as changed, and for nothing else.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from math import inf, prod, sqrt
+
+from pparse.document.opening import refuse_unknown
+from pparse.errors import DataError
+from pparse.findings import Status
+from pparse.lazy import Declared
+from pparse.measuring.content import BLOCK, content_blocks, shape_word, type_word
+from pparse.measuring.hashing import content_hash
+from pparse.tensors.dtype import as_type
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Final
+
+    from numpy.typing import NDArray
+
+    from pparse.document.opening import Source
+    from pparse.tensors.dtype import DType
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
+EQUAL, CLOSE, CAST = "equal", "close", "equal after a cast"
+ADDED, REMOVED, RENAMED = "added", "removed", "renamed"
+TYPE, SHAPE, VALUES, NOT_WHOLE, UNREADABLE = "type", "shape", "values", "not whole", "not comparable"
+SAME: Final = frozenset((EQUAL, CLOSE))
+"""The verdicts of tensors that do not differ."""
+# Elements that are worked on at once.
+_AT_ONCE: Final = 64 << 10
+# Names of tensors that are held to be paired, and memory of each.
+_MOST_HELD: Final = 1 << 20
+_HELD: Final = 700
+
+
+class Distance(Declared):
+    """How far the values of two tensors are from each other."""
+
+    count: int = 0
+    """How many values each has."""
+    changed: int = 0
+    """How many are other ones."""
+    beyond: int = 0
+    """How many are farther from each other than the tolerance."""
+    largest: float = 0.0
+    """The largest distance of two finite values."""
+    mean: float = 0.0
+    """The mean distance of finite values."""
+    cosine: float | None = None
+    """The cosine of the angle between both, as vectors; None if one of them is zero."""
+    not_finite: int = 0
+    """How many are NaN or infinite on just one side, or not the same."""
+    after_cast: int | None = None
+    """Of two types of floating numbers: how many are other ones if those of more bits are cast to the other type."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {name: getattr(self, name) for name in type(self).__annotations__}
+
+
+class Difference(Declared):
+    """What became of a tensor."""
+
+    verdict: str
+    name: str
+    """Its name in the first model; of one that was added, in the second."""
+    new_name: str = ""
+    """Its name in the second model, if that is another one."""
+    dtypes: tuple[str, str] = ("", "")
+    shapes: tuple[str, str] = ("", "")
+    distance: Distance | None = None
+    reason: str = ""
+    """Why it cannot be compared."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it does not differ, not even by its name."""
+        return self.verdict in SAME and not self.new_name
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        found: dict[str, object] = {"verdict": self.verdict, "name": self.name, "new_name": self.new_name or None}
+        found |= {"dtypes": list(self.dtypes), "shapes": list(self.shapes), "reason": self.reason or None}
+        return {**found, "distance": None if self.distance is None else self.distance.to_dict()}
+
+
+class Change(Declared):
+    """A change of what a model says of itself."""
+
+    name: str
+    old: Any = None
+    """None: it was not there."""
+    new: Any = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {"name": self.name, "old": self.old, "new": self.new}
+
+
+class Comparison:
+    """Two models, compared as `tensors` is gone through; what both say of themselves, by `metadata`."""
+
+    def __init__(
+        self,
+        old: Viewer,
+        new: Viewer,
+        *,
+        tolerance: float = 0.0,
+        relative: float = 0.0,
+        chosen: Callable[[Viewer, Tensor], bool] | None = None,
+    ) -> None:
+        """Values are close if they are at most ``tolerance + relative * abs(new)`` apart. ``chosen``: which count."""
+        self._old, self._new, self._chosen = old, new, chosen
+        self._tolerance, self._relative = tolerance, relative
+
+    def metadata(self) -> Iterator[Change]:
+        """Yield what differs in what both say of themselves, if they are of one format."""
+        if self._old.format != self._new.format:
+            return
+        old, new = dict(self._old.metadata), dict(self._new.metadata)
+        for name in dict.fromkeys((*old, *new)):
+            mine, others = old.get(name), new.get(name)
+            if repr(mine) != repr(others):
+                yield Change(name, mine, others)
+
+    # -- pairs -------------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Difference]:
+        """Yield each tensor of both models, in the order of the first one; renamed and added ones at the end."""
+        gone: list[Tensor] = []
+        with self._old.extraction.session.budget.charge(0, "names without a match") as charge:
+            for tensor in self._wanted(self._old):
+                other = self._new.find(tensor.name)
+                if other is not None:
+                    yield self._compared(tensor, other)
+                    continue
+                gone.append(tensor)
+                charge.resize(_HELD * (len(gone) + 1))
+            came = []
+            for tensor in self._wanted(self._new):
+                if self._old.find(tensor.name) is None:
+                    came.append(tensor)
+                    charge.resize(_HELD * (len(gone) + len(came) + 1))
+            yield from self._left_over(gone, came)
+
+    def _wanted(self, viewer: Viewer) -> Iterator[Tensor]:
+        for tensor in viewer.tensors():
+            if not viewer.is_bookkeeping(tensor) and (self._chosen is None or self._chosen(viewer, tensor)):
+                yield tensor
+
+    def _left_over(self, gone: list[Tensor], came: list[Tensor]) -> Iterator[Difference]:
+        """Yield tensors whose names are in one model only."""
+        by_name = {tensor.name: tensor for tensor in came}
+        strip, add = _prefixes([tensor.name for tensor in gone], by_name)
+        alone = []
+        for tensor in gone:
+            other = by_name.pop(add + tensor.name.removeprefix(strip), None) if strip or add else None
+            if other is None:
+                alone.append(tensor)
+            else:
+                yield self._compared(tensor, other)
+        rest: dict[tuple[str, tuple[int, ...]], list[Tensor]] = {}
+        for tensor in by_name.values():
+            rest.setdefault((type_word(tensor), tensor.shape), []).append(tensor)
+        known: dict[str, str | None] = {}
+        for tensor in alone:
+            same = self._same_content(tensor, rest.get((type_word(tensor), tensor.shape), []), known)
+            if same is None:
+                yield Difference(REMOVED, tensor.name, "", (type_word(tensor), ""), (shape_word(tensor), ""))
+            else:
+                yield Difference(RENAMED, tensor.name, same.name, (type_word(tensor),) * 2, (shape_word(tensor),) * 2)
+        for others in rest.values():
+            for tensor in others:
+                yield Difference(ADDED, tensor.name, "", ("", type_word(tensor)), ("", shape_word(tensor)))
+
+    def _same_content(self, tensor: Tensor, others: list[Tensor], known: dict[str, str | None]) -> Tensor | None:
+        """Return the first of other tensors with the same content, and take it out of them."""
+        mine = _hash_of(tensor) if others else None
+        for number, other in enumerate(others):
+            if other.name not in known:
+                known[other.name] = _hash_of(other)
+            if mine is not None and known[other.name] == mine:
+                return others.pop(number)
+        return None
+
+    # -- two tensors -------------------------------------------------------------------------------------------------
+
+    def _compared(self, old: Tensor, new: Tensor) -> Difference:
+        dtypes, shapes = (type_word(old), type_word(new)), (shape_word(old), shape_word(new))
+        told = Difference(EQUAL, old.name, new.name if new.name != old.name else "", dtypes, shapes)
+        try:
+            self._judge(told, old, new)
+            if told.verdict == EQUAL and told.new_name:
+                told.verdict = RENAMED
+        except DataError as error:
+            told.verdict, told.reason = UNREADABLE, error.reason
+            for tensor, which in ((old, "the first"), (new, "the second")):
+                if not tensor.is_complete and tensor.status is not Status.UNSUPPORTED:
+                    reason = tensor.finding.reason if tensor.finding is not None else error.reason
+                    told.verdict, told.reason = NOT_WHOLE, f"in {which} file it is {tensor.status}: {reason}"
+                    self._compare_rest(told, old, new)
+        return told
+
+    def _judge(self, told: Difference, old: Tensor, new: Tensor) -> None:
+        if old.shape != new.shape or not old.is_shape_known:
+            told.verdict = SHAPE
+            return
+        same_type = type_word(old) == type_word(new)
+        if same_type and (_is_same_place(old, new) or _equal_bytes(content_blocks(old), content_blocks(new))):
+            return
+        if not _are_numbers(old, new):
+            told.verdict = VALUES if same_type else TYPE
+            return
+        distance = told.distance = _distance(old, new, self._tolerance, self._relative)
+        if not same_type:
+            told.verdict = TYPE if distance.changed and distance.after_cast != 0 else CAST
+        elif not distance.changed:
+            told.verdict = EQUAL
+        else:
+            told.verdict = VALUES if distance.beyond or not (self._tolerance or self._relative) else CLOSE
+
+    def _compare_rest(self, told: Difference, old: Tensor, new: Tensor) -> None:
+        """Say whether what is there of two tensors agrees, of which one is not whole."""
+        if type_word(old) != type_word(new) or old.shape != new.shape:
+            return
+        count = agree = 0
+        try:
+            for mine, others in zip(old.coded().array_blocks(BLOCK), new.coded().array_blocks(BLOCK), strict=False):
+                length = min(len(mine), len(others))
+                count += length
+                agree += length if mine[:length] == others[:length] else 0
+        except DataError:
+            pass
+        if count:
+            what = "agrees" if count == agree else "differs"
+            told.reason += f"; what is there of both {what}"
+
+
+def _hash_of(tensor: Tensor) -> str | None:
+    try:
+        return content_hash(tensor, "sha256")
+    except DataError:
+        return None
+
+
+def _prefixes(gone: list[str], came: dict[str, Tensor]) -> tuple[str, str]:
+    """Return what names of one model begin with more than those of the other, and the other way around; if most do."""
+    for strip_first in (False, True):
+        source, target = ([*came], set(gone)) if not strip_first else (gone, came.keys())
+        found: dict[str, int] = {}
+        for name in source[:1_000]:
+            parts = name.split(".")
+            for at in range(1, min(len(parts), 4)):
+                if ".".join(parts[at:]) in target:
+                    prefix = ".".join(parts[:at]) + "."
+                    found[prefix] = found.get(prefix, 0) + 1
+                    break
+        best = max(found, key=lambda prefix: found[prefix], default="")
+        if best and found[best] * 2 >= min(len(source), 1_000):
+            return (best, "") if strip_first else ("", best)
+    return "", ""
+
+
+def _is_same_place(old: Tensor, new: Tensor) -> bool:
+    """Whether two tensors need not be read to be equal: they are the same bytes of a file, or holes of files."""
+    if not (old.is_complete and new.is_complete) or old.byteorder != new.byteorder or old.strides != new.strides:
+        return False
+    pairs = list(zip_longest(old.spans, new.spans))
+    if not pairs or any(one is None or other is None or one.length != other.length for one, other in pairs):
+        return False
+    if old.encoding != new.encoding:
+        return False
+    same = all(
+        one.data is not None
+        and other.data is not None
+        and one.offset == other.offset
+        and one.data.identity is not None
+        and one.data.identity == other.data.identity
+        for one, other in pairs
+    )
+    return same or (old.unwritten_nbytes == old.stored_nbytes > 0 and new.unwritten_nbytes == new.stored_nbytes)
+
+
+def _equal_bytes(old: Iterable[memoryview], new: Iterable[memoryview]) -> bool:
+    import numpy as np
+
+    for mine, others in zip_longest(old, new):
+        if mine is None or others is None or len(mine) != len(others):
+            return False
+        if not np.array_equal(np.frombuffer(mine, np.uint8), np.frombuffer(others, np.uint8)):  # faster than views are
+            return False
+    return True
+
+
+def _are_numbers(*tensors: Tensor) -> bool:
+    return all(one.dtype is not None and one.dtype.is_number and one.dtype.numpy.itemsize <= 16 for one in tensors)
+
+
+def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> Distance:
+    """Return how far two tensors of one shape are from each other."""
+    import numpy as np
+
+    told = Distance(prod(old.shape))
+    total = product = mine = others = 0.0
+    finite = 0
+    narrow = _narrower(old, new)
+    with np.errstate(all="ignore"):
+        for first, second in zip(_pieces(old), _pieces(new), strict=True):
+            a, b = _common(first, second)
+            changed = (a != b) & ~(np.isnan(a) & np.isnan(b))
+            told.changed += int(np.count_nonzero(changed))
+            if narrow is not None:
+                c, d = (as_type(values, narrow)[0].astype(np.float64) for values in (first, second))
+                told.after_cast = (told.after_cast or 0) + int(
+                    np.count_nonzero((c != d) & ~(np.isnan(c) & np.isnan(d)))
+                )
+            is_finite = np.isfinite(a) & np.isfinite(b)
+            lost = int(np.count_nonzero(changed & ~is_finite))
+            told.not_finite += lost
+            if not is_finite.all():
+                a, b = a[is_finite], b[is_finite]
+            steps = _steps(a, b)
+            a, b = a.astype(_wide(a)), b.astype(_wide(b))
+            if len(steps):
+                told.largest = max(told.largest, float(steps.max()))
+                total += float(steps.sum())
+                told.beyond += int(np.count_nonzero(steps > tolerance + relative * np.abs(b)))
+            told.beyond += lost
+            finite += len(steps)
+            product += float((a * b.conj()).sum().real)
+            mine += float((a * a.conj()).sum().real)
+            others += float((b * b.conj()).sum().real)
+    told.mean = total / finite if finite else 0.0
+    size = sqrt(mine) * sqrt(others)
+    told.cosine = min(1.0, max(-1.0, product / size)) if 0 < size < inf else None
+    return told
+
+
+def _pieces(tensor: Tensor) -> Iterator[NDArray[Any]]:
+    """Yield the values of a tensor, as many at a time as of the other one."""
+    yield from tensor.blocks(_AT_ONCE * tensor.itemsize)
+
+
+def _narrower(old: Tensor, new: Tensor) -> DType | None:
+    """Return the type with fewer bits of two types of floating numbers; None if they are none, or the same."""
+    types = [tensor.dtype for tensor in (old, new) if tensor.dtype is not None and tensor.dtype.kind == "float"]
+    if len(types) < 2 or types[0] == types[1]:
+        return None
+    return min(types, key=lambda dtype: dtype.bits)
+
+
+def _common(old: NDArray[Any], new: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return both in a type in which their values can be compared exactly."""
+    import numpy as np
+
+    if old.dtype == new.dtype and old.dtype.isbuiltin == 1:
+        return old, new
+    if old.dtype.kind in "iub" and new.dtype.kind in "iub":
+        return old.astype(np.longdouble), new.astype(np.longdouble)  # int64 and uint64 have no other
+    wide = np.complex128 if "c" in (old.dtype.kind, new.dtype.kind) else np.float64
+    return old.astype(wide), new.astype(wide)
+
+
+def _steps(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return the distances of values of one type."""
+    import numpy as np
+
+    if a.dtype.kind in "iu":  # exact: they wrap around, and back
+        steps: NDArray[Any] = np.maximum(a, b).astype(np.uint64) - np.minimum(a, b).astype(np.uint64)
+        return steps.astype(np.float64)
+    wide: NDArray[Any] = np.abs(a.astype(_wide(a)) - b.astype(_wide(b)))
+    return wide
+
+
+def _wide(array: NDArray[Any]) -> Any:
+    import numpy as np
+
+    return array.dtype if array.dtype.itemsize >= 16 else np.complex128 if array.dtype.kind == "c" else np.float64
+
+
+# -- Two models --------------------------------------------------------------------------------------------------------
+
+
+class ModelDifference(Declared):
+    """What differs between two models."""
+
+    tensors: list[Difference]
+    """Those that differ."""
+    equal: int
+    """How many do not."""
+    metadata: list[Change]
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether nothing differs."""
+        return not self.tensors and not self.metadata
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        told = {"identical": self.is_identical, "equal": self.equal}
+        tensors, changes = [one.to_dict() for one in self.tensors], [one.to_dict() for one in self.metadata]
+        return {**told, "tensors": tensors, "metadata": changes}
+
+    def _repr_html_(self) -> str:
+        from pparse.display.text import table
+
+        heads = ("name", "verdict", "new name", "types", "shapes", "changed", "largest", "cosine")
+        rows = []
+        for one in self.tensors:
+            told = one.distance
+            numbers = ("", "", "") if told is None else (told.changed, told.largest, told.cosine)
+            rows.append((one.name, one.verdict, one.new_name, " → ".join(one.dtypes), " → ".join(one.shapes), *numbers))
+        return table("identical" if self.is_identical else "differences", heads, rows, f"{self.equal:,} equal")
+
+
+def diff(
+    old: Source | Viewer, new: Source | Viewer, *, tolerance: float = 0.0, relative: float = 0.0, **how: Any
+) -> ModelDifference:
+    """Return what differs between two models, of any formats.
+
+    Values are close, and do not differ, if they are at most ``tolerance + relative * abs(new)`` apart. A `Viewer` is
+    not closed; of other sources, ``how`` are keyword arguments of `pparse.view`. Raises what that does.
+    """
+    from contextlib import ExitStack
+
+    from pparse.tensors.viewer import Viewer, view
+
+    refuse_unknown("diff", how)
+    with ExitStack() as stack:
+        both = [one if isinstance(one, Viewer) else stack.enter_context(view(one, **how)) for one in (old, new)]
+        comparison = Comparison(*both, tolerance=tolerance, relative=relative)
+        differing, equal = list[Difference](), 0
+        for found in comparison.tensors():
+            if found.is_same:
+                equal += 1
+            else:
+                differing.append(found)
+        return ModelDifference(differing, equal, list(comparison.metadata()))

@@ -1,0 +1,461 @@
+"""Statistics of tensors, block by block: of each in one pass, in bounded memory, and of parts that are put together.
+
+Types of up to 16 bits are counted code by code, which makes everything exact. Of others, each block has its mean and
+the sum of squared distances from it; two such are joined as Chan, Golub and LeVeque do (*Updating formulae*, 1979).
+Ranges of the histogram are from one power of two to the next, with a sign: they are known before the values are, and
+weights spread over many of them.
+
+All but `Statistics.nan` and `infinite` is of finite values. Of complex numbers, real and imaginary parts count for
+themselves.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from math import isfinite, sqrt
+
+from pparse.document.opening import refuse_unknown
+from pparse.errors import DataError, UnsupportedError
+from pparse.findings import Status
+from pparse.lazy import Declared
+from pparse.limits import parse_size
+from pparse.measuring.content import BLOCK, content_blocks
+from pparse.tensors.dtype import DTYPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, Final
+
+    from numpy.typing import NDArray
+
+    from pparse.document.opening import Source
+    from pparse.tensors.dtype import DType
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
+# Elements that are worked on at once: as float64, they fit into the caches of a processor.
+_AT_ONCE: Final = 32 << 10
+# Of a type with so many bits each code is counted.
+_COUNTED: Final = 16
+# Bits of sign and exponent, and of the rest, of the types that are not counted.
+_FORMS: Final = {"float32": (9, 23), "float64": (12, 52)}
+_PARTS: Final = {
+    "complex32": "float16",
+    "bcomplex32": "bfloat16",
+    "complex64": "float32",
+    "complex128": "float64",
+}
+# A tensor is sampled at so many places.
+_PLACES: Final = 64
+
+Range = tuple[float, float, int]
+"""A range of values, which has the end that is nearer to zero, and how many are in it."""
+
+
+class Statistics(Declared):
+    """What the values of a tensor, or of several, are like."""
+
+    count: int = 0
+    """How many there are."""
+    nan: int = 0
+    infinite: int = 0
+    zeros: int = 0
+    min: float | int | None = None
+    max: float | int | None = None
+    mean: float | None = None
+    variance: float | None = None
+    """The mean of the squared distances from the mean."""
+    distinct: int | None = None
+    """How many different values there are, of types up to 16 bits; NaN is one."""
+    histogram: tuple[Range, ...] = ()
+    """Ranges of powers of two in ascending order, without empty ones; zeros are not in it."""
+
+    @property
+    def finite(self) -> int:
+        """How many values are finite."""
+        return self.count - self.nan - self.infinite
+
+    @property
+    def std(self) -> float | None:
+        """The standard deviation, as ``numpy.std`` has it."""
+        return None if self.variance is None else sqrt(self.variance)
+
+    @property
+    def norm(self) -> float | None:
+        """The Euclidean norm: the root of the sum of squares."""
+        if self.mean is None or self.variance is None:
+            return None
+        return sqrt(self.finite) * sqrt(self.mean * self.mean + self.variance)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Return the statistics of both together; `distinct` is not known then."""
+        told = Statistics(
+            self.count + other.count, self.nan + other.nan, self.infinite + other.infinite, self.zeros + other.zeros
+        )
+        if self.mean is None or other.mean is None:
+            known = other if self.mean is None else self
+            told.min, told.max, told.mean, told.variance = known.min, known.max, known.mean, known.variance
+            told.histogram = known.histogram
+            return told
+        mine, others = self.finite, other.finite
+        total = mine + others
+        step = other.mean - self.mean
+        told.mean = self.mean + step * (others / total)
+        spread = (self.variance or 0.0) * (mine / total) + (other.variance or 0.0) * (others / total)
+        told.variance = spread + step * step * (mine / total) * (others / total)
+        ranges: dict[tuple[float, float], int] = {}
+        for low, high, count in (*self.histogram, *other.histogram):
+            ranges[low, high] = ranges.get((low, high), 0) + count
+        told.histogram = tuple((low, high, count) for (low, high), count in sorted(ranges.items()))
+        told.min, told.max = min(self.min, other.min), max(self.max, other.max)  # type: ignore[type-var]
+        return told
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        names = ("count", "nan", "infinite", "zeros", "min", "max", "mean", "std", "norm", "distinct")
+        ranges = [{"from": low, "to": _finite(high), "count": count} for low, high, count in self.histogram]
+        return {**{name: _finite(getattr(self, name)) for name in names}, "histogram": ranges}
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number as JSON has it: none is infinite."""
+    return value if value is None or isfinite(value) else None
+
+
+class TensorStatistics(Declared):
+    """The statistics of a tensor."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    statistics: Statistics | None = None
+    """None if it is not whole, or not of numbers."""
+    is_estimate: bool = False
+    """Whether not all values were read."""
+    status: Status = Status.COMPLETE
+    reason: str = ""
+    """Why there are none."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        shape = None if self.shape is None else list(self.shape)
+        found = None if self.statistics is None else self.statistics.to_dict()
+        told = {"name": self.name, "dtype": self.dtype, "shape": shape, "estimate": self.is_estimate}
+        return {**told, "status": self.status.value, "reason": self.reason or None, "statistics": found}
+
+
+# -- One tensor --------------------------------------------------------------------------------------------------------
+
+
+def statistics_of(tensor: Tensor, sample: int | None = None) -> Statistics:
+    """Return the statistics of a tensor of numbers; of at most ``sample`` bytes of it, if that is given.
+
+    Raises the errors of `Tensor.blocks`.
+    """
+    import numpy as np
+
+    dtype = tensor.dtype
+    if dtype is None or not dtype.is_number:
+        raise UnsupportedError(f"its elements are {tensor.type_name}, not numbers", path=tensor.name)
+    part = DTYPES[_PARTS[dtype.name]] if dtype.name in _PARTS else dtype
+    if part.numpy.itemsize * 8 > _COUNTED and part.kind == "float" and part.name not in _FORMS:
+        raise UnsupportedError(f"statistics of {dtype} are not made", path=tensor.name)
+    kind: Any = _Codes if part.bits <= _COUNTED else _Moments
+    found = kind(part)
+    with np.errstate(all="ignore"):
+        for block in _blocks(tensor, dtype, sample):
+            codes = block.view(part.raw_numpy)
+            for at in range(0, len(codes), _AT_ONCE):
+                found.add(codes[at : at + _AT_ONCE])
+        result: Statistics = found.result()
+    return result
+
+
+def _blocks(tensor: Tensor, dtype: DType, sample: int | None) -> Iterator[NDArray[Any]]:
+    """Yield the raw bits of the elements, as far as they are wanted; each block counts until the next is asked for."""
+    import numpy as np
+
+    if sample is not None and sample < tensor.nbytes:
+        most = max(8, min(tensor.size, sample // dtype.itemsize) // _PLACES // 8 * 8)
+        for number in range(min(_PLACES, -(-tensor.size // most))):
+            start = (tensor.size - most) * number // max(1, _PLACES - 1) // 8 * 8
+            yield from islice(tensor.blocks(most * max(1, dtype.itemsize), raw=True, start=max(0, start)), 1)
+    elif tensor.coded() is not tensor or dtype.packed:
+        yield from tensor.blocks(BLOCK, raw=True)
+    else:
+        for block in content_blocks(tensor):
+            yield np.frombuffer(block, dtype.raw_numpy)
+
+
+class _Codes:
+    """Counts each code of a type."""
+
+    def __init__(self, dtype: DType) -> None:
+        import numpy as np
+
+        self._dtype = dtype
+        self._counts = np.zeros(1 << dtype.bits, np.int64)
+
+    def add(self, codes: NDArray[Any]) -> None:
+        """Count codes."""
+        import numpy as np
+
+        if self._dtype.packed:
+            codes = codes & ((1 << self._dtype.bits) - 1)
+        self._counts += np.bincount(codes, minlength=len(self._counts))
+
+    def result(self) -> Statistics:
+        """Return the statistics."""
+        import numpy as np
+
+        dtype = self._dtype
+        found = np.flatnonzero(self._counts).astype(dtype.raw_numpy)
+        counts = self._counts[found]
+        values = (found != 0 if dtype.kind == "bool" else found.view(dtype.numpy)).astype(np.float64)
+        nan, infinite = np.isnan(values), np.isinf(values)
+        told = Statistics(int(counts.sum()), int(counts[nan].sum()), int(counts[infinite].sum()))
+        told.zeros = int(counts[values == 0].sum())
+        told.distinct = len(np.unique(values))
+        is_finite = ~(nan | infinite)
+        values, counts = values[is_finite], counts[is_finite]
+        if not len(values):
+            return told
+        whole = dtype.kind in ("int", "uint", "bool")
+        told.min, told.max = (int(v) if whole else float(v) for v in (values.min(), values.max()))
+        told.mean = float((values * counts).sum() / counts.sum())
+        told.variance = float(((values - told.mean) ** 2 * counts).sum() / counts.sum())
+        told.histogram = _ranges_of(values, counts)
+        return told
+
+
+def _ranges_of(values: NDArray[Any], counts: NDArray[Any]) -> tuple[Range, ...]:
+    """Return the ranges of finite values that come so many times each."""
+    import numpy as np
+
+    found: dict[int, int] = {}
+    _, exponents = np.frexp(values)
+    keys = np.where(values < 0, -1, 1) * (exponents + _SHIFT)
+    for key in np.unique(keys[values != 0]):
+        found[int(key)] = int(counts[(keys == key) & (values != 0)].sum())
+    return _told_ranges(found)
+
+
+# Exponents of float64 are above this.
+_SHIFT: Final = 2_000
+
+
+def _told_ranges(found: dict[int, int]) -> tuple[Range, ...]:
+    ranges = []
+    for key, count in found.items():
+        sign, exponent = (-1 if key < 0 else 1), abs(key) - _SHIFT
+        ends = sorted((sign * 2.0 ** (exponent - 1), sign * _power(exponent)))
+        ranges.append((ends[0], ends[1], count))
+    return tuple(sorted(ranges))
+
+
+def _power(exponent: int) -> float:
+    return 2.0**exponent if exponent < 1024 else float("inf")
+
+
+# Where the numbers of whole ones begin that are not negative: of those, by the bits they have.
+_POSITIVE: Final = 65
+
+
+class _Moments:
+    """Counts ranges, and joins mean and variance of pieces."""
+
+    def __init__(self, dtype: DType) -> None:
+        import numpy as np
+
+        self._dtype = dtype
+        self._told = Statistics()
+        self._mean = self._squares = 0.0
+        self._form = _FORMS.get(dtype.name)
+        size = 1 << self._form[0] if self._form is not None else 2 * _POSITIVE
+        self._counts = np.zeros(size, np.int64)
+
+    def add(self, codes: NDArray[Any]) -> None:
+        """Add a piece of values, as raw bits."""
+        import numpy as np
+
+        told, values = self._told, codes.view(self._dtype.numpy)
+        told.count += len(values)
+        if self._form is not None:
+            bits, rest = self._form
+            found = np.bincount((codes >> codes.dtype.type(rest)).astype(np.intp), minlength=1 << bits)
+            self._counts += found
+            if found[0] or found[1 << (bits - 1)]:
+                told.zeros += len(values) - int(np.count_nonzero(values))
+            if found[(1 << (bits - 1)) - 1] or found[-1]:
+                nan = int(np.count_nonzero(np.isnan(values)))
+                told.nan += nan
+                told.infinite += int(found[(1 << (bits - 1)) - 1] + found[-1]) - nan
+                values = values[np.isfinite(values)]
+        else:
+            told.zeros += len(values) - int(np.count_nonzero(values))
+            self._count_whole(values)
+        if not len(values):
+            return
+        low, high = values.min().item(), values.max().item()
+        if told.min is None or told.max is None:
+            told.min, told.max = low, high
+        told.min, told.max = min(told.min, low), max(told.max, high)
+        exact = values.astype(np.float64)
+        mean = float(exact.sum()) / len(exact)
+        exact -= mean
+        exact *= exact  # not `@`: for so few numbers, its threads cost more than they do
+        self._join(len(exact), mean, float(exact.sum()))
+
+    def _join(self, count: int, mean: float, squares: float) -> None:
+        total = self._told.finite
+        before = total - count
+        step = mean - self._mean
+        self._mean += step * (count / total)
+        self._squares += squares + step * step * (before * (count / total))
+
+    def _count_whole(self, values: NDArray[Any]) -> None:
+        """Count whole numbers by the bits they have: by sign, from the most negative on."""
+        import numpy as np
+
+        ends = np.array([1 << bit for bit in range(64)], np.uint64)
+        negative = values < 0
+        for sign, some in ((_POSITIVE, values[~negative]), (0, values[negative])):
+            sizes = some.astype(np.uint64) if sign else (-(some + 1)).astype(np.uint64) + np.uint64(1)
+            bits = np.searchsorted(ends, sizes, side="right")
+            self._counts += np.bincount(bits + sign, minlength=len(self._counts))
+
+    def result(self) -> Statistics:
+        """Return the statistics."""
+        told = self._told
+        if not told.finite:
+            return told
+        told.mean, told.variance = self._mean, self._squares / told.finite
+        found: dict[int, int] = {}
+        for number, count in enumerate(self._counts.tolist()):
+            key = self._key(number)
+            if count and key is not None:
+                found[key] = found.get(key, 0) + count
+        told.histogram = _told_ranges(found)
+        if self._form is not None:
+            told.histogram = self._with_smallest(told, 1 << (self._form[0] - 1))
+        return told
+
+    def _key(self, number: int) -> int | None:
+        """Return what `_told_ranges` calls a range by its sign and exponent; None: it is none, or of subnormal ones."""
+        if self._form is None:
+            bits, sign = (number - _POSITIVE, 1) if number >= _POSITIVE else (number, -1)
+            return sign * (bits + _SHIFT) if bits else None
+        half = 1 << (self._form[0] - 1)
+        exponent = number % half
+        if exponent in (0, half - 1):
+            return None
+        return (-1 if number >= half else 1) * (exponent - half // 2 + 2 + _SHIFT)
+
+    def _with_smallest(self, told: Statistics, half: int) -> tuple[Range, ...]:
+        """Return the histogram with subnormal numbers: they are one range, around zero."""
+        small = int(self._counts[0] + self._counts[half]) - told.zeros
+        least = 2.0 ** (2 - half // 2)
+        return tuple(sorted((*told.histogram, *([(-least, least, small)] if small else []))))
+
+
+# -- All tensors of a model --------------------------------------------------------------------------------------------
+
+
+def statistics_in(
+    viewer: Viewer,
+    chosen: Callable[[Viewer, Tensor], bool] | None = None,
+    *,
+    sample: int | None = None,
+    dequantize: bool = True,
+) -> Iterator[TensorStatistics]:
+    """Yield the statistics of each tensor, as they are made.
+
+    ``dequantize``: of codes that the document has scales for, what they stand for, and not of the scales.
+    """
+    from pparse.tensors.scales import codes_of, quantisation_of
+
+    for tensor in viewer.tensors():
+        if chosen is not None and not chosen(viewer, tensor):
+            continue
+        if dequantize and codes_of(viewer, tensor) is not None:
+            continue
+        shape = tensor.shape if tensor.is_shape_known else None
+        found = TensorStatistics(tensor.name, tensor.type_name, shape)
+        try:
+            meant = quantisation_of(viewer, tensor) if dequantize else None
+            of: Tensor = tensor if meant is None else meant.tensor()
+            found.statistics = statistics_of(of, sample)
+            found.is_estimate = sample is not None and sample < of.nbytes
+        except DataError as error:
+            found.status = tensor.status if not tensor.is_complete else Status.UNSUPPORTED
+            found.reason = error.reason
+        yield found
+
+
+class ModelStatistics(Declared):
+    """The statistics of a model, and of its tensors."""
+
+    tensors: list[TensorStatistics]
+    whole: Statistics
+    """Of all tensors together."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain data, for JSON."""
+        return {"tensors": [tensor.to_dict() for tensor in self.tensors], "whole": self.whole.to_dict()}
+
+    def to_frame(self) -> Any:
+        """Return a table of the tensors, of pandas or polars. Raises `UnsupportedError` if there is neither."""
+        from importlib import import_module
+
+        rows = [
+            {"name": one.name, "dtype": one.dtype, "shape": one.shape and list(one.shape)}
+            | ({} if one.statistics is None else one.statistics.to_dict() | {"histogram": None})
+            for one in self.tensors
+        ]
+        for library in ("pandas", "polars"):
+            try:
+                return import_module(library).DataFrame(rows)
+            except ImportError:
+                continue
+        raise UnsupportedError("to_frame() needs the package pandas, or polars", package="pandas")
+
+    def _repr_html_(self) -> str:
+        from pparse.display.text import table
+
+        heads = ("name", "dtype", "min", "max", "mean", "std", "NaN", "infinite", "zeros")
+        rows = []
+        for one in self.tensors:
+            told = one.statistics or Statistics()
+            rows.append(
+                (one.name, one.dtype, told.min, told.max, told.mean, told.std, told.nan, told.infinite, told.zeros)
+            )
+        return table("statistics", heads, rows)
+
+
+def stats(
+    source: Source | Viewer, *, sample: int | str | None = None, dequantize: bool = True, **how: Any
+) -> ModelStatistics:
+    """Return statistics of the tensors of a model, each read once in blocks.
+
+    ``sample``: read at most so many bytes of each, and estimate. ``dequantize``: of codes that the document has scales
+    for, what they stand for. A `Viewer` is not closed; of any other source, ``how`` are keyword arguments of
+    `pparse.view`. Raises what that does.
+    """
+    from pparse.tensors.viewer import Viewer, view
+
+    refuse_unknown("stats", how)
+    if not isinstance(source, Viewer):
+        with view(source, **how) as viewer:
+            return stats(viewer, sample=sample, dequantize=dequantize)
+    most = None if sample is None else parse_size(sample)
+    tensors = list(statistics_in(source, sample=most, dequantize=dequantize))
+    return ModelStatistics(tensors, together(tensors))
+
+
+def together(tensors: Any) -> Statistics:
+    """Return the statistics of all tensors as of one."""
+    whole = Statistics()
+    for one in tensors:
+        whole = whole + one.statistics if one.statistics is not None else whole
+    return whole
