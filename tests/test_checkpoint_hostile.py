@@ -329,8 +329,8 @@ def test_a_read_looks_at_the_parts_that_have_its_bytes(monkeypatch):
     rows = [Part((row, 0), (1, 2), content.range(2 * row, 2 * row + 2)) for row in reversed(range(100))]
     made = PartsData("made", (100, 2), 1, rows)
     looked = []
-    runs = PartsData._runs
-    monkeypatch.setattr(PartsData, "_runs", lambda *arguments: looked.append(1) or runs(*arguments))
+    read = PartsData._read
+    monkeypatch.setattr(PartsData, "_read", lambda *arguments: looked.append(1) or read(*arguments))
     assert made.pread(101, 6) == bytes(range(101, 107))
     assert len(looked) == 4
     assert made.pread(0, 200) == content.pread(0, 200)

@@ -148,6 +148,36 @@ def test_a_changed_byte_of_a_chunk_is_found(tmp_path):
         written(folder)
 
 
+def test_a_conversion_reads_each_chunk_once_and_compares_all(tmp_path, run, monkeypatch):
+    from pparse.viewers.pytorch import dcp
+
+    monkeypatch.setattr(dcp, "LITTLE", 0)  # all chunks are large ones
+    rng = np.random.default_rng(3)
+    array = rng.standard_normal((300, 40))
+    kinds = {"cols": [(number, (0, 10 * number), (300, 10)) for number in range(4)], "row": rows_of(array.shape, 4)}
+    made = Dcp({name: (array, kind) for name, kind in kinds.items()}, {})
+    folder, out = written(tmp_path / "c", made.files), tmp_path / "m.safetensors"
+    with pparse.view(folder) as model:
+        before = model.extraction.session.stats.bytes
+        pparse.convert(model, out)
+        assert model.extraction.session.stats.bytes - before < 2 * array.nbytes + 8 * 13_000 + 8_000
+        assert all(model.parser.places.proved)
+    with pparse.view(out) as model:
+        assert all(np.array_equal(one.numpy(), array) for one in model.values())
+    for name, (shard, begin, _, end, _) in ((name, spans[len(name) - 3]) for name, spans in made.spans.items()):
+        content = bytearray(made.files[shard])
+        content[end - 1 if name == "cols" else begin + (end - begin) // 2] ^= 1
+        (folder / shard).write_bytes(content)
+    for how in ((), ("--dtype", "float32")):
+        assert run("convert", "--force", folder, "-o", out, *how).code == 4
+        ran = run("convert", "--force", "--skip-damaged", folder, "-o", out, *how)
+        assert (ran.code, ran.err.count("damaged: its CRC-32")) == (4, 2), ran.err
+    with pparse.view(folder) as model:
+        assert model["cols"][:5].tolist() == array[:5].tolist()  # nothing was compared
+        with pytest.raises(pparse.DamagedTensorError):
+            model["cols"].numpy()
+
+
 def test_any_flipped_byte_gives_no_wrong_value(tmp_path):
     folder = written(tmp_path / "c")
     for short, name in (("meta", METADATA), ("s0", shard_name(0))):

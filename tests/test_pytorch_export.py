@@ -299,3 +299,62 @@ def test_it_is_recognised_by_its_members(tmp_path):
     other = struct.pack("<4s5H3I2H", b"PK\3\4", 0, 0, 0, 0, 0, 0, 0, 0, 5, 0) + b"a/b/c"
     with pparse.open(other + content[:40]) as document:
         assert document.format == "zip"
+
+
+@rows(
+    "text, grade",
+    [
+        ("Symbol('s77', positive=True, integer=True)", "harmless"),
+        ("Add(Integer(-1), Mul(Integer(2), Symbol('s0')))", "harmless"),
+        ("((s0 - 1)//2) + 1.5e3", "harmless"),
+        ("Piecewise(ExprCondPair(Integer(1), LessThan(Symbol('u0'), OpaqueUnaryFn_sqrt(s1))))", "harmless"),
+        ("Unheard(s0)", "unknown"),
+        ("S('s0')", "unknown"),
+        ("__import__('os').system('id')", "dangerous"),
+        ("open ('x', 65)", "dangerous"),
+        ("sympify('x')", "dangerous"),
+        ("(exit)(0)", "dangerous"),
+        ("Symbol('a')('b')", "dangerous"),
+        ("s0.__class__", "dangerous"),
+        ("f'{exit()}'", "dangerous"),
+        ("Symbol('exit()')", "dangerous"),
+        ("[1]", "dangerous"),
+        ("\uff45val(s0)", "dangerous"),  # Python takes other letters for these
+        (5, "unknown"),
+    ],
+)
+def test_what_torch_evaluates_is_told_and_graded(run, tmp_path, text, grade):
+    """torch.export.load gives these texts to sympy, which runs them as code; in a large program as in a small one."""
+    told = json.loads(program(TWO[0]))
+    sizes = told["graph_module"]["graph"]["tensor_values"]["add_1"]["sizes"]
+    sizes[0]["as_expr"]["expr_str"] = text
+    for more in (0, 2_000):
+        told["range_constraints"] |= {f"s{number}": {"min_val": 0, "max_val": 64} for number in range(more)}
+        escaped = json.dumps(told).replace('"expr_str"', '"expr\\u005fstr"').encode()
+        (path := tmp_path / "m.pt2").write_bytes(archive({"models/model.json": escaped}))
+        found = {use.name: use.grade.value for use in pparse.scan(path)}
+        assert found == {"sympy.sympify": grade}
+        assert run("scan", path).code == (5 if grade == "dangerous" else 0)
+        assert ("sympy.sympify" in run("check", path).out) == (grade != "harmless")
+
+
+@rows(
+    "told, grade",
+    [
+        (b'{"sizes": [{"as_int": 2}, {"as_expr": {"expr_str": "Symbol(\'s0\')"}}]}', "harmless"),
+        (b'{"sizes": [{"as_expr": {"expr_str": "exit()"}}]}', "dangerous"),
+        (b'{"sizes": ', "dangerous"),
+        (None, "dangerous"),
+    ],
+)
+def test_a_tensor_without_values_is_harmless_if_its_sizes_are(told, grade):
+    """torch._export.serde.serialize._reconstruct_fake_tensor evaluates those, too."""
+    import pickle
+
+    for protocol in (2, 4):
+        made = pickle.dumps((told, True), protocol)[2:-1]
+        pickled = b"\x80\x04" + b"ctorch._export.serde.serialize\n_reconstruct_fake_tensor\n" + made + b"R."
+        found = {use.name: use.grade.value for use in pparse.scan(pickled)}
+        assert found["torch._export.serde.serialize._reconstruct_fake_tensor"] == grade
+        other = pickled.replace(b"_reconstruct_fake_tensor", b"other")
+        assert "dangerous" in {use.grade.value for use in pparse.scan(other)}

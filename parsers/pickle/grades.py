@@ -255,6 +255,25 @@ def _decide_load(call: Call) -> tuple[Grade, str]:
     return Grade.UNKNOWN, "loads a pickle inside"
 
 
+def _decide_expressions(call: Call) -> tuple[Grade, str]:
+    """Grade texts in JSON that torch evaluates."""
+    from json import loads
+
+    from pparse.tree.expressions import grade_of, texts_in
+
+    args = _arguments(call)
+    try:
+        told = args[0] if args else None
+        if isinstance(told, Call) and told.name == "_codecs.encode" and _arguments(told)[1:] == ("latin1",):
+            told = _arguments(told)[0].encode("latin1")  # bytes, in old protocols
+        if isinstance(told, bytes):
+            found = map(grade_of, texts_in(loads(told.decode())))
+            return min(found, default=(Grade.HARMLESS, "makes a tensor without values"))
+    except (ValueError, AttributeError, RecursionError):
+        pass
+    return Grade.DANGEROUS, "evaluates texts in what is no JSON, or put together by other calls"
+
+
 # By what ``globals.txt`` says of a name whose arguments decide.
 _DECIDERS: Final[dict[str, Callable[[Call], tuple[Grade, str]]]] = {
     "getattr": _decide_getattr,
@@ -263,5 +282,6 @@ _DECIDERS: Final[dict[str, Callable[[Call], tuple[Grade, str]]]] = {
     "type": _decide_type,
     "item": _decide_item,
     "load": _decide_load,
+    "expressions": _decide_expressions,
     "open": _decide_open,
 }

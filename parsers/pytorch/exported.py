@@ -22,17 +22,18 @@ from pparse.errors import DataError, LimitError
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.parsers.pytorch.zip import SURE, PyTorchZipParser, directory_of
-from pparse.tree.code_use import code_lines
+from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, code_lines
+from pparse.tree.entry import SCALAR
+from pparse.tree.expressions import CALLED, KEY, grade_of, is_key, texts_in
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import ClassVar, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.data.base import Range
     from pparse.parsers.pytorch.storages import StorageReader, Stored
-    from pparse.tree.code_use import CodeUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
 
@@ -56,6 +57,8 @@ _OLDER: Final = {
 USUAL: Final = "model"
 _COMPILED: Final = "data/aotinductor/"
 _ITS_WEIGHTS: Final = "/weights_config.json"
+# Larger parts of a program are gone through piece by piece.
+_LARGE: Final = 1 << 16
 # How the first member is called, and members in a directory.
 _FIRST: Final = lazy_pattern(
     rb"[^/\0]+/(?:data/(?:weights|constants|aotinductor|sample_inputs)/|models/|archive_format$)"
@@ -180,8 +183,10 @@ class ExportedProgramParser(PyTorchZipParser):
         yield from code_lines(self.globals())
 
     def globals(self) -> Iterator[CodeUse]:
-        """Yield the globals that its members by ``torch.save`` name."""
+        """Yield the globals that its members by ``torch.save`` name, and what is evaluated of its programs."""
         for part in self.parts():
+            if part.kind == PROGRAM:
+                yield from self._evaluated(part)
             if part.kind not in (SAVED, INPUTS):
                 continue
             try:
@@ -190,3 +195,41 @@ class ExportedProgramParser(PyTorchZipParser):
                     yield use
             except DataError:
                 continue  # what is wrong with it is told of the member
+
+    def _evaluated(self, part: Part) -> Iterator[CodeUse]:
+        """Yield what torch does with the texts of a program that are expressions, if there are any."""
+        found: CodeUse | None = None
+        root, name = self.described(part), self.prefix + part.name
+        try:
+            for text, at in _texts_below(root):
+                if found is None:
+                    found = CodeUse(CALLED, 0, at, Grade.HARMLESS, "evaluates plain expressions", name)
+                grade, reason = grade_of(text)
+                found.count += 1
+                if grade is not Grade.HARMLESS:
+                    found.worsen(grade, reason)
+                    found.add_call(at, f"{CALLED}({text!r:.200})")
+        except LimitError:
+            raise
+        except DataError as error:
+            reason = f"not all of it can be read: {error.reason}"
+            yield CodeUse(NOT_FOLLOWED, 1, error.offset or 0, Grade.UNKNOWN, reason, name)
+        if found is not None:
+            yield found
+
+
+def _texts_below(root: Node | None) -> Iterator[tuple[Any, int]]:
+    """Yield the expressions in the JSON of a program, and where each, or a small part with it, stands. Raises
+    `DataError`."""
+    waiting = [iter(() if root is None else (root,))]
+    while waiting:
+        node = next(waiting[-1], None)
+        if node is None:
+            waiting.pop()
+        elif node.shape == SCALAR:
+            if is_key(node.key):
+                yield node.load(), node.start
+        elif sum(length for _, length in node.spans) > _LARGE:
+            waiting.append(iter(node.children()))
+        else:
+            yield from ((text, node.start) for text in texts_in({KEY if is_key(node.key) else "": node.to_python()}))

@@ -336,8 +336,13 @@ class _Run:
             refuse_damage(plan.report)
 
     def _spoil(self, flaws: list[tuple[Item, Status, str]]) -> NoReturn:
-        """Begin again without these items; or refuse to write anything, if they must not be left out."""
+        """Begin again without these items; or refuse to write anything, if they must not be left out.
+
+        If there may be more of them that nothing has told yet, all are looked for first.
+        """
         plan = self._plan
+        if plan.is_unresolved:
+            raise _UnresolvedError
         if plan.options.skip_damaged:
             raise _SpoiledError(*(item.number for item, _, _ in flaws))
         plan.report.left_out += [LeftOut(item.tensor.name, status, reason) for item, status, reason in flaws]

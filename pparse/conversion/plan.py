@@ -549,6 +549,8 @@ class Plan:
         """Return the items that are not whole, by what is known by now."""
         items = [item for _, item in self._placed()]
         for item in items:
+            for tensor in item.tensor.sources:
+                tensor.verify_content()
             item.tensor.resolve()
         return [(item, *flaw) for item in items if (flaw := flaw_of(item.tensor)) is not None]
 

@@ -34,6 +34,9 @@ MAX_FILES: Final = 1 << 20
 _MANY: Final = 1_000
 _FILE_BYTES: Final = 1_000
 _PRIME: Final = (1 << 127) - 1
+# Runs of a part are read so many bytes at a time; those from that length on one by one.
+_BLOCK: Final = 1 << 20
+_DIRECT: Final = 32 << 10
 # Memory of a part of a tensor while it is put together, and more for each of its dimensions.
 _PART_BYTES: Final = 1_500
 _DIM_BYTES: Final = 400
@@ -177,43 +180,103 @@ class PartsData(DerivedData):
     def _preadinto(self, offset: int, view: memoryview) -> int:
         end = offset + len(view)
         for part in self._parts[bisect_right(self._ends, offset) : bisect_left(self._begins, end)]:
-            for at, start, length in self._runs(part, offset, end):
-                skip, stop = max(0, offset - at), min(length, end - at)
-                if skip >= stop:
-                    continue
-                content = part.content
-                got = content.data.preadinto(
-                    content.start + start + skip, view[at + skip - offset : at + stop - offset]
-                )
-                if got < stop - skip:
-                    raise EndOfDataError("a part of the tensor ends early", wanted=stop - skip, got=got)
+            self._fill(part, offset, end, view)
         return len(view)
 
-    def _runs(self, part: Part, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-        """Yield each run of a part in ``[low, high)``: where it begins in the tensor and in the part, and its bytes."""
-        shape, lengths = self._shape, part.lengths
-        inner = len(shape)
-        while inner and lengths[inner - 1] == shape[inner - 1]:
-            inner -= 1
-        rank = max(0, inner - 1)  # the dimensions before are gone through one by one
-        run = prod(lengths[rank:]) * self._itemsize
-        strides = [prod(shape[dim + 1 :]) * self._itemsize for dim in range(len(shape))]
-        base = sum(start * stride for start, stride in zip(part.starts, strides, strict=True))
-        if not run:
-            return
-        count = prod(lengths[:rank])
-        first = 0
-        if rank and low > base:  # rows before are not looked at: those of the first dimension are in order
-            first = min(count, max(0, (low - base) // strides[0] - 1) * prod(lengths[1:rank]))
-        for number in range(first, count):
-            at, rest = base, number
-            for dim in range(rank - 1, -1, -1):
-                rest, place = divmod(rest, lengths[dim])
-                at += place * strides[dim]
-            if at >= high:
-                return
-            if at + run > low:
-                yield at, number * run, run
+    def verify(self) -> None:
+        """Compare the checksums of all parts."""
+        for part in self._parts:
+            part.content.data.verify()
+
+    def _fill(self, part: Part, low: int, high: int, view: memoryview) -> None:
+        """Put what a part has of ``[low, high)`` into ``view``: one stretch of the part, of which each byte is read
+        once."""
+        runs = _Runs(self._shape, self._itemsize, part)
+        length = runs.length
+        at_once = _BLOCK // length if 0 < length < _DIRECT else 1
+        number, stop = runs.before(low - length + 1), runs.before(high) if length else 0
+        while number < stop:
+            at = runs.place(number)
+            skip, last = max(0, low - at), min(length, high - at)
+            count = min(at_once, stop - number)
+            if number + count == stop and high < runs.place(stop - 1) + length:
+                count -= 1  # the last run is not read to its end
+            if skip or count < 2:
+                self._read(part, number * length + skip, view[at + skip - low : at + last - low])
+                number += 1
+                continue
+            block = bytearray(count * length)
+            self._read(part, number * length, memoryview(block))
+            runs.scatter(block, number, view, low)
+            number += count
+
+    def _read(self, part: Part, start: int, view: memoryview) -> None:
+        got = part.content.data.preadinto(part.content.start + start, view)
+        if got < len(view):
+            raise EndOfDataError("a part of the tensor ends early", wanted=len(view), got=got)
+
+
+class _Runs:
+    """Where the bytes of a part belong in the tensor: as runs of one length, which both have in the same order."""
+
+    __slots__ = ("_base", "_levels", "length")
+
+    def __init__(self, shape: Sequence[int], itemsize: int, part: Part) -> None:
+        self.length = itemsize
+        """The bytes of a run."""
+        self._base, stride = 0, itemsize
+        levels: list[tuple[int, int]] = []  # how many, and how far apart; dimensions that go on like those in them join
+        for size, start, count in zip(reversed(shape), reversed(part.starts), reversed(part.lengths), strict=True):
+            self._base += start * stride
+            if self.length == stride:
+                self.length *= count
+            elif levels and levels[-1][0] * levels[-1][1] == stride:
+                levels[-1] = levels[-1][0] * count, levels[-1][1]
+            elif count != 1:
+                levels.append((count, stride))
+            stride *= size
+        # The outermost first, each with the runs in one of it.
+        counts = [count for count, _ in levels]
+        self._levels = [(*level, prod(counts[:inner])) for inner, level in enumerate(levels)][::-1]
+
+    def before(self, place: int) -> int:
+        """Return how many runs begin before a place of the tensor."""
+        rest, found = place - self._base, 0
+        if rest <= 0:
+            return 0
+        for count, stride, inner in self._levels:
+            full = (rest - 1) // stride
+            if full >= count:
+                return found + count * inner
+            found += full * inner
+            rest -= full * stride
+        return found + 1
+
+    def place(self, number: int) -> int:
+        """Return where a run begins in the tensor."""
+        found = self._base
+        for _, stride, inner in self._levels:
+            full, number = divmod(number, inner)
+            found += full * stride
+        return found
+
+    def scatter(self, block: bytearray, number: int, view: memoryview, low: int) -> None:
+        """Put whole runs, from that ``number`` on, into what ``view`` has of the tensor from ``low`` on."""
+        import numpy as np
+
+        kind, done = f"V{self.length}", 0
+        while done < len(block):
+            left = len(block) // self.length - done // self.length
+            # As many as lie in one box: whole rows of the outermost dimension of which one begins here.
+            outer = next(at for at, (*_, inner) in enumerate(self._levels) if not number % inner and inner <= left)
+            (count, _, inner), deeper = self._levels[outer], self._levels[outer + 1 :]
+            rows = min(left // inner, count - number // inner % count)
+            shape = (rows, *(count for count, *_ in deeper))
+            strides = [stride for _, stride, _ in self._levels[outer:]]
+            at = self.place(number) - low
+            np.ndarray(shape, kind, view, at, strides)[...] = np.ndarray(shape, kind, block, done)
+            number += rows * inner
+            done += rows * inner * self.length
 
 
 def put_together(

@@ -749,6 +749,11 @@ class Tensor(HasStatus):
                 for span in self._sources:
                     span.verify()
 
+    def verify_content(self) -> None:
+        """If its bytes are put together from parts, compare the checksums of those that were not compared by now."""
+        if self._content is not None and self._content.data is not None:
+            self._content.data.verify()
+
     def _refuse_unless_cut(self) -> None:
         """Raise if it is neither whole nor cut: of one that is cut, what exists is read."""
         if not self.is_truncated:

@@ -6,7 +6,9 @@ when its bytes are read. The type and shape that it has itself must be those tha
 
 from __future__ import annotations
 
+from array import array
 from math import prod
+from zlib import crc32
 
 from pparse.data.spliced import DerivedData
 from pparse.document.extraction import Extraction
@@ -25,7 +27,7 @@ from pparse.viewers.pickle.viewer import MOST_FACTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, Final
 
     from pparse.data.base import Data
@@ -43,12 +45,15 @@ _BY_TWO: Final = "float4_e2m1fn_x2"
 
 
 class ChunkData(DerivedData):
-    """The bytes of a chunk as an array in C order: its archive is opened when they are read."""
+    """The bytes of a chunk as an array in C order: its archive is opened when they are read.
+
+    The checksum of a small one is compared then; that of a larger one once all were read, in their order.
+    """
 
     copies = False
 
     def __init__(self, owner: DcpViewer, file: Extraction, place: Place, dtype: DType, shape: tuple[int, ...]) -> None:
-        super().__init__(f"{file.name}[{place.offset:,}]", dtype.stored_nbytes(prod(shape)), file.data.stats)
+        super().__init__(f"{file.name}[{place.offset:,}]", dtype.stored_nbytes(prod(shape)))
         self.begin = file.start + place.offset
         """Where the archive begins."""
         self.end = self.begin + place.length
@@ -57,6 +62,8 @@ class ChunkData(DerivedData):
         self._owner, self._file, self._number, self._dtype, self._shape = owner, file, place.number, dtype, shape
         self._direct: tuple[Data, int] | None = None  # where the bytes stand as in memory
         self._checked = False
+        self._wanted = -1  # the CRC-32 of the bytes that stand there; -1: none
+        self._read = 0, 0  # how many were read in order, and the CRC-32 of those
 
     def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
         """Return the archive, as far as it is there."""
@@ -107,26 +114,46 @@ class ChunkData(DerivedData):
         span = found.content_span
         if (self.size or 0) <= LITTLE:
             self._compare(found)
-        if found.is_stored_as_array and span is not None and span.data is not None:
+        if inner is not None and found.is_stored_as_array and span is not None and span.data is not None:
+            if not self._is_checked and self.end <= self._file.find_end():
+                (self._wanted,) = inner.resolve_all_but((found,)) or (-1,)
             self._direct = span.data, span.offset
         return found
 
-    def compare(self) -> None:
+    @property
+    def _is_checked(self) -> bool:
+        return self._checked or bool(self._owner.parser.places.proved[self._number])
+
+    def verify(self) -> None:
         """Compare the checksum of the bytes, once."""
-        if not self._checked:
+        if not self._is_checked:
             try:
                 self._compare(self._open())
             except DataError:  # told as the status
                 pass
 
     def _compare(self, found: Tensor) -> None:
-        if self._checked or self._owner.parser.places.proved[self._number]:
+        if self._is_checked:
             return
         self._checked = True
         for span in found.spans:
             span.verify()
         if found.is_complete and found.verified:
             self._owner.parser.places.proved[self._number] = 1
+
+    def _follow(self, offset: int, view: memoryview) -> None:
+        """Take bytes into the checksum, if those before were."""
+        done, crc = self._read
+        if self._wanted < 0 or not offset <= done < offset + len(view):
+            return
+        done, crc = self._read = offset + len(view), crc32(view[done - offset :], crc)
+        if done < (self.size or 0):
+            return
+        if crc == self._wanted:
+            self._owner.parser.places.proved[self._number] = 1
+            self._file.data.stats.discover(good=True)
+        self._wanted = -1
+        self.verify()  # if it is another one, this says why
 
     def _pread(self, offset: int, length: int) -> bytes:
         found = bytearray(length)
@@ -136,7 +163,9 @@ class ChunkData(DerivedData):
         inner = None if self._direct is not None else self._open()
         if self._direct is not None:
             data, base = self._direct
-            return data.preadinto(base + offset, view)
+            got = data.preadinto(base + offset, view)
+            self._follow(offset, view[:got])
+            return got
         item, done = self._dtype.itemsize, 0
         skip = offset % item
         for block in inner.array_blocks(start=offset // item) if inner is not None else ():
@@ -184,7 +213,7 @@ class ChunkSpan(Span):
 
     def verify(self) -> None:
         """Compare the checksum: of a small chunk, reading it does."""
-        self.chunk.compare()
+        self.chunk.verify()
 
 
 class DcpViewer(NodeViewer):
@@ -193,6 +222,7 @@ class DcpViewer(NodeViewer):
     parser: DcpParser
     needs_name = False
     most_facts = MOST_FACTS
+    resolves_late = True
     row_bytes = 1_500
 
     def __init__(self, extraction: Extraction) -> None:
@@ -398,6 +428,10 @@ class DcpViewer(NodeViewer):
         for tensor in self.tensors():
             for span in tensor.spans:
                 span.verify()
+
+    def resolve_all_but(self, tensors: Sequence[Tensor]) -> Sequence[int]:
+        """Leave all checksums for later: chunks compare their own while they are read, and when they are verified."""
+        return array("q", (-1,)) * len(tensors)
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check the pickle, then the archive of each chunk and object."""
