@@ -121,6 +121,7 @@ _PIECE: Final = 64 << 20
 _READABLE: Final = frozenset(("raw", "typed", "splat", "repeat", "zeros"))
 # Encodings whose bytes in the file are not those of the array: a number may be a varint, or stand for many.
 _LISTED: Final = frozenset(("typed", "splat", "repeat", "zeros"))
+_TEXTS: Final = "its elements are texts, not numbers: use strings()"
 _DIMENSIONS: Final = 32  # of an array of numpy 1 at most
 _TOO_LARGE: Final = "the shape is too large for an array, even for one without elements"
 
@@ -565,14 +566,14 @@ class Tensor(HasStatus):
             raise ValueError(f"cannot begin at element {start}: blocks of {dtype} begin at multiples of {group}")
         self._refuse_unless_cut()
         self._check_unchanged()
-        total, whole = self.size, self._whole_count(dtype)
+        whole = self._whole_count(dtype)
         if self._strides is not None and not self._is_contiguous():
             yield from self._strided_blocks(start, step, dtype, raw)
             return
         for first in range(start, whole, step):
             count = min(step, whole - first)
             yield self._finish(self._read_codes(first, count), dtype, raw, (count,))
-        if whole < total:
+        if whole < self.size:
             raise self._truncated(self._source_nbytes)
 
     def readinto(self, buffer: bytearray | memoryview | NDArray[Any]) -> int:
@@ -581,8 +582,7 @@ class Tensor(HasStatus):
         Raises ValueError if the buffer is too small, and the errors of `numpy`.
         """
         self._refuse_if_not_whole()
-        view = bytes_of(buffer)
-        size = self._source_nbytes
+        view, size = bytes_of(buffer), self._source_nbytes
         if len(view) < size:
             raise ValueError(f"the buffer has {len(view)} bytes, but the tensor has {size}")
         return self.readinto_from(0, view[:size])
@@ -668,11 +668,10 @@ class Tensor(HasStatus):
 
         return reduce_tensor(self)
 
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self  # it holds no content of its own
+
+    __copy__ = __deepcopy__
 
     def _repr_html_(self) -> str:
         from pparse.tensors.notebook import tensor_html
@@ -720,10 +719,9 @@ class Tensor(HasStatus):
     def _known_dtype(self) -> DType:
         if self.dtype is None or self.encoding not in _READABLE or type(self.shape) is UnknownShape:
             self._refuse_if_not_whole()  # a more specific error than an unknown type
-        if self.dtype is None and self.is_text:
-            raise UnsupportedError("its elements are texts, not numbers: use strings()", path=self.name)
         if self.dtype is None:
-            raise UnsupportedError(f"unknown type {self.stored_dtype!r} of {self.name!r}", path=self.name)
+            unknown = f"unknown type {self.stored_dtype!r} of {self.name!r}"
+            raise UnsupportedError(_TEXTS if self.is_text else unknown, path=self.name)
         if self.encoding not in _READABLE:
             raise UnsupportedError(f"unknown encoding {self.encoding!r} of {self.name!r}", path=self.name)
         return self.dtype
@@ -798,8 +796,7 @@ class Tensor(HasStatus):
             return TruncatedTensorError(reason, name=self.name, source=self._place().get("source"))
         reason = "the tensor extends beyond the end of the file"
         if self.shape and self.dtype is not None and self._is_contiguous():
-            row = prod(self.shape[1:])
-            rows = self._whole_count(self.dtype) // row if row else 0
+            rows = self._whole_count(self.dtype) // max(1, prod(self.shape[1:]))
             reason += f"; {rows:,} of its {count_words(self.shape[0], 'row')} {are(rows)} whole"
         return TruncatedTensorError(reason, name=self.name, wanted=wanted, got=self.available_nbytes, **self._place())
 
