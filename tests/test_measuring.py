@@ -16,7 +16,9 @@ from safetensors.numpy import save
 import pparse
 import pparse.tensors.scales
 from pparse.data.base import BytesData
+from pparse.limits import MemoryBudget
 from pparse.measuring.difference import diff
+from pparse.measuring.finding import Duplicates, Group, unused
 from pparse.measuring.hashing import PIECE, hash
 from pparse.measuring.statistics import stats
 from tests.rows import rows
@@ -430,6 +432,69 @@ def test_diff_command(run, tmp_path) -> None:
     assert run("diff", paths[0], paths[1], "nothing").code == 2
     lines = [json.loads(line) for line in run("diff", "--jsonl", paths[0], paths[1]).lines]
     assert (lines[0]["name"], lines[1]["identical"]) == ("h.11.q", False)
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+def test_find_command(run, tmp_path) -> None:
+    path, copy, other = (tmp_path / f"{name}.safetensors" for name in "abc")
+    made = {
+        "nan": np.array([1, np.nan], "f4"),
+        "zero": np.zeros((2, 3), "f4"),
+        "big": np.ones((64, 64), "f2"),
+        "half": np.array([0, 1], "f2"),
+        "none": np.zeros(0, "f4"),
+    }
+    path.write_bytes(save(made))
+    copy.write_bytes(save({"x": made["big"], "y": made["big"], "z": made["zero"].reshape(3, 2)}))
+    other.write_bytes(save({"only": made["big"]}))
+
+    def names(*words: object) -> list[str]:
+        found = run("find", path, *words, "-q")
+        assert found.code == (0 if found.lines else 1)
+        return sorted(found.lines)
+
+    assert names() == sorted(made)
+    assert names("--nan") == ["nan"]
+    assert names("--zero") == ["zero"]
+    assert names("--dtype", "half") == names("--dtype", "F16") == ["big", "half"]
+    assert names("--shape", "64,*") == ["big"]
+    assert names("--min-size", "1KiB") == ["big"]
+    assert names("--max-size", "7", "n*") == ["none"]
+    assert names("--status", "damaged") == []
+    assert names("--same-as", f"{other}::only") == ["big"]
+    assert run("find", path, "--same-as", "nonsense").code == 2
+    assert run("find", path, "--dtype", "flt").code == 2
+    assert run("find", path, "nothing*").code == 2
+    assert run("find", CUT, "--status", "missing", "--json").json["count"] == 9
+    found = run("find", "--duplicates", path, copy, other, "--json").json
+    (group,) = found["groups"]
+    assert group["wasted"] == found["wasted"] == 3 * 64 * 64 * 2
+    assert [(Path(one["file"]).stem, one["name"]) for one in group["tensors"]] == [
+        *(("a", "big"), ("b", "x"), ("b", "y"), ("c", "only")),
+    ]
+    assert run("find", "--duplicates", path).code == 1
+    assert run("find", "--duplicates", path, tmp_path / "no file").code == 2
+
+
+def test_tensors_that_share_their_bytes_waste_none() -> None:
+    header = (
+        b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}'
+    )
+    content = len(header).to_bytes(8, "little") + header + bytes(16) + b"left over"
+    with pparse.view(content) as model:
+        ((_, size, stretches),) = unused(model)
+    assert size == len(content)
+    assert stretches == [(0, 8 + len(header)), (len(content) - 9, len(content))]
+    found = Duplicates(MemoryBudget())
+    with pparse.view(content[: -len(b"left over")]) as model:
+        tensor = model["a"]
+        for name in ("one", "two"):
+            tensor.name = name
+            found.add("f", tensor)
+    assert [len(kind) for kind in found._kinds.values()] == [2]
+    assert Group("float32", "2", next(iter(found._kinds.values()))).wasted == 0
 
 
 def test_damaged_and_unknown_types_have_a_verdict() -> None:

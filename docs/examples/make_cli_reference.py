@@ -49,7 +49,7 @@ EXIT_CODES = """## Exit codes
 | code | meaning |
 |---|---|
 | 0 | complete: nothing that was read is truncated, damaged or missing |
-| 1 | `hash --check`: something differs |
+| 1 | `diff`, `hash --check`: something differs; `find`: nothing was found |
 | 2 | usage; the file cannot be opened; no such path, name or library; a limit or budget; no digest; cannot write |
 | 3 | the format is not recognised, or there is no such format |
 | 4 | something is truncated, damaged or missing; the readable part was still delivered. Also: empty, or only zeros |
@@ -531,6 +531,39 @@ OBJECTS = {
             "reason": "why it cannot be compared",
             "distance": "how far the values are from each other: `count`, `changed`, `beyond` (the tolerance), "
             "`largest`, `mean`, `cosine`, `not_finite`, `after_cast`; null if they were not looked at",
+        },
+    ),
+    "find --json": (
+        "Tensors that were found. `--jsonl` prints only these.",
+        [(["find", "--json", GOOD], [])],
+        SCHEMA
+        | FILE
+        | {
+            "tensors": "list of tensors: `name`, `dtype`, `shape`, `nbytes`, `status`, and `what` was found, in words",
+            "count": "number of tensors",
+            "nbytes": "bytes of all, as stored",
+        },
+    ),
+    "find --duplicates --json": (
+        "What is there twice or more often. `--jsonl` prints only the groups.",
+        [(["find", "--duplicates", "--json", GOOD, CHECKPOINT], [])],
+        SCHEMA
+        | FILE
+        | {
+            "files": "all files",
+            "groups": "list of tensors with the same content: `dtype`, `shape` as text, `wasted` bytes, and `tensors`, "
+            "each `file` and `name`",
+            "wasted": "bytes of all groups",
+        },
+    ),
+    "find --unused --json": (
+        "What no tensor uses. `--jsonl` prints only the files.",
+        [(["find", "--unused", "--json", GOOD], [])],
+        SCHEMA
+        | FILE
+        | {
+            "unused": "list of files: `path`, `size`, `unused` bytes, and `stretches`, each `offset` and `length`",
+            "unused_bytes": "of all files",
         },
     ),
     "stats --json": (

@@ -1,8 +1,8 @@
 """The command line: one module per command, imported only when it runs.
 
-Exit codes: 0 complete; 1 different (diff, hash --check); 2 usage, or cannot open; 3 format not recognised; 4 something
-is truncated, damaged or missing (the readable part was still printed or written); 5 dangerous to load (check, scan);
-70 a bug in pparse; 128 + the number of a signal (130, 141).
+Exit codes: 0 complete; 1 different (diff, hash --check), or nothing found (find); 2 usage, or cannot open; 3 format not
+recognised; 4 something is truncated, damaged or missing (the readable part was still printed or written); 5 dangerous
+to load (check, scan); 70 a bug in pparse; 128 + the number of a signal (130, 141).
 
 Standard streams and interrupts of the process are minded here: closed, full, left by their reader, or read by nobody.
 """
@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "get": ("pparse.cli.get", "one node or tensor: text, --json, --raw, --npy; slices"),
     "check": ("pparse.cli.check", "check everything; each finding with its byte range"),
     "scan": ("pparse.cli.scan", "what loading files would run: pickles, wherever they lie"),
+    "find": ("pparse.cli.find", "tensors by type, size, content; duplicates, NaN, bytes that no tensor uses"),
     "diff": ("pparse.cli.diff", "what differs between two models, of any formats"),
     "stats": ("pparse.cli.stats", "range, mean, deviation, NaN and zeros of tensors; histograms"),
     "hash": ("pparse.cli.hash", "identities of models and tensors, the same in every format; compared with a list"),
@@ -124,6 +125,7 @@ def _dispatch(arguments: list[str]) -> int:
 # What other programs call the commands.
 _OTHER_WORDS: Final = {
     **dict.fromkeys(("list", "dir", "l"), "ls"),
+    **dict.fromkeys(("search", "grep", "duplicates", "dedupe"), "find"),
     **dict.fromkeys(("compare", "cmp", "delta"), "diff"),
     **dict.fromkeys(("statistics", "summary", "summarize", "histogram"), "stats"),
     **dict.fromkeys(("show", "stat", "file", "inspect", "describe"), "info"),

@@ -1,0 +1,300 @@
+"""Find tensors in files by name, type, shape, size, status and content; what is there twice, and what no tensor uses.
+
+All conditions must hold. --duplicates and --unused look at whole files: tensors with the same content in one or several
+files, and how many bytes that wastes; stretches of files that no tensor lies in. Only what conditions on content need
+is read. Exit code 1 if nothing was found.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from pparse.cli.common import (
+    DIFFERENT,
+    OK,
+    USAGE,
+    Matcher,
+    each_file,
+    exit_code_of,
+    open_file,
+    size,
+    split_files,
+    worst,
+)
+from pparse.display.text import safe
+from pparse.document.registry import viewer_for
+from pparse.errors import DataError, OptionError, PparseError, UnsupportedError
+from pparse.findings import Status
+from pparse.limits import MemoryBudget, count_words, format_size
+from pparse.measuring.content import shape_word, type_word
+from pparse.tensors.dtype import DType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+    from pparse.cli.common import Arguments
+    from pparse.cli.output import Output
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+
+EXAMPLES: Final = """examples:
+  pparse find models/*.safetensors --dtype float32 --min-size 100MB
+  pparse find model.safetensors --nan
+  pparse find model.pt --same-as other.safetensors::wte.weight
+  pparse find --duplicates a.safetensors b.safetensors
+  pparse find --unused model.gguf
+"""
+
+# So many stretches of a file that no tensor uses are told, and tensors of a group of duplicates.
+_MOST: Final = 10
+
+
+def add_arguments(parser: Arguments) -> None:
+    """Declare the arguments of the command."""
+    parser.add_files("; after the first, an argument that is not a file is a PATTERN")
+    parser.add("-p --pattern PATTERN ...", "only names that match this glob; repeatable", dest="patterns")
+    parser.add("--dtype NAME ...", "only this element type; repeatable", dest="dtypes")
+    parser.add("--shape SHAPE", "only this shape, with * for any length: 768,*")
+    parser.add("--min-size SIZE", "only tensors of at least so many bytes", type=size)
+    parser.add("--max-size SIZE", "only tensors of at most so many bytes", type=size)
+    parser.add("--status NAME", "only this status", choices=tuple(status.value for status in Status))
+    parser.add("--nan", "only tensors with values that are NaN or infinite")
+    parser.add("--zero", "only tensors whose values are all zero")
+    parser.add("--unwritten", "only tensors in holes of a file: never written")
+    parser.add("--same-as FILE::NAME", "only tensors with the same content as this one", dest="same_as")
+    parser.add_one_of(
+        duplicates="tensors with the same content, in all files, and what they waste",
+        unused="stretches of files that no tensor uses: why is this file so large",
+    )
+    parser.add("-q --quiet", "names only")
+    parser.add_json(lines="what was found")
+
+
+def run(options: Any, out: Output) -> int:
+    """Run the command."""
+    options.files, others = split_files(options.files)
+    options.matches = Matcher(options.patterns, others)
+    options.found = 0
+    options.wanted = _Conditions(options, out)
+    if options.duplicates:
+        code = _duplicates(options, out)
+    else:
+        code = each_file(
+            options, out, _unused if options.unused else _find, heading=not (options.quiet or options.unused)
+        )
+    if options.matches.complain(out):
+        return USAGE
+    return worst({code, OK if options.found else DIFFERENT})
+
+
+class _Conditions:
+    """What the options ask of a tensor."""
+
+    def __init__(self, options: Any, out: Output) -> None:
+        self._options = options
+        try:
+            self._dtypes = {word for name in options.dtypes for word in (name, _name_of(name))}
+        except ValueError as error:
+            raise OptionError(str(error)) from error
+        self._content: tuple[str, str, str] | None = None
+        if options.same_as is not None:
+            self._content = self._content_of(options.same_as, out)
+
+    def _content_of(self, place: str, out: Output) -> tuple[str, str, str]:
+        from pparse.measuring.hashing import content_hash
+
+        file, mark, name = place.rpartition("::")
+        if not mark:
+            raise OptionError(f"--same-as is FILE::NAME, not {place!r}")
+        self._options.file = file
+        with open_file(self._options, out) as document:
+            tensor = _viewer(document)[name]
+            return type_word(tensor), shape_word(tensor), content_hash(tensor)
+
+    def why(self, viewer: Viewer, tensor: Tensor) -> str | None:
+        """Return what was found about a tensor, perhaps nothing worth a word; None if it is not asked for."""
+        options = self._options
+        if not options.matches.takes(viewer, tensor):
+            return None
+        nbytes = tensor.stored_nbytes
+        fits = (
+            (not self._dtypes or type_word(tensor) in self._dtypes or tensor.stored_dtype in self._dtypes)
+            and (options.shape is None or _fits(tensor, options.shape))
+            and (options.min_size is None or nbytes >= options.min_size)
+            and (options.max_size is None or nbytes <= options.max_size)
+            and (options.status is None or tensor.status.value == options.status)
+            and (not options.unwritten or tensor.unwritten_nbytes > 0)
+        )
+        if not fits:
+            return None
+        words = [f"{tensor.unwritten_nbytes:,} bytes never written"] if tensor.unwritten_nbytes else []
+        words += [tensor.status.value] if not tensor.is_complete else []
+        try:
+            told = self._of_content(tensor)
+        except DataError:
+            return None  # what is not whole has no content to look for
+        return None if told is None else ", ".join([*words, *told])
+
+    def _of_content(self, tensor: Tensor) -> list[str] | None:
+        options = self._options
+        if self._content is not None:
+            from pparse.measuring.hashing import content_hash
+
+            if self._content[:2] != (type_word(tensor), shape_word(tensor)):
+                return None
+            return ["the same content"] if content_hash(tensor) == self._content[2] else None
+        if not (options.nan or options.zero):
+            return []
+        from pparse.measuring.statistics import statistics_of
+
+        told = statistics_of(tensor)
+        if (options.nan and not told.nan + told.infinite) or (options.zero and told.zeros < max(1, told.count)):
+            return None
+        words = [f"{told.nan:,} NaN"] if told.nan else []
+        words += [f"{told.infinite:,} infinite"] if told.infinite else []
+        return words or ["all zero"]
+
+
+def _name_of(name: str) -> str:
+    try:
+        return DType.named(name).name
+    except ValueError:
+        if name.upper() == name:
+            return name  # a format's own word
+        raise
+
+
+def _fits(tensor: Tensor, pattern: str) -> bool:
+    words = pattern.replace("×", ",").replace("x", ",").split(",") if pattern else []
+    shape = shape_word(tensor).split(",") if tensor.shape else []
+    return len(words) == len(shape) and all(map(fnmatchcase, shape, words))
+
+
+def _viewer(document: Any) -> Viewer:
+    viewer: Viewer | None = viewer_for(document)
+    if viewer is None:
+        raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
+    return viewer
+
+
+def _find(options: Any, out: Output) -> int:
+    from pparse.cli.output import JsonRows, Table
+
+    with open_file(options, out) as document:
+        viewer = _viewer(document)
+        as_json = options.json or options.jsonl
+        rows = JsonRows(out, options, {}, "tensors") if as_json else None
+        table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><")
+        count = total = 0
+        for tensor in viewer.tensors():
+            why = options.wanted.why(viewer, tensor)
+            if why is None:
+                continue
+            count, total = count + 1, total + tensor.stored_nbytes
+            dtype = type_word(tensor)
+            if rows is not None:
+                shape = list(tensor.shape) if tensor.is_shape_known else None
+                told: dict[str, object] = {"name": tensor.name, "dtype": dtype, "shape": shape}
+                rows.add({**told, "nbytes": tensor.stored_nbytes, "status": tensor.status.value, "what": why})
+            elif options.quiet:
+                out.line(safe(tensor.name))
+            else:
+                table.row(safe(tensor.name), safe(dtype), tensor.shape_text, format_size(tensor.stored_nbytes), why)
+        options.found += count
+        if rows is not None and options.json:
+            rows.end({"count": count, "nbytes": total})
+        elif rows is None and not options.quiet:
+            if count:
+                table.close()
+            out.say(f"{count_words(count, 'tensor')} found, {format_size(total)}")
+    return OK
+
+
+def _duplicates(options: Any, out: Output) -> int:
+    from pparse.cli.output import JsonRows
+    from pparse.measuring.finding import Duplicates
+
+    budget = MemoryBudget(options.budget)
+    found = Duplicates(budget)
+    codes = {OK}
+    options.several = False
+    for file in options.files:
+        try:
+            with _Opened(options, out)(file) as viewer:
+                for tensor in viewer.tensors():
+                    if options.wanted.why(viewer, tensor) is not None:
+                        found.add(file, tensor)
+        except PparseError as error:
+            out.error(str(error) if file in str(error) else f"{file}: {error}")
+            codes.add(exit_code_of(error))
+    options.file = options.files[0]
+    as_json = options.json or options.jsonl
+    rows = JsonRows(out, options, {"files": options.files}, "groups") if as_json else None
+    wasted = count = 0
+    for group in found.groups(_Opened(options, out)):
+        count, wasted = count + 1, wasted + group.wasted
+        if rows is not None:
+            told = [{"file": one.file, "name": one.name} for one in group.tensors]
+            rows.add({"dtype": group.dtype, "shape": group.shape, "wasted": group.wasted, "tensors": told})
+            continue
+        size = format_size(group.tensors[0].nbytes)
+        times = f"{len(group.tensors):,} × {group.dtype} {group.shape.replace(',', '×') or 'scalar'}, {size} each"
+        out.say(f"{times}: {f'{format_size(group.wasted)} wasted' if group.wasted else 'they share their bytes'}")
+        for one in group.tensors[:_MOST]:
+            out.say(f"  {safe(one.file)}  {safe(one.name)}")
+        if len(group.tensors) > _MOST:
+            out.say(f"  … and {len(group.tensors) - _MOST:,} more")
+    options.found += count
+    if rows is not None and options.json:
+        rows.end({"wasted": wasted})
+    elif rows is None:
+        out.say(f"{count_words(count, 'group')} of tensors with the same content, {format_size(wasted)} wasted")
+    return worst(codes)
+
+
+class _Opened:
+    """Opens files of the command one by one."""
+
+    def __init__(self, options: Any, out: Output) -> None:
+        self._options, self._out = options, out
+
+    def __call__(self, file: str) -> _Opened:
+        self._options.file = file
+        return self
+
+    def __enter__(self) -> Viewer:
+        self._document = open_file(self._options, self._out)
+        self._document.__enter__()
+        return _viewer(self._document)
+
+    def __exit__(self, *how: Any) -> None:
+        self._document.__exit__(*how)
+
+
+def _unused(options: Any, out: Output) -> int:
+    from pparse.cli.output import JsonRows
+    from pparse.measuring.finding import unused
+
+    with open_file(options, out) as document:
+        as_json = options.json or options.jsonl
+        rows = JsonRows(out, options, {}, "unused") if as_json else None
+        lost = 0
+        for path, whole, stretches in unused(_viewer(document)):
+            total = sum(end - start for start, end in stretches)
+            lost += total
+            options.found += bool(total)
+            largest = sorted(stretches, key=lambda stretch: stretch[0] - stretch[1])[:_MOST]
+            if rows is not None:
+                told = [{"offset": start, "length": end - start} for start, end in stretches]
+                rows.add({"path": path, "size": whole, "unused": total, "stretches": told})
+                continue
+            share = f"{100 * total / whole:.3g}%" if whole else "0%"
+            out.say(f"{safe(path)}: {format_size(whole)}, of which no tensor uses {format_size(total)} ({share})")
+            for start, end in largest:
+                out.say(f"  @{start:#x} to {end:#x}  {format_size(end - start)}")
+            if len(stretches) > _MOST:
+                out.say(f"  … and {len(stretches) - _MOST:,} smaller ones")
+        if rows is not None and options.json:
+            rows.end({"unused_bytes": lost})
+    return OK
