@@ -8,7 +8,7 @@ from pparse.containers.archive import documents_below
 from pparse.containers.model_code import code_of_configuration, code_of_graphs
 from pparse.document.opening import open
 from pparse.document.registry import viewer_for
-from pparse.errors import FormatError, PparseError, UnsupportedError
+from pparse.errors import FormatError, LimitError, PparseError, UnsupportedError
 from pparse.tensors.viewer import Viewer
 from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, in_order
 
@@ -39,7 +39,7 @@ def _code_beside(document: Extraction) -> Iterator[CodeUse]:
     """Yield the same of the other files that a model consists of, as the shards of a distributed checkpoint."""
     try:
         viewer = viewer_for(document)
-    except FormatError:  # it is a pickle at most
+    except (FormatError, LimitError):  # it is a pickle at most, or more than can be looked into, which `code_in` tells
         return
     for name, file in viewer.files_beside() if isinstance(viewer, Viewer) else ():
         try:
