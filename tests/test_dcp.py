@@ -284,6 +284,8 @@ def test_many_chunks_take_little_memory(tmp_path):
     folder = written(tmp_path / "c", {METADATA: metadata(described, places)})
     with pparse.view(folder, budget="6MiB") as model:
         assert model.extent().missing == count // 2
+        stats, size = model.extraction.session.stats, (folder / METADATA).stat().st_size
+        assert stats.bytes < 5 * size, stats.bytes / size  # names are read where they stand, not for each chunk again
         found = model.parser.places
         assert len(found) == count
         assert (found.find("layer.700", (1,)).offset, found.find("layer.700", (2,))) == (70_000, None)

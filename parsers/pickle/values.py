@@ -352,6 +352,7 @@ _MOST_FRAMES: Final = 1_000
 # What later opcodes may change, or change parts of.
 _CONTAINERS: Final = (list, tuple, dict, set, frozenset, Call, Persistent)
 _WINDOW: Final = 64 << 10
+_WINDOWS: Final = 4
 _LONGEST_NAME: Final = 1024
 # A global, or what may be one, or a part of its name, that is named again.
 _NAMES: Final = frozenset(b"c\x93hjg")
@@ -387,7 +388,8 @@ class Decoder:
         self.program = program
         """The pickle."""
         self._size = window
-        self._window = (0, b"")
+        # The last ones: where values stand, and where those do that they name. The newest is the last.
+        self._windows: tuple[tuple[int, bytes], ...] = ()
         self._objects: dict[int, Any] = {}  # what was memoized, by number in order
 
     def peek(self, start: int, end: int) -> bytes:
@@ -398,15 +400,20 @@ class Decoder:
 
     def at_hand(self, start: int, length: int) -> bytes:
         """Return bytes that were read before; none if they were not."""
-        base, window = self._window
-        return window[start - base : start - base + length] if base <= start <= base + len(window) - length else b""
+        windows = self._windows
+        for base, window in windows:
+            if base <= start <= base + len(window) - length:
+                if window is not windows[-1][1]:
+                    self._windows = (*(one for one in windows if one[0] != base), (base, window))
+                return window[start - base : start - base + length]
+        return b""
 
     def read(self, start: int, end: int) -> bytes:
         """Return bytes of the pickle; small stretches near each other come out of one read, which ends before the bytes
         of an array."""
-        base, window = self._window
-        if base <= start and end <= base + len(window):
-            return window[start - base : end - base]
+        found = self.at_hand(start, end - start)
+        if found or start == end:
+            return found
         data = self.program.data
         if end - start > self._size // 4:
             return data.read_exact(start, end - start)
@@ -414,7 +421,7 @@ class Decoder:
         window = data.pread(start, min(self._size, last - start))
         if len(window) < end - start:
             return data.read_exact(start, end - start)
-        self._window = start, window
+        self._windows = (*self._windows[1 - _WINDOWS :], (start, window))
         return window[: end - start]
 
     def decode(self, start: int, end: int, most: int | None = None) -> Any:
