@@ -39,7 +39,7 @@ def _code_beside(document: Extraction) -> Iterator[CodeUse]:
     """Yield the same of the other files that a model consists of, as the shards of a distributed checkpoint."""
     try:
         viewer = viewer_for(document)
-    except (FormatError, LimitError):  # it is a pickle at most, or more than can be looked into, which `code_in` tells
+    except FormatError:  # it is a pickle at most
         return
     except LimitError as error:
         reason = f"whether it has files beside it is not known: {error.reason}"
