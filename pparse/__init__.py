@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from pparse.document.folder import Folder
     from pparse.document.opening import open
     from pparse.document.registry import Registry
+    from pparse.editing.editing import edit
+    from pparse.editing.plan import EditResult
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits, MemoryBudget
     from pparse.recovery.recover import extract, recover
@@ -93,6 +95,8 @@ _WHERE = {
         "document.folder": "Folder",
         "document.opening": "open",
         "document.registry": "Registry",
+        "editing.editing": "edit",
+        "editing.plan": "EditResult",
         "findings": "Finding Severity Status",
         "limits": "Limits MemoryBudget",
         "recovery.recover": "extract recover",
@@ -127,6 +131,7 @@ __all__ = [
     "EndOfDataError",
     "EndOfRangeError",
     "FaultError",
+    "EditResult",
     "EngineError",
     "Entry",
     "Excerpt",
@@ -177,6 +182,7 @@ __all__ = [
     "UnsupportedError",
     "Viewer",
     "convert",
+    "edit",
     "extract",
     "index",
     "open",

@@ -15,7 +15,7 @@ from pparse.document.extraction import Extraction, FolderExtraction, Session, ex
 from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, names_in
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
-from pparse.findings import Finding
+from pparse.findings import Finding, Severity
 from pparse.lazy import ByValue, Declared, lazy_pattern
 from pparse.limits import count_words
 from pparse.paths import split_extraction
@@ -253,7 +253,12 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         return Extraction(session, path, session.take(pipe, path, owned=True), format=format)
     if not files.is_there(path):
         path = _behind_prefix(path)
-    return Extraction(session, path, _open_file(session, path), format=format)
+    extraction = Extraction(session, path, _open_file(session, path), format=format)
+    if files.is_there(path + files.EDIT_JOURNAL):
+        advice = told(f"'pparse edit {path}'", f"pparse.edit({path!r})")
+        reason = f"an edit of it was cut off, and it may be neither old nor new: {advice} finishes it"
+        extraction.notes += (Finding("edit", reason, severity=Severity.WARNING, source=path),)
+    return extraction
 
 
 def _open_file(session: Session, path: str) -> Data:
