@@ -360,6 +360,26 @@ def test_a_terabyte_of_holes(tmp_path):
             assert viewer["v"].is_complete
 
 
+def test_a_disk_that_is_full_in_the_middle_is_told_what_to_do(tmp_path, run):
+    path = model(tmp_path / "m.safetensors", {"k": "v" * 99})
+    left, write = 3, os.write  # those of the journal
+
+    def full(descriptor, content):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "no room")
+        return write(descriptor, content)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(SourceError, match="finishes it: no room") as caught:
+            pparse.edit(path, set_metadata={"k": "w"})
+    assert caught.value.errno == errno.ENOSPC
+    assert run("edit", path).lines == [f"{path}: an edit that was cut off is finished"]
+    assert told(path) == ({"k": "w"}, OLD)
+
+
 # -- what is refused, and what is told ---------------------------------------------------------------------------------
 
 REFUSED = [

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 
 from pparse.data.files import EDIT_JOURNAL
-from pparse.errors import DataChangedError, SourceError, UnsupportedError, refused, told
+from pparse.errors import DataChangedError, SourceError, UnsupportedError, refused, system_error, told
 from pparse.limits import MIB
 from pparse.writers.files import AtomicFile, refuse_full, sweep, sync_folder, try_lock
 
@@ -69,7 +69,7 @@ def locked(path: str, *, write: bool) -> Iterator[int]:
 class Job:
     """A new head, and how it gets into the file."""
 
-    def __init__(self, path: str, descriptor: int, head: bytes, known: dict[str, Any]) -> None:
+    def __init__(self, path: str, descriptor: int, head: bytes | bytearray, known: dict[str, Any]) -> None:
         self.path, self.descriptor = path, descriptor
         self.head = head
         """The new head."""
@@ -105,12 +105,16 @@ class Job:
     def note(self) -> None:
         """Write the journal, and wait until it is on the disk."""
         text = json.dumps(self.known).encode()
-        body = _MAGIC + len(text).to_bytes(8, "little") + text + self.head
-        body += sha256(body).digest()
+        before = _MAGIC + len(text).to_bytes(8, "little") + text
+        digest = sha256(before)
+        digest.update(self.head)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
         descriptor = os.open(self.path + EDIT_JOURNAL, flags, 0o600)
         try:
-            _write(descriptor, 0, body)
+            at = 0
+            for part in (before, self.head, digest.digest()):
+                _write(descriptor, at, part)
+                at += len(part)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -143,7 +147,8 @@ def write_head(path: str, descriptor: int, head: Head, size: int) -> int:
             if insert and os.fstat(descriptor).st_size == before:  # nothing was done
                 job.forget()
                 raise UnsupportedError("the file system inserts no blocks into this file", source=path) from error
-            raise
+            doing = f"cannot write; once that is possible, {_advice(path)} finishes it"
+            raise system_error(error, doing, path) from error
         job.forget()
     return len(job.head)
 
@@ -203,8 +208,11 @@ def _noted(path: str, descriptor: int) -> Job | None:
 def refuse_unfinished(path: str) -> None:
     """Raise `SourceError` if an edit of the file was cut off: who may not write cannot finish it."""
     if os.path.lexists(path + EDIT_JOURNAL):
-        reason = f"an edit of it was cut off: {told(f'pparse edit {path}', f'pparse.edit({path!r})')} finishes it first"
-        raise SourceError(reason, source=path)
+        raise SourceError(f"an edit of it was cut off: {_advice(path)} finishes it first", source=path)
+
+
+def _advice(path: str) -> str:
+    return told(f"'pparse edit {path}'", f"pparse.edit({path!r})")
 
 
 def insert_range(descriptor: int, length: int) -> None:
@@ -333,7 +341,7 @@ def _read(descriptor: int, at: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def _write(descriptor: int, at: int, content: bytes) -> None:
+def _write(descriptor: int, at: int, content: bytes | bytearray) -> None:
     os.lseek(descriptor, at, os.SEEK_SET)
     view = memoryview(content)
     while view:

@@ -28,6 +28,8 @@ WAYS: Final = ("in-place", "insert", "copy")
 """Ways to write a new head, the cheapest first."""
 _BLOCK: Final = 4096
 _MOST_BLOCK: Final = 1 * MIB
+_NAME: Final = 600
+"""Memory of the names of a tensor, old and new, and of the line that tells of it."""
 _MOST_INDEX: Final = 256 * MIB
 
 
@@ -120,7 +122,7 @@ def _head_of(document: Extraction, wishes: Wishes, charge: Charge) -> Head:
     viewer = makers[0](document)
     holes = refuse_broken(viewer)
     parser: Any = document.result.parser
-    charge.resize(2 * parser.data_start)
+    charge.resize(2 * parser.data_start + (_NAME * viewer.extent().count if wishes.of_tensors else 0))
     head = makers[1](viewer, wishes)
     head.notes += [] if holes is None else [holes]
     return head

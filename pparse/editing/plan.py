@@ -87,8 +87,8 @@ class Head:
         """Return whether the new head can take exactly ``size`` bytes."""
         return size >= self.needed
 
-    def written(self, size: int) -> bytes:
-        """Return the new head as ``size`` bytes."""
+    def written(self, size: int) -> bytes | bytearray:
+        """Return the new head as ``size`` bytes, good until it is asked for again."""
         raise NotImplementedError
 
     def room(self, block: int) -> int:

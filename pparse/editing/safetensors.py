@@ -6,7 +6,7 @@ end of the file, and texts as metadata; it takes headers of up to 100,000,000 by
 
 from __future__ import annotations
 
-from pparse.conversion.forms import is_text, safetensors_head, safetensors_header, why_no_name
+from pparse.conversion.forms import is_text, safetensors_header, why_no_name
 from pparse.editing.plan import Head
 from pparse.errors import OptionError, UnsupportedError
 from pparse.parsers.safetensors.header import FIELDS, METADATA, REFERENCE_HEADER_LIMIT
@@ -25,7 +25,7 @@ class SafetensorsHead(Head):
     """Length and header."""
 
     step = 8
-    most = 8 + REFERENCE_HEADER_LIMIT
+    most: int = 8 + REFERENCE_HEADER_LIMIT
 
     def __init__(self, viewer: Viewer, wishes: Wishes) -> None:
         super().__init__(viewer, wishes)
@@ -35,19 +35,17 @@ class SafetensorsHead(Head):
         self._refuse_more()
         self._metadata = self.edited(dict(viewer.metadata), self._encoded)
         there = (self.data.size or 0) - self.old_size
-        self._entries: list[Entry] | None = None
+        self._names: list[str | None] | None = None
+        self._moved: dict[int, int] = {}  # by their number, where tensors will begin, if any are dropped
         if wishes.of_tensors:
-            self._entries = list(self._renamed())
-            kept = sorted(
-                (begin, to, end - to) for begin, (*_, to, end) in zip(self._begins, self._entries, strict=True)
-            )
-            self.lay(kept, there)
-        else:
-            self.lay([(0, 0, there)], there)
-        self._text = b"".join(self._header())
-        self.needed = 8 + len(self._text)
-        if len(self._text) > REFERENCE_HEADER_LIMIT:
-            took = f"the header would take {len(self._text):,} bytes"
+            self._names = self.new_names([str(name) for _, name, _, _ in self.parser.infos()])
+        self.lay(self._places() if self._names is not None and None in self._names else [(0, 0, there)], there)
+        self._head = bytearray(8)
+        for piece in safetensors_header(self._entries(), self._metadata or None):
+            self._head += piece
+        self.needed = len(self._head)
+        if self.needed > self.most:
+            took = f"the header would take {self.needed - 8:,} bytes"
             raise OptionError(f"{took}, more than the {REFERENCE_HEADER_LIMIT:,} that readers accept")
 
     def _refuse_more(self) -> None:
@@ -72,35 +70,28 @@ class SafetensorsHead(Head):
         """Return what is kept of a value under another key."""
         return self._encoded(key, value)
 
-    def _renamed(self) -> Iterator[Entry]:
+    def _places(self) -> Iterator[tuple[int, int, int]]:
+        """Yield where tensors that stay begin, where they will, and their lengths, in the order of the payload."""
+        at, names = 0, self._names or ()
+        found = ((info.begin, info.end, number) for number, (_, _, info, _) in enumerate(self.parser.infos()))
+        for begin, end, number in sorted(place for place in found if names[place[2]] is not None):
+            self._moved[number] = at
+            yield begin, at, end - begin
+            at += end - begin
+
+    def _entries(self) -> Iterator[Entry]:
         """Yield the entries that stay, with their new names and places, in the order of the header."""
-        found = [(str(name), info) for _, name, info, _ in self.parser.infos()]
-        places = sorted((info.begin, info.end, number) for number, (_, info) in enumerate(found))
-        new = self.new_names([name for name, _ in found])
-        at, moved = 0, dict[int, int]()
-        for begin, end, number in places:
-            if new[number] is not None:
-                moved[number] = at
-                at += end - begin
-        self._begins = [info.begin for number, (_, info) in enumerate(found) if number in moved]
-        for number, (name, info) in enumerate(found):
-            to = moved.get(number)
-            if to is not None:
-                name = str(new[number])
-                why = why_no_name(name, "safetensors")
+        for number, (_, name, info, _) in enumerate(self.parser.infos()):
+            new = str(name) if self._names is None else self._names[number]
+            if new is not None:
+                why = why_no_name(new, "safetensors") if self._names is not None else None
                 if why is not None:
-                    raise OptionError(f"{name!r}: {why}")
-                yield name, info.kind[2], info.kind[1], to, to + info.end - info.begin
+                    raise OptionError(f"{new!r}: {why}")
+                begin = self._moved.get(number, info.begin)
+                yield new, info.kind[2], info.kind[1], begin, begin + info.end - info.begin
 
-    def _header(self) -> Iterator[bytes]:
-        entries = self._entries
-        if entries is not None:
-            return safetensors_header(entries, self._metadata or None)
-        each = (
-            (str(name), info.kind[2], info.kind[1], info.begin, info.end) for _, name, info, _ in self.parser.infos()
-        )
-        return safetensors_header(each, self._metadata or None)
-
-    def written(self, size: int) -> bytes:
+    def written(self, size: int) -> bytearray:
         """Return the new head as ``size`` bytes: spaces follow the text."""
-        return b"".join(safetensors_head((self._text,), size))
+        self._head[:8] = (size - 8).to_bytes(8, "little")
+        self._head[self.needed :] = b" " * (size - self.needed)
+        return self._head

@@ -232,7 +232,7 @@ def test_a_split_model_becomes_one_file(tmp_path):
 
 
 def all_of(path):
-    """Return values, and kind, shape and bytes of tensors, as the library has them; offsets are those that ggml wants."""
+    """Return values, and kind, shape and bytes of tensors, by the library; offsets are those that ggml wants."""
     reader = gguf.GGUFReader(path)
     values = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}
     values.pop("pparse.padding", None)
