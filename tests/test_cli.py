@@ -301,7 +301,7 @@ def test_a_file_alone_hints_at_ls(run, model):
 def test_an_unknown_command(run):
     ran = run("list", "file")
     assert (ran.code, ran.out) == (2, "")
-    commands = "ls, info, tree, get, check, scan, extract, recover, convert, index, graph, split, merge, formats"
+    commands = "ls, info, tree, get, check, scan, extract, recover, convert, edit, index, graph, split, merge, formats"
     assert ran.err == f"pparse: no command 'list'; did you mean 'ls'? commands: {commands}\n"
     assert "did you mean 'extract'?" in run("extarct", "file").err
     assert "did you mean" not in run("frobnicate", "file").err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -299,6 +300,9 @@ def test_a_journal_of_another_file_touches_nothing(tmp_path, monkeypatch, run):
             f"an edit of it was cut off, and it may be neither old nor new: 'pparse edit {path}'" in ran.out + ran.err
         )
     assert run("check", "--strict", path).code == 4
+    for command in ("ls", "check"):  # of a folder, and of a set in which it is one of several files
+        ran = run(command, tmp_path)
+        assert "an edit of it was cut off" in ran.out + ran.err
     for refused in ({"dry_run": True}, {"output": tmp_path / "o"}):
         with pytest.raises(SourceError, match="finishes it first"):
             pparse.edit(path, set_metadata={"a": "b"}, **refused)
@@ -315,6 +319,17 @@ def test_a_journal_of_another_file_touches_nothing(tmp_path, monkeypatch, run):
             assert not journal.exists()
     ran = run("edit", path)
     assert (ran.code, "no edit was cut off" in ran.out) == (0, True)
+
+
+def test_an_edit_of_a_shard_that_was_cut_off_is_told_of_the_set(tmp_path, samples, run):
+    shutil.copytree(f"{samples}/sharded", tmp_path / "set")
+    name = "model-00002-of-00003.safetensors"
+    assert cut_off(pytest.MonkeyPatch(), 6, True, tmp_path / "set" / name, delete_metadata=["format"])
+    for command in ("ls", "info", "check"):
+        ran = run(command, tmp_path / "set" / "model.safetensors.index.json")
+        assert f"{name}: edit: an edit of it was cut off" in ran.out + ran.err
+    assert pparse.edit(tmp_path / "set" / name).recovered == "finished"
+    assert "cut off" not in run("check", tmp_path / "set").out
 
 
 # -- ways that the system does not have --------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from pparse.data import files
 from pparse.data.base import Distance
 from pparse.data.files import MOST_ABSENT, absent_part, following_names, how_to_join, name_of, parts_in, split_set
 from pparse.document.extraction import Extraction, FolderExtraction, Session, extraction_of, snapshot_of
-from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, names_in
+from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, edit_notes, names_in
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
-from pparse.findings import Finding, Severity
+from pparse.findings import Finding
 from pparse.lazy import ByValue, Declared, lazy_pattern
 from pparse.limits import count_words
 from pparse.paths import split_extraction
@@ -254,10 +254,7 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     if not files.is_there(path):
         path = _behind_prefix(path)
     extraction = Extraction(session, path, _open_file(session, path), format=format)
-    if files.is_there(path + files.EDIT_JOURNAL):
-        advice = told(f"'pparse edit {path}'", f"pparse.edit({path!r})")
-        reason = f"an edit of it was cut off, and it may be neither old nor new: {advice} finishes it"
-        extraction.notes += (Finding("edit", reason, severity=Severity.WARNING, source=path),)
+    extraction.notes += edit_notes(path)
     return extraction
 
 
