@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -140,7 +141,7 @@ def test_a_head_of_gguf_has_any_length(alignment, tmp_path_factory):
     path.write_bytes(writer.file([("general.alignment", ("uint32", alignment))], table, data[: sum(sizes)], alignment))
     expected = read_tensors(path.read_bytes(), {F32: 4})
     assert expected["a"] == data[: sizes[0]]
-    for length in (*range(0, 120, 1 if alignment == 32 else 7), 5000, 60, 0, 9000, 8960, 8959):
+    for length in (*range(0, 120, 7), *range(3990, 4250, 1 if alignment == 32 else 3), 60, 0, 9000, 8960, 8959):
         pparse.edit(path, set_metadata={"key": "v" * length})
         content = path.read_bytes()
         assert read_tensors(content, {F32: 4}) == expected
@@ -293,6 +294,9 @@ def test_a_journal_of_another_file_touches_nothing(tmp_path, monkeypatch, run):
     journal = tmp_path / (path.name + JOURNAL)
     assert journal.exists()
     good = journal.read_bytes()
+    link = tmp_path.parent / f"{tmp_path.name}.link"
+    link.symlink_to(path)
+    assert "an edit of it was cut off" in run("check", link).out
     for command in ("ls", "info", "check"):
         ran = run(command, path)
         assert ran.code == 0
@@ -306,8 +310,8 @@ def test_a_journal_of_another_file_touches_nothing(tmp_path, monkeypatch, run):
     for refused in ({"dry_run": True}, {"output": tmp_path / "o"}):
         with pytest.raises(SourceError, match="finishes it first"):
             pparse.edit(path, set_metadata={"a": "b"}, **refused)
-    other = tmp_path / "other"
-    save_file({"h": TENSORS["h.0.w"] + 1}, other)
+    other = tmp_path / "other"  # of the same size
+    save_file({name: array + 1 for name, array in TENSORS.items()}, other, {"k": "v"})
     path.write_bytes(other.read_bytes())
     with pytest.raises(SourceError, match="not of this file as it is"):
         pparse.edit(path)
@@ -317,6 +321,11 @@ def test_a_journal_of_another_file_touches_nothing(tmp_path, monkeypatch, run):
             journal.write_bytes(bad)
             assert pparse.edit(path).recovered == "undone"
             assert not journal.exists()
+    for known in (b"[]", b"{}", b"[" * 5000, b'{"before": "x"}', b"\xff"):  # as somebody may write it who knows how
+        body = good[:16] + len(known).to_bytes(8, "little") + known + b"head"
+        journal.write_bytes(body + hashlib.sha256(body).digest())
+        assert pparse.edit(path).recovered == "undone"
+    assert path.read_bytes() == other.read_bytes()
     ran = run("edit", path)
     assert (ran.code, "no edit was cut off" in ran.out) == (0, True)
 

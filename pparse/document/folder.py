@@ -20,6 +20,7 @@ from pparse.data.files import (
     folder_of,
     inside,
     is_there,
+    linked_name,
     name_of,
     open_file,
     real_path,
@@ -277,7 +278,8 @@ def several_models(folder: Folder, models: Sequence[str], about: Sequence[str] =
 
 def edit_notes(path: str) -> tuple[Finding, ...]:
     """Return the warning that an edit of a file was cut off (`pparse.editing`), if its journal lies beside the file."""
-    if not is_there(path + EDIT_JOURNAL):
+    real = path if linked_name(path) is None else real_path(path)
+    if not is_there(real + EDIT_JOURNAL):
         return ()
     advice = told(f"'pparse edit {path}'", f"pparse.edit({path!r})")
     reason = f"an edit of it was cut off, and it may be neither old nor new: {advice} finishes it"

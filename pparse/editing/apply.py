@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"pparse-edit 1\n\0\0"
 _DIGEST: Final = 32
+_NUMBERS: Final = ("before", "after", "insert", "begin", "stays")
 _MOST: Final = 1 << 30
 _SAMPLE: Final = 4096
 _PIECE: Final = 1 * MIB
@@ -201,7 +202,10 @@ def _noted(path: str, descriptor: int) -> Job | None:
     known: dict[str, Any] = {}
     if raw.startswith(_MAGIC) and sha256(raw[:-_DIGEST]).digest() == raw[-_DIGEST:]:
         length = int.from_bytes(raw[at - 8 : at], "little")
-        known, head = json.loads(raw[at : at + length]), raw[at + length : -_DIGEST]
+        with suppress(ValueError, LookupError, TypeError, RecursionError):  # somebody else wrote it
+            known = json.loads(raw[at : at + length])
+            if all(type(known[name]) is int and known[name] >= 0 for name in _NUMBERS):
+                head = raw[at + length : -_DIGEST]
     return Job(path, descriptor, head, known)
 
 
