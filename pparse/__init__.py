@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from pparse.document.folder import Folder
     from pparse.document.opening import open
     from pparse.document.registry import Registry
+    from pparse.editing.editing import edit
+    from pparse.editing.plan import EditResult
     from pparse.findings import Finding, Severity, Status
     from pparse.limits import Limits, MemoryBudget
     from pparse.measuring.difference import Difference, ModelDifference, diff
@@ -96,6 +98,8 @@ _WHERE = {
         "document.folder": "Folder",
         "document.opening": "open",
         "document.registry": "Registry",
+        "editing.editing": "edit",
+        "editing.plan": "EditResult",
         "findings": "Finding Severity Status",
         "limits": "Limits MemoryBudget",
         "measuring.difference": "Difference ModelDifference diff",
@@ -134,6 +138,7 @@ __all__ = [
     "EndOfDataError",
     "EndOfRangeError",
     "FaultError",
+    "EditResult",
     "EngineError",
     "Entry",
     "Excerpt",
@@ -190,6 +195,7 @@ __all__ = [
     "Viewer",
     "convert",
     "diff",
+    "edit",
     "extract",
     "hash",
     "index",

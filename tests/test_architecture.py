@@ -28,7 +28,7 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 ORDER = (
     "errors lazy locking display < limits findings < paths < kernels < data protobuf < codecs protos < "
     "compressed < riegeli < tree < document < writers < graphs < tensors < containers testing < parsers < "
-    "proto_splitter < viewers < conversion measuring < recovery < cli"
+    "proto_splitter < viewers < conversion measuring < editing recovery < cli"
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER.split("<")) for room in rooms.split()}
 # The face of all, and the command that calls the last one.
@@ -251,6 +251,7 @@ OWN_PATHS = {
     "pparse.cli.split": "-o of split",
     "pparse.cli.output": "-o of any command",
     "pparse.conversion.converting": "writes the files of a conversion",
+    "pparse.editing.apply": "writes the file that is edited, and its journal",
     "pparse.proto_splitter.fingerprint": "writes fingerprint.pb",
     "pparse.proto_splitter.folders": "writes a folder",
     "pparse.proto_splitter.split": "writes the files of a split",

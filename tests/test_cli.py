@@ -302,8 +302,8 @@ def test_an_unknown_command(run):
     ran = run("list", "file")
     assert (ran.code, ran.out) == (2, "")
     commands = (
-        "ls, info, tree, get, check, scan, find, diff, stats, hash, extract, recover, convert, index, graph, split, "
-        "merge, formats"
+        "ls, info, tree, get, check, scan, find, diff, stats, hash, extract, recover, convert, edit, index, graph, "
+        "split, merge, formats"
     )
     assert ran.err == f"pparse: no command 'list'; did you mean 'ls'? commands: {commands}\n"
     assert "did you mean 'extract'?" in run("extarct", "file").err

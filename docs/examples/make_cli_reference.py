@@ -334,6 +334,26 @@ OBJECTS = {
             "left_out": "list of the tensors that are not whole: `name`, `status` and `reason`",
         },
     ),
+    "edit --json": (
+        "What was changed, or with `--dry-run` would be.",
+        [
+            (["edit", "--json", GOOD, "--set-metadata", "k=v", "-o", "OUT.safetensors", "--force"], []),
+            (["edit", "--json", GOOD, "--rename", "ln_f=norm", "--dry-run"], []),
+        ],
+        SCHEMA
+        | FILE
+        | {
+            "output": "the copy that was edited, as given; null: the file itself was",
+            "dry_run": "whether nothing was written because that was asked for",
+            "changes": "list of the changes, in words",
+            "notes": "list of what else there is to know, in words",
+            "way": "`in-place`, `insert` or `copy`; null: there was nothing to write",
+            "written": "bytes written to the file, holes left out",
+            "size_before": "bytes of the file before",
+            "size_after": "bytes of the file afterwards",
+            "recovered": "`finished` or `undone`: what became of an edit that was cut off before; null: none was",
+        },
+    ),
     "merge --json": (
         "What was written.",
         [(["merge", "--json", CHUNKED, "-o", "OUT.pb"], []), (["merge", "--json", CHUNKED, "-o", "OUT.merged"], [])],

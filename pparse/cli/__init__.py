@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "extract": ("pparse.cli.extract", "write the members of an archive to a folder, safely"),
     "recover": ("pparse.cli.recover", "save everything that can be saved of a damaged file"),
     "convert": ("pparse.cli.convert", "tensors of any format into safetensors, .npz or GGUF"),
+    "edit": ("pparse.cli.edit", "metadata and names of a safetensors or GGUF file, without a copy"),
     "index": ("pparse.cli.index", "index a file of gzip or JSON Lines, for fast reads in its middle"),
     "graph": ("pparse.cli.graph", "nodes and edges of a graph (ONNX, TensorFlow, TFLite …); what some outputs need"),
     "split": ("pparse.cli.split", "cut a big protocol buffer message into chunks (.cpb)"),
@@ -138,6 +139,7 @@ _OTHER_WORDS: Final = {
     **dict.fromkeys(("repair", "salvage", "fix", "rescue"), "recover"),
     **dict.fromkeys(("export", "save", "transcode"), "convert"),
     **dict.fromkeys(("draw", "plot"), "graph"),
+    **dict.fromkeys(("rename", "set", "set-metadata"), "edit"),
     **dict.fromkeys(("join", "concat"), "merge"),
 }
 

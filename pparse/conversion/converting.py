@@ -26,7 +26,7 @@ from pparse.conversion.plan import LeftOut, Options, Plan, refuse_damage
 from pparse.document.opening import refuse_unknown
 from pparse.findings import Status
 from pparse.limits import MIB, are, count_words, parse_size
-from pparse.writers.files import refuse_existing, refuse_full, try_lock
+from pparse.writers.files import refuse_existing, refuse_full, sync_folder, try_lock
 from pparse.writers.journal import Journal, was_stopped
 
 TYPE_CHECKING = False
@@ -634,7 +634,7 @@ class ConversionFolder:
         with errors.refused("cannot write", self.folder):
             for number, path in enumerate(paths):
                 self._publish(number, path, known, force=force)
-            self._sync_folder(paths[0])
+            sync_folder(paths[0])
 
     def _publish(self, number: int, path: str, known: Mapping[int, object], *, force: bool) -> None:
         part = self.part(number)
@@ -653,16 +653,6 @@ class ConversionFolder:
     def was_published(self, number: int, path: str) -> bool:
         """Return whether the run that this one continues gave the file ``number`` its name, ``path``."""
         return self.place.moving and not os.path.lexists(self.part(number)) and os.path.lexists(path)
-
-    def _sync_folder(self, path: str) -> None:
-        """Wait until the names are on the disk, where the system can tell."""
-        if os.name != "nt":
-            descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-            try:
-                with suppress(OSError):
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
     def close(self, *, keep: bool) -> None:
         """Release everything; ``keep``: leave the folder, for the same command to continue."""

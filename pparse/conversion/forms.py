@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
+    from pparse.tree.node import Node
 
     # Name, type, shape, and where the bytes begin and end.
     Entry = tuple[str, str, Sequence[int], int, int]
@@ -457,7 +458,7 @@ _OWN_LAYOUT: Final = frozenset(("general.alignment", "split.no", "split.count", 
 _FILE_TYPE: Final = "general.file_type"
 _HEAD: Final = "GGUF."
 _LONGEST_KEY: Final = (1 << 16) - 1
-_LONGEST_NAME: Final = 63
+LONGEST_NAME: Final = 63
 _MOST_DIMENSIONS: Final = 4
 # So many keys are named in a note.
 _NAMED: Final = 3
@@ -492,8 +493,8 @@ class GgufForm(Form):
         """Return why a tensor cannot be written; None if it can."""
         if dtype != Q8_0 and dtype.name not in _BY_DTYPE:
             return f"GGUF has no type for {dtype}"
-        if len(name.encode()) > _LONGEST_NAME:
-            return f"ggml reads names of at most {_LONGEST_NAME} bytes; {told('--rename', 'rename=')} shortens them"
+        if len(name.encode()) > LONGEST_NAME:
+            return f"ggml reads names of at most {LONGEST_NAME} bytes; {told('--rename', 'rename=')} shortens them"
         if len(shape) > _MOST_DIMENSIONS:
             return f"ggml reads at most {_MOST_DIMENSIONS} dimensions"
         return None
@@ -549,8 +550,8 @@ class GgufForm(Form):
             texts = {"general.name": self._title, **metadata}
             pairs = [(key, _text(key) + pack("<I", TEXT) + _text(value)) for key, value in texts.items()]
         omitted = _OWN_LAYOUT | ({_FILE_TYPE} if self._retyped else set())
-        self._omitted = [key for key, _ in pairs if not _is_key(key)]
-        kept = [raw for key, raw in pairs if key not in omitted and _is_key(key)]
+        self._omitted = [key for key, _ in pairs if not is_key(key)]
+        kept = [raw for key, raw in pairs if key not in omitted and is_key(key)]
         yield b"GGUF" + pack("<IQQ", 3, len(items), len(kept))
         yield from kept
         for item in items:
@@ -595,7 +596,7 @@ def _text(text: str) -> bytes:
     return pack("<Q", len(raw)) + raw
 
 
-def _is_key(key: str) -> bool:
+def is_key(key: str) -> bool:
     """Say whether readers of GGUF files take a key."""
     return not key.startswith(_HEAD) and len(key.encode()) <= _LONGEST_KEY
 
@@ -618,13 +619,19 @@ def _copied_pairs(viewer: Viewer) -> tuple[list[tuple[str, bytes]] | None, str |
     most = max(source.extraction.session.budget.limit // 4, _ALWAYS)
     if node.end - node.start > most:
         return None, f"they take {format_size(node.end - node.start)}, and only up to {format_size(most)} are copied"
-    places = [(entry.at, str(entry.key)) for _, entry in node.result.entries_from(node, 0)]
-    ends = [at for at, _ in places[1:]] + [node.end]
-    read = source.extraction.data.read_exact
-    pairs = ((key, read(at, end - at)) for (at, key), end in zip(places, ends, strict=False))
+    pairs = raw_entries(node)
     if parser.order == "<" and parser.version > 1:
         return list(pairs), None
     return [(key, b"".join(_recoded(raw, parser.order, parser.length))) for key, raw in pairs], None
+
+
+def raw_entries(node: Node) -> Iterator[tuple[str, bytes]]:
+    """Yield the key of each entry of the key-values, or of the table, and its bytes, key and all."""
+    node.load()
+    places = [(entry.at, str(entry.key)) for _, entry in node.result.entries_from(node, 0)]
+    ends = [at for at, _ in places[1:]] + [node.end or node.start]
+    read = node.result.extraction.data.read_exact
+    return ((key, read(at, end - at)) for (at, key), end in zip(places, ends, strict=False))
 
 
 def _recoded(raw: bytes, order: str, length: str) -> Iterator[bytes]:

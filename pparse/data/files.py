@@ -566,6 +566,10 @@ def open_file(path: str | os.PathLike[str], pool: DescriptorPool | None = None, 
     return FileData(path, pool, stats)
 
 
+EDIT_JOURNAL: Final = ".pparse-edit"
+"""What follows the name of a file in that of the journal of an edit; as long as that is there, the edit goes on."""
+
+
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 

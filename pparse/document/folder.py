@@ -15,9 +15,12 @@ from itertools import islice
 
 from pparse.data.base import Distance
 from pparse.data.files import (
+    EDIT_JOURNAL,
     first_names,
     folder_of,
     inside,
+    is_there,
+    linked_name,
     name_of,
     open_file,
     real_path,
@@ -34,6 +37,7 @@ from pparse.errors import (
     system_error,
     told,
 )
+from pparse.findings import Finding, Severity
 from pparse.lazy import Declared, lazy_pattern
 
 TYPE_CHECKING = False
@@ -272,6 +276,16 @@ def several_models(folder: Folder, models: Sequence[str], about: Sequence[str] =
     return PathError(reason + "".join(f"; {known}" for known in about), path=folder.path)
 
 
+def edit_notes(path: str) -> tuple[Finding, ...]:
+    """Return the warning that an edit of a file was cut off (`pparse.editing`), if its journal lies beside the file."""
+    real = path if linked_name(path) is None else real_path(path)
+    if not is_there(real + EDIT_JOURNAL):
+        return ()
+    advice = told(f"'pparse edit {path}'", f"pparse.edit({path!r})")
+    reason = f"an edit of it was cut off, and it may be neither old nor new: {advice} finishes it"
+    return (Finding("edit", reason, severity=Severity.WARNING, source=path),)
+
+
 class LocalFolder(Folder):
     """A folder of the system. Symbolic links in it are followed, since download caches consist of them."""
 
@@ -320,7 +334,9 @@ class LocalFolder(Folder):
 
     def entered(self, name: str, source: FileSource, beside: Any) -> Any:
         """Return what was fetched; what it must be, the pool knows by its path."""
-        return beside.file(name, beside.session.take(source, name, owned=True))
+        found = beside.file(name, beside.session.take(source, name, owned=True))
+        found.notes += edit_notes(inside(self.path, name))
+        return found
 
     def keeps(self, name: str, path: str | None) -> bool:
         """Return whether ``name`` is in this folder, or in the one where ``path`` is, links resolved."""

@@ -12,7 +12,7 @@ from pparse.data import files
 from pparse.data.base import Distance
 from pparse.data.files import MOST_ABSENT, absent_part, following_names, how_to_join, name_of, parts_in, split_set
 from pparse.document.extraction import Extraction, FolderExtraction, Session, extraction_of, snapshot_of
-from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, names_in
+from pparse.document.folder import STOPPED, UNREADABLE, Folder, LocalFolder, edit_notes, names_in
 from pparse.document.registry import EXTENSIONS, check_options, default_registry
 from pparse.errors import EndOfDataError, FormatError, OptionError, PathError, PparseError, SourceError, told
 from pparse.findings import Finding
@@ -253,7 +253,9 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         return Extraction(session, path, session.take(pipe, path, owned=True), format=format)
     if not files.is_there(path):
         path = _behind_prefix(path)
-    return Extraction(session, path, _open_file(session, path), format=format)
+    extraction = Extraction(session, path, _open_file(session, path), format=format)
+    extraction.notes += edit_notes(path)
+    return extraction
 
 
 def _open_file(session: Session, path: str) -> Data:

@@ -23,11 +23,13 @@ class AtomicFile:
 
     What killed processes left behind for the same ``path`` is removed; a file that a process is still writing is
     locked, and stays. A symbolic link is replaced, and what it leads to stays as it is. ``make_folders``: those of
-    ``path`` that are missing are made.
+    ``path`` that are missing are made. ``like``: it gets the permissions, the attributes and, if the system lets us,
+    the owner of that file.
     """
 
-    def __init__(self, path: str, *, make_folders: bool = False) -> None:
+    def __init__(self, path: str, *, make_folders: bool = False, like: str | None = None) -> None:
         self.path = path
+        self._like = like
         self._temporary = ""
         try:
             if make_folders and (folder := os.path.dirname(path)):
@@ -53,10 +55,7 @@ class AtomicFile:
                 lock = os.dup(self.stream.fileno())  # no other process shall take it for a leftover meanwhile
             self.stream.close()
             if kind is None:
-                # mkstemp makes private files; set the permissions that open() would.
-                mask = os.umask(0)
-                os.umask(mask)
-                os.chmod(self._temporary, 0o666 & ~mask)
+                self._permit()
                 os.replace(self._temporary, self.path)
                 self._temporary = ""
         except OSError as failed:
@@ -66,10 +65,36 @@ class AtomicFile:
             if lock >= 0:
                 os.close(lock)
 
+    def _permit(self) -> None:
+        if self._like is not None:
+            from shutil import copystat
+
+            known = os.stat(self._like)
+            with suppress(OSError, AttributeError):  # only root gives files away; Windows has no owners like these
+                os.chown(self._temporary, known.st_uid, known.st_gid)
+            copystat(self._like, self._temporary)
+            os.utime(self._temporary)
+            return
+        # mkstemp makes private files; set the permissions that open() would.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(self._temporary, 0o666 & ~mask)
+
     def _remove(self) -> None:
         if self._temporary:
             os.unlink(self._temporary)
             self._temporary = ""
+
+
+def sync_folder(path: str) -> None:
+    """Wait until the names in the folder of ``path`` are on the disk, where the system can tell."""
+    if os.name != "nt":
+        descriptor = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def refuse_full(path: str, wanted: int) -> None:

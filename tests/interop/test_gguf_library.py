@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -225,3 +226,64 @@ def test_a_split_model_becomes_one_file(tmp_path):
     assert len(reader.tensors) == 20
     assert reader.fields["general.name"].contents() == "layers"
     assert not [name for name in reader.fields if name.startswith("split.")]
+
+
+# -- GGUF files that we edit -------------------------------------------------------------------------------------------
+
+
+def all_of(path):
+    """Return values, and kind, shape and bytes of tensors, by the library; offsets are those that ggml wants."""
+    reader = gguf.GGUFReader(path)
+    values = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    values.pop("pparse.padding", None)
+    end = reader.data_offset
+    for tensor in reader.tensors:
+        assert tensor.data_offset == end, tensor.name
+        end += tensor.n_bytes + -tensor.n_bytes % reader.alignment
+    tensors = {
+        tensor.name: (tensor.tensor_type, tensor.shape.tolist(), np.array(tensor.data).tobytes())
+        for tensor in reader.tensors
+    }
+    return values, tensors
+
+
+@rows("big", [False, True])
+@rows("way", [None, "copy"])
+def test_what_is_edited_is_read_by_the_library(big, way, tmp_path_factory):
+    path = tmp_path_factory.mktemp("edit") / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama", endianess=gguf.GGUFEndian.BIG if big else gguf.GGUFEndian.LITTLE)
+    writer.add_array("words", ["one", "two"])
+    writer.add_array("scores", [0.5, -1.0])
+    writer.add_uint32("n", 7)
+    for name, array in numbers().items():
+        writer.add_tensor(name, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    values, tensors = all_of(path)
+    wishes = {"n": 8, "scores": [1.5], "text": "é" * 5000, "flag": True, "small:int8": -1, "real": 0.25, "list": [1, 2]}
+    pparse.edit(path, set_metadata=wishes, rename_metadata={"words": "tokens"}, way=way)
+    values = {key: value for key, value in values.items() if key != "words"} | {"tokens": ["one", "two"]}
+    values |= wishes | {"small": -1}
+    del values["small:int8"]
+    assert all_of(path) == (values, tensors)
+    kinds = {
+        name: gguf.GGUFReader(path).fields[name].types[0].name for name in ("n", "small", "real", "list", "scores")
+    }
+    assert kinds == {"n": "UINT32", "small": "INT8", "real": "FLOAT32", "list": "ARRAY", "scores": "ARRAY"}
+    pparse.edit(path, delete_metadata=["text", "flag"], rename=["w=blk.0.w"], drop=["deep", "zeros"])
+    values = {key: value for key, value in values.items() if key not in ("text", "flag")}
+    tensors = {f"blk.0.{name}" if name[0] == "w" else name: kept for name, kept in tensors.items()}
+    del tensors["deep"], tensors["zeros"]
+    assert all_of(path) == (values, tensors)
+
+
+def test_every_type_is_kept_in_an_edit(tmp_path):
+    path = tmp_path / "types.gguf"
+    path.write_bytes(Path("tests/data/gguf/types.gguf").read_bytes())
+    values, tensors = all_of(path)
+    first = next(iter(tensors))
+    pparse.edit(path, set_metadata={"k": "v" * 9000}, drop=[first])
+    del tensors[first]
+    assert all_of(path) == (values | {"k": "v" * 9000}, tensors)
