@@ -8,6 +8,7 @@ called ``.bin``, those that no index names count only if they are checkpoints.
 from __future__ import annotations
 
 from pparse.errors import CancelledError, ClosedError, DataChangedError, PparseError
+from pparse.parsers.pytorch.zero import ZeroFolderParser
 from pparse.parsers.safetensors.index import SafetensorsIndexParser
 from pparse.parsers.shards import NUMBERED, ShardFolderParser, ShardIndexParser, grouped
 from pparse.tree.entry import MAP
@@ -56,7 +57,8 @@ class PyTorchFolderParser(ShardFolderParser):
         to its training.
         """
         members = [name for name in folder.members if name.endswith(_ENDINGS)]
-        if any(name.endswith((cls.index_parser.suffix, ".distcp")) for name in folder.members):
+        is_other = any(name.endswith((cls.index_parser.suffix, ".distcp")) for name in folder.members)
+        if is_other or ZeroFolderParser.models_in(folder):
             return []
         numbered = [name for name in members if NUMBERED.fullmatch(name)]
         groups = cls._of_checkpoints(folder, numbered)

@@ -66,6 +66,8 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('pytorch-dcp-folder', 'pparse.parsers.pytorch.dcp:DcpFolderParser', None, (), (), False, True, True, False, False),
     ('pytorch-dcp', 'pparse.parsers.pytorch.dcp:DcpParser', 'pparse.viewers.pytorch.dcp:DcpViewer', ((0, (b'\x80\x02', b'\x80\x03', b'\x80\x04', b'\x80\x05')),), ('.metadata',), False, False, False, False, False),  # noqa: E501
     ('pt2', 'pparse.parsers.pytorch.exported:ExportedProgramParser', 'pparse.viewers.pytorch.exported:ExportedProgramViewer', ((0, (b'PK\x03\x04', b'PK\x05\x06', b'PK\x07\x08', b'PK\x03', b'MZ', b'#!', b'\x7fELF')), (1, (b'K\x03\x04',))), ('.pt2',), False, False, False, False, False),  # noqa: E501
+    ('zero-folder', 'pparse.parsers.pytorch.zero:ZeroFolderParser', None, (), (), False, True, True, False, False),
+    ('deepspeed-zero', 'pparse.parsers.pytorch.zero:ZeroParser', 'pparse.viewers.pytorch.zero:ZeroViewer', ((0, (b'PK\x03\x04', b'PK\x05\x06', b'PK\x07\x08', b'PK\x03', b'MZ', b'#!', b'\x7fELF')), (1, (b'K\x03\x04',))), ('_model_states.pt',), False, False, False, False, False),  # noqa: E501
     ('gzip', 'pparse.parsers.streams:GzipParser', None, ((0, (b'\x1f\x8b', b'\x1f')), (1, (b'\x8b\x08',))), ('.gz', '.tgz', '.bgz'), True, False, True, False, False),  # noqa: E501
     ('bz2', 'pparse.parsers.streams:Bz2Parser', None, ((0, (b'BZh',)),), ('.bz2', '.tbz2', '.tbz'), True, False, True, False, False),  # noqa: E501
     ('xz', 'pparse.parsers.streams:XzParser', None, ((0, (b'\xfd7zXZ',)),), ('.xz', '.txz'), True, False, True, False, False),  # noqa: E501

@@ -8,6 +8,7 @@ from pparse.parsers.pytorch.dcp import DcpParser
 from pparse.parsers.pytorch.distcp import DistcpParser
 from pparse.parsers.pytorch.exported import ExportedProgramParser
 from pparse.parsers.pytorch.legacy import PyTorchLegacyParser
+from pparse.parsers.pytorch.zero import ZeroParser
 from pparse.parsers.pytorch.zip import PyTorchZipParser
 from tests.dcp_files import METADATA, sample
 from tests.pytorch_files import checkpoint, exported, exported_before, legacy_checkpoint, legacy_values, numbered
@@ -39,6 +40,23 @@ class TestExportedProgram(SparseContract):
 
     def large(self) -> bytes:
         return exported(*numbered(9, 1 << 20)).content
+
+
+class TestZero(SparseContract):
+    """Alone, without the optimizer's files: a checkpoint as any."""
+
+    parser = ZeroParser
+    samples = {"two": checkpoint(*numbered(2, 64)).content}
+    changes = (0x00, 0x50, 0xFF)
+
+    def test_recognises_its_samples(self) -> None:
+        """By its name only."""
+        for name, wanted in (
+            ("mp_rank_00_model_states.pt", "deepspeed-zero"),
+            ("mp_rank_01_model_states.pt", "pytorch"),
+        ):
+            with open_document(BytesData(self.samples["two"], name)) as document:
+                assert document.format == wanted
 
 
 class TestDistcp(SparseContract):

@@ -1,0 +1,202 @@
+"""Checkpoints of DeepSpeed's ZeRO, made without torch as its engine writes them (deepspeed 0.19): values, and damage."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pparse
+from tests.bench.inputs_pytorch import _REBUILD, Archive, _Global, _Pickler, _Storage
+from tests.pytorch_files import strides_of
+from tests.rows import rows
+
+_SIZE = _Global("torch", "Size")
+GROUPS = [["emb.weight", "l.0.weight", "head"], ["l.0.bias", "none", "one"]]
+SHAPES = {"emb.weight": (17, 6), "l.0.weight": (6, 5), "head": (3, 7), "l.0.bias": (5,), "none": (0, 4), "one": ()}
+RANKS = 3
+
+
+class _Shape:
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = tuple(numbers)
+
+    def __reduce__(self) -> Any:
+        return _SIZE, (self.numbers,)
+
+
+class _Saved:
+    """What ``torch.save`` writes: arrays of float32 anywhere in a value."""
+
+    def __init__(self) -> None:
+        self.storages: list[bytes] = []
+
+    def tensor(self, array: np.ndarray) -> Any:
+        key, shape = len(self.storages), tuple(array.shape)
+        self.storages.append(np.ascontiguousarray(array, "f4").tobytes())
+        arguments = (_Storage(key, max(1, array.size)), 0, shape, tuple(strides_of(list(shape))), False, OrderedDict())
+
+        class Tensor:
+            def __reduce__(self) -> Any:
+                return _REBUILD, arguments
+
+        return Tensor()
+
+    def write(self, path: Path, value: Any) -> None:
+        pickled = io.BytesIO()
+        _Pickler(pickled, 2).dump(value)
+        with path.open("wb") as file:
+            archive = Archive(file, "archive")
+            archive.add("data.pkl", pickled.getvalue())
+            archive.add("byteorder", b"little")
+            for key, content in enumerate(self.storages):
+                archive.add(f"data/{key}", content)
+            archive.add("version", b"3\n")
+            archive.close()
+
+
+def values() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return {name: rng.standard_normal(shape).astype("f4") for name, shape in SHAPES.items()}
+
+
+def padded(flat: np.ndarray, to: int) -> np.ndarray:
+    return np.concatenate([flat, np.full(-len(flat) % to, 7, "f4")])
+
+
+def write(folder: Path, stage: int, paddings: list[list[int]] | None = None) -> dict[str, np.ndarray]:
+    """Write a checkpoint of a stage; return the values of all that it holds."""
+    found, buffer, frozen = values(), np.arange(8, dtype="f4"), np.arange(12, dtype="f4").reshape(4, 3)
+
+    def of_rank(array: np.ndarray, rank: int) -> np.ndarray:
+        flat = padded(array.reshape(-1), RANKS)
+        return flat.reshape(RANKS, -1)[rank]
+
+    for rank in range(RANKS if stage == 3 else 1):
+        saved = _Saved()
+        fragment = of_rank(frozen, rank) if stage == 3 else frozen
+        shapes = [OrderedDict((name, _Shape(SHAPES[name])) for name in group) for group in GROUPS]
+        value = {
+            "module": OrderedDict(buffer=saved.tensor(buffer)),
+            "buffer_names": ["buffer"],
+            "param_shapes": shapes,
+            "frozen_param_shapes": {"frozen": _Shape((4, 3))},
+            "frozen_param_fragments": {"frozen": saved.tensor(fragment)},
+            "shared_params": {"tied": "emb.weight"},
+            "dp_world_size": RANKS,
+            "ds_version": "0.19.8",
+        }
+        saved.write(folder / f"{f'zero_pp_rank_{rank}_' if stage == 3 else ''}mp_rank_00_model_states.pt", value)
+    flats = []
+    for number, group in enumerate(GROUPS):
+        parts = []
+        for at, name in enumerate(group):
+            behind = paddings[number][at] if paddings else 0
+            parts += [found[name].reshape(-1), np.full(behind, 9, "f4")]
+        flats.append(padded(np.concatenate(parts), 2 * RANKS))
+    for rank in range(RANKS):
+        saved = _Saved()
+        state: dict[str, Any] = {"zero_stage": stage, "partition_count": RANKS}
+        if stage == 3:
+            made = [np.concatenate([of_rank(found[name], rank) for name in group]) for group in GROUPS]
+            # Ranks may cut their row of parameters anywhere.
+            row = np.concatenate(made)
+            state["fp32_flat_groups"] = [saved.tensor(row[:20]), saved.tensor(row[20:])]
+        else:
+            state["single_partition_of_fp32_groups"] = [saved.tensor(f.reshape(RANKS, -1)[rank]) for f in flats]
+            if paddings:
+                state["param_alignment_paddings"] = paddings
+        saved.write(folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", {"optimizer_state_dict": state})
+    return {**found, "frozen": frozen, "buffer": buffer, "tied": found["emb.weight"]}
+
+
+def rank_file(folder: Path, rank: int) -> Path:
+    return folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+
+
+@pytest.mark.parametrize(("stage", "paddings"), [(1, None), (2, [[2, 0, 4], [1, 0, 0]]), (3, None)])
+def test_parameters_are_put_together(stage, paddings, tmp_path, run) -> None:
+    wanted = write(tmp_path, stage, paddings)
+    with pparse.view(tmp_path) as model:
+        assert [tensor.name for tensor in model.tensors()] == list(wanted)
+        for name, array in wanted.items():
+            assert np.array_equal(model[name].numpy(), array), name
+        assert np.array_equal(model["emb.weight"][3:5, 1], wanted["emb.weight"][3:5, 1])
+        assert not [finding for finding in model.check() if finding.is_fault]
+        assert model.metadata["ds_version"] == "0.19.8"
+        assert not any("shapes" in name for name in model.metadata)
+        assert model.status.value == "complete"
+    out = tmp_path / "out" / "model.safetensors"
+    out.parent.mkdir()
+    pparse.convert(tmp_path, out)
+    with pparse.view(out) as written:
+        assert all(np.array_equal(written[name].numpy(), array) for name, array in wanted.items())
+    assert "deepspeed-zero" in run("info", tmp_path).out
+
+
+@rows("stage, hit", [(2, 1), (3, 1), (3, 0)])
+def test_a_rank_that_is_lost_or_cut(stage, hit, tmp_path_factory, run) -> None:
+    folder = tmp_path_factory.mktemp("zero")
+    wanted = write(folder, stage)
+    whole = rank_file(folder, hit).read_bytes()
+    for size in (None, 0, 100, len(whole) // 2, len(whole) - 30):
+        rank_file(folder, hit).unlink(missing_ok=True)
+        if size is not None:
+            rank_file(folder, hit).write_bytes(whole[:size])
+        with pparse.view(folder) as model:
+            statuses = {}
+            for tensor in model.tensors():
+                statuses[tensor.name] = tensor.status.value
+                if tensor.is_complete:
+                    assert np.array_equal(tensor.numpy(), wanted[tensor.name]), (size, tensor.name)
+                else:
+                    assert tensor.finding is not None
+                    with pytest.raises(pparse.TensorError):
+                        tensor.numpy()
+            assert statuses["buffer"] == statuses["frozen"] == "complete"
+            lost = [name for name, status in statuses.items() if status != "complete"]
+            assert lost or size == len(whole) - 30
+            assert (model.status.value == "complete") == (not lost and size is None), size
+        codes = {run(command, folder).code for command in ("ls", "info", "check")}
+        assert codes == {4}, size
+
+
+def test_a_changed_byte_of_the_shapes_is_in_doubt(tmp_path) -> None:
+    wanted = write(tmp_path, 2)
+    path = tmp_path / "mp_rank_00_model_states.pt"
+    content = bytearray(path.read_bytes())
+    at = content.index(b"K\x11K\x06")  # 17, 6
+    content[at + 1] = 16
+    path.write_bytes(content)
+    with pparse.view(tmp_path) as model:
+        for tensor in model.tensors():
+            if tensor.is_complete:
+                assert np.array_equal(tensor.numpy(), wanted[tensor.name]), tensor.name
+        assert model["emb.weight"].status.value == "damaged"
+
+
+def test_what_does_not_fit_is_damaged(tmp_path) -> None:
+    write(tmp_path, 2)
+    saved = _Saved()
+    state = {"zero_stage": 2, "single_partition_of_fp32_groups": [saved.tensor(np.zeros(4))]}
+    for rank in range(RANKS):
+        saved.write(rank_file(tmp_path, rank), {"optimizer_state_dict": state})
+    with pparse.view(tmp_path) as model:
+        found = {tensor.name: tensor.status.value for tensor in model.tensors() if prod(tensor.shape)}
+    assert {found[name] for name in ("emb.weight", "l.0.weight", "l.0.bias")} == {"damaged"}
+
+
+def test_other_folders(tmp_path, run) -> None:
+    """With tensor parallelism, files are listed one by one; without the optimizer's, the state is a checkpoint as any."""
+    write(tmp_path, 2)
+    (tmp_path / "mp_rank_01_model_states.pt").write_bytes((tmp_path / "mp_rank_00_model_states.pt").read_bytes())
+    assert "not one model" in run("info", tmp_path).out
+    for path in tmp_path.glob("bf16*"):
+        path.unlink()
+    with pparse.view(tmp_path / "mp_rank_00_model_states.pt") as model:
+        assert {tensor.name for tensor in model.tensors()} == {"module.buffer", "frozen_param_fragments.frozen"}

@@ -1,0 +1,328 @@
+"""The tensors of a checkpoint of DeepSpeed's ZeRO: what its ``zero_to_fp32.py`` makes, without making it.
+
+Parameters are those of ``param_shapes``, group by group. In stages 1 and 2, the pieces of a group
+(``single_partition_of_fp32_groups``) of all ranks in a row are its parameters in a row, with
+``param_alignment_paddings`` between them. In stage 3, each rank has the same part of every parameter, of which the end is
+padding; a rank's groups (``fp32_flat_groups``) are in a row. Buffers, frozen and shared parameters are named by the
+model's state, too. Buffers have the type in which they were saved.
+
+Without the optimizer's files, or where the model's state says no shapes, it is a checkpoint as any.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from functools import cached_property
+from math import prod
+
+from pparse.document.folder import names_in
+from pparse.errors import DataError, FormatError
+from pparse.findings import Finding, Status, worst_status
+from pparse.parsers.pytorch.rebuild import Odd, numbers
+from pparse.parsers.pytorch.zero import STATES, ranks_in
+from pparse.tensors.dtype import DTYPES
+from pparse.tensors.parts import MAX_FILES, DataFiles
+from pparse.tensors.status import finding_by_status
+from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.viewer import Viewer
+from pparse.tree.entry import MAP
+from pparse.viewers.pytorch.viewer import PyTorchViewer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+    from pparse.document.extraction import Extraction
+    from pparse.tensors.status import Extent
+    from pparse.tree.node import Node
+
+_OPTIMIZER: Final = "optimizer_state_dict"
+_MODULE: Final = "module"
+_SHAPES: Final = ("param_shapes", "frozen_param_shapes")
+_FRAGMENTS: Final = "frozen_param_fragments"
+# Memory of a parameter without its name.
+_HELD: Final = 400
+
+Parameter = namedtuple("Parameter", "shape group offset own")
+Parameter.__doc__ = """A parameter: its group, and where it begins there; or what it is called in the model's state."""
+Piece = namedtuple("Piece", "file name start count")
+Piece.__doc__ = """Elements of a flat tensor: the number of its file (-1: the model's state), its name there."""
+
+
+class ZeroViewer(Viewer):
+    """A mapping of names to parameters, in full precision, and buffers."""
+
+    has_values = True
+    row_bytes = 1_200
+
+    def __init__(self, extraction: Extraction) -> None:
+        super().__init__(extraction)
+        self.parser = extraction.parse().parser
+        self.states = PyTorchViewer(extraction)
+        """The model's state, as a checkpoint."""
+        self._kind, there = ranks_in(names_in(extraction.folder))
+        told = _plain(self._part("dp_world_size"))
+        said = told if type(told) is int and 0 < told <= MAX_FILES // 2 else 0
+        self._ranks = max(there, said) if there else 0
+        self._in_parts = extraction.name.endswith(STATES[1])
+        count = self._ranks * 2 - 1 if self._in_parts and self._ranks else self._ranks
+        self._files = DataFiles(extraction, lambda: count, self._name_of)
+        self._viewers: dict[int, PyTorchViewer] = {-1: self.states}
+
+    def _name_of(self, number: int) -> str:
+        """Return the name of a file: of the optimizer, by rank, then of the model's state of ranks from 1 on."""
+        if number < self._ranks:
+            return f"{self._kind}{number}_mp_rank_00_optim_states.pt"
+        return STATES[1].replace("rank_0_", f"rank_{number - self._ranks + 1}_", 1)
+
+    def _part(self, name: str, viewer: PyTorchViewer | None = None) -> Node | None:
+        """Return what was saved under a name; None if there is nothing."""
+        node = (viewer or self.states).pickled()
+        for key in name.split("."):
+            node = node.find(key) if node is not None and node.shape == MAP else None
+        return node
+
+    def _viewer(self, number: int) -> PyTorchViewer | Finding:
+        """Return the checkpoint in a file, or why there is none."""
+        known = self._viewers.get(number)
+        if known is not None:
+            return known
+        file = self._files.open(number)
+        if isinstance(file, Finding):
+            return file
+        try:
+            if not hasattr(file.parse().parser, "pickled"):
+                raise FormatError(f"it is {file.format}, no checkpoint")
+            made = self._viewers[number] = PyTorchViewer(file)
+        except DataError as error:
+            return Finding("missing", f"{self._name_of(number)}: {error.reason}", source=self.extraction.name)
+        return made
+
+    # -- which parameters there are ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _plan(self) -> dict[str, Parameter]:
+        """The parameters by name; none if this is a checkpoint as any."""
+        found: dict[str, Parameter] = {}
+        shapes = self._part(_SHAPES[0])
+        if not self._ranks or shapes is None:
+            return found
+        charge = self.extraction.session.budget.charge(0, "the list of parameters")
+        paddings = self._paddings()
+        offset = 0
+        for group, table in enumerate(shapes.children()):
+            offset = offset if self._in_parts else 0
+            for number, (name, shape) in enumerate(self._shapes_in(table)):
+                found[name] = Parameter(shape, group, offset, "")
+                size = prod(shape)
+                offset += -(-size // self._ranks) if self._in_parts else size
+                if group < len(paddings) and number < len(paddings[group]):
+                    offset += paddings[group][number]
+                charge.resize(_HELD * len(found))
+        for name, shape in self._shapes_in(self._part(_SHAPES[1])):
+            found[name] = Parameter(shape, -1, 0, f"{_FRAGMENTS}.{name}")
+        buffers, shared = (_plain(self._part(name)) for name in ("buffer_names", "shared_params"))
+        for name in buffers if isinstance(buffers, list) else ():
+            found.setdefault(str(name), Parameter(None, -2, 0, f"{_MODULE}.{name}"))
+        for name, other in shared.items() if isinstance(shared, dict) else ():
+            if other in found:
+                found.setdefault(str(name), found[other])
+        charge.resize(_HELD * (len(found) + 1))
+        self._charge = charge
+        return found
+
+    def _shapes_in(self, table: Node | None) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield names and shapes of a dict."""
+        if table is None or table.shape != MAP:
+            return
+        parser: Any = table.result.parser
+        for name, shape in parser.pairs_of(table):
+            if isinstance(name, str):
+                try:
+                    yield name, numbers(shape)
+                except Odd:
+                    self._note(name, "its shape is not described as known")
+
+    def _paddings(self) -> list[list[int]]:
+        """Return how many elements lie behind each parameter of each group, where ranks say that."""
+        first = self._first()
+        told = None if first is None else _plain(self._part(f"{_OPTIMIZER}.param_alignment_paddings", first))
+        rows = told if isinstance(told, list) else []
+        return [[n if type(n) is int and n >= 0 else 0 for n in row] if isinstance(row, list) else [] for row in rows]
+
+    def _first(self) -> PyTorchViewer | None:
+        """Return the first file of the optimizer that is there."""
+        made = (self._viewer(rank) for rank in range(self._ranks))
+        return next((viewer for viewer in made if not isinstance(viewer, Finding)), None)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        """How many elements of each group a rank has."""
+        first, sizes = self._first(), list[int]()
+        while first is not None and (flat := first.find(self._flat_name(len(sizes)))) is not None:
+            sizes.append(flat.size)
+        return sizes
+
+    def _flat_name(self, group: int) -> str:
+        return f"{_OPTIMIZER}.{'fp32_flat_groups' if self._in_parts else 'single_partition_of_fp32_groups'}.{group}"
+
+    def _note(self, name: str, reason: str) -> None:
+        self.findings.add(Finding("malformed", reason, path=name, source=self.extraction.name))
+
+    # -- one of them -------------------------------------------------------------------------------------------------
+
+    def _pieces(self, wanted: Parameter) -> Iterator[Piece]:
+        """Yield where the elements of a parameter lie. Raises `Odd`."""
+        left, ranks, sizes = prod(wanted.shape), self._ranks, self._sizes
+        part = -(-left // ranks)
+        if wanted.group == -1:  # frozen
+            for rank in range(ranks if self._in_parts else 1):
+                count = min(left, part) if self._in_parts else left
+                left -= count
+                yield Piece(ranks + rank - 1 if rank else -1, wanted.own, 0, count)
+        elif self._in_parts:
+            for rank in range(ranks):
+                count = min(left, part)
+                left -= count
+                yield from self._of_rank(rank, wanted.offset, count)
+        else:
+            size = sizes[wanted.group] if wanted.group < len(sizes) else 0
+            at = wanted.offset
+            while left:
+                if not size or at // size >= ranks:
+                    raise Odd("it lies behind the end of its group")
+                count = min(left, size - at % size)
+                yield Piece(at // size, self._flat_name(wanted.group), at % size, count)
+                at, left = at + count, left - count
+
+    def _of_rank(self, rank: int, at: int, left: int) -> Iterator[Piece]:
+        """Yield where elements of a rank lie, of which the groups are in a row."""
+        for group, size in enumerate(self._sizes):
+            count = min(left, max(0, size - at))
+            if count:
+                yield Piece(rank, self._flat_name(group), at, count)
+                left -= count
+            at = max(0, at - size)
+        if left:
+            raise Odd("it lies behind the end of what a rank has")
+
+    def _made(self, name: str, wanted: Parameter) -> Tensor | None:
+        if wanted.group == -2:  # a buffer
+            found = self.states.find(wanted.own)
+            if found is not None:
+                found.name = name
+            return found
+        try:
+            return self._joined(name, wanted.shape, list(self._pieces(wanted)))
+        except Odd as error:
+            finding = finding_by_status(Status.DAMAGED, str(error), path=name, source=self.extraction.name)
+            told: Any = {"status": Status.DAMAGED, "finding": finding, "owner": self}
+            return Tensor(name, DTYPES["float32"], wanted.shape, (), **told)
+
+    def _joined(self, name: str, shape: tuple[int, ...], pieces: list[Piece]) -> Tensor:
+        """Return a tensor whose elements are those pieces. Raises `Odd`."""
+        dtype, order = DTYPES["float32"], "little"
+        spans: list[Span] = []
+        worst, reason = Status.COMPLETE, ""
+        for piece in pieces:
+            viewer = self._viewer(piece.file)
+            flat = None if isinstance(viewer, Finding) else viewer.find(piece.name)
+            span = flat.spans[0] if flat is not None and flat.spans else None
+            if flat is None or span is None or span.data is None or flat.dtype is None:
+                lost = viewer.reason if isinstance(viewer, Finding) else f"{piece.name} is lost"
+                spans.append(Span(None, 0, piece.count * dtype.itemsize, self.extraction.name))
+                worst, reason = worst_status(worst, Status.TRUNCATED), reason or lost
+                continue
+            dtype, order = flat.dtype, flat.byteorder
+            if len(flat.spans) > 1 or not flat.is_stored_as_array or piece.start + piece.count > flat.size:
+                raise Odd(f"{piece.name} does not hold what it should")
+            offset = span.offset + piece.start * dtype.itemsize
+            spans.append(Span(span.data, offset, piece.count * dtype.itemsize, span.path, span.end))
+            if not flat.is_complete and (flat.status is Status.DAMAGED or spans[-1].there < spans[-1].length):
+                worst = worst_status(worst, Status.DAMAGED if flat.status is Status.DAMAGED else Status.TRUNCATED)
+                reason = reason or (
+                    flat.finding.reason if flat.finding is not None else f"{piece.name} is {flat.status}"
+                )
+        if worst is Status.TRUNCATED and not any(span.there for span in spans):
+            worst = Status.MISSING
+        finding = None
+        if worst is not Status.COMPLETE:
+            finding = finding_by_status(worst, reason, path=name, source=self.extraction.name)
+        more: Any = {"status": worst, "finding": finding, "owner": self, "byteorder": order}
+        made = Tensor(name, dtype, shape, tuple(spans), stored_dtype=dtype.name, **more)
+        why = self.states._doubt_of_names("")
+        if why is not None:
+            made.doubt(finding_by_status(Status.DAMAGED, why, path=name, source=self.extraction.name))
+        return made
+
+    # -- all of them -------------------------------------------------------------------------------------------------
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the parameters, then frozen ones, buffers, and those that are shared."""
+        if not self._plan:
+            yield from self.states.tensors()
+        for name, wanted in self._plan.items():
+            tensor = self._made(name, wanted)
+            if tensor is not None:
+                yield tensor
+
+    def find(self, name: str) -> Tensor | None:
+        """Return the tensor with that name, or None."""
+        wanted = self._plan.get(name)
+        return self.states.find(name) if wanted is None else self._made(name, wanted)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the model's state says besides tensors and shapes."""
+        shapes = tuple(f"{name}." for name in _SHAPES)
+        return {name: value for name, value in self.states.metadata.items() if not name.startswith(shapes)}
+
+    def close_extent(self, extent: Extent) -> Extent:
+        """Complete an extent to which all tensors were added: the files of all ranks count, too."""
+        if not self._plan:
+            return self.states.close_extent(extent)
+        for number, viewer in self._viewers.items():
+            if number >= 0:
+                self._files.need(number, viewer.extent().expected or 0)
+        pickled = self.states.pickled()
+        own = Status.DAMAGED if pickled is None else pickled.status
+        self._files.close_extent(extent, worst_status(self.root.status, own))
+        return self.keep_extent(extent)
+
+    def resolve_all(self) -> None:
+        """Compare the checksums of all files, so that no status changes later."""
+        for viewer in self._there():
+            viewer.is_sound()
+
+    def check(self, *, strict: bool = False) -> Iterator[Finding]:
+        """Check the files of all ranks."""
+        for viewer in self._there():
+            yield from viewer.check(strict=strict)
+        for tensor in self.tensors() if self._plan else ():
+            if not tensor.is_complete and tensor.finding is not None:
+                self.findings.add(tensor.finding)
+                yield tensor.finding
+
+    def _there(self) -> Iterator[PyTorchViewer]:
+        yield self.states
+        for number in range(max(0, self._ranks * 2 - 1 if self._in_parts else self._ranks)):
+            viewer = self._viewer(number)
+            if not isinstance(viewer, Finding):
+                yield viewer
+
+    def files_beside(self) -> Iterator[tuple[str, Extraction]]:
+        """Yield the files of other ranks that are there."""
+        return self._files.there()
+
+    def files_missing(self) -> Iterator[tuple[str, str]]:
+        """Yield those that are not."""
+        return ((self._name_of(number), reason) for number, reason in self._files.missing())
+
+
+def _plain(node: Node | None) -> Any:
+    """Return a value as plain data; None if it is lost."""
+    try:
+        return None if node is None else node.to_python()
+    except DataError:
+        return None
