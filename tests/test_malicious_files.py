@@ -6,6 +6,8 @@ import pickle
 import warnings
 from typing import Any
 
+import numpy as np
+
 import pparse
 from tests.interop.benign_pickles import numpy_values, standard_values
 from tests.malicious_files import encode, malicious_files
@@ -64,6 +66,21 @@ def text(words: str) -> bytes:
 
 
 SYSTEM = b"cos\nsystem\n(S'echo pparse'\ntR"
+
+
+@rows(
+    "content, grade",
+    [
+        # What TorchScript writes for its debug information.
+        (b"\x80\x02ctorch.jit._pickle\nbuild_intlist\n](K\x01e\x85R.", "harmless"),
+        (b"\x80\x02ctorch.jit._pickle\nother\n](K\x01e\x85R.", "dangerous"),
+        # What it would call behind the cut is not known.
+        (pickle.dumps({"a": np.arange(99), "b": [1, 2]}, 2)[:-9], "unknown"),
+        (pickle.dumps([1] * 30, 2)[:-9], "unknown"),
+    ],
+)
+def test_grades_of_whole_and_cut_pickles(content: bytes, grade: str) -> None:
+    assert worst(content) == grade
 
 
 @rows(

@@ -1,12 +1,11 @@
-"""Checkpoints of DeepSpeed's ZeRO, made without torch as its engine writes them (deepspeed 0.19): values, and damage."""
+"""Checkpoints of DeepSpeed's ZeRO, made without torch as its engine writes them (0.19): values, and damage."""
 
 from __future__ import annotations
 
 import io
 from collections import OrderedDict
 from math import prod
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,6 +14,9 @@ import pparse
 from tests.bench.inputs_pytorch import _REBUILD, Archive, _Global, _Pickler, _Storage
 from tests.pytorch_files import strides_of
 from tests.rows import rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _SIZE = _Global("torch", "Size")
 GROUPS = [["emb.weight", "l.0.weight", "head"], ["l.0.bias", "none", "one"]]
@@ -192,7 +194,7 @@ def test_what_does_not_fit_is_damaged(tmp_path) -> None:
 
 
 def test_other_folders(tmp_path, run) -> None:
-    """With tensor parallelism, files are listed one by one; without the optimizer's, the state is a checkpoint as any."""
+    """With tensor parallelism, files are listed one by one; without the optimizer's, it is a checkpoint as any."""
     write(tmp_path, 2)
     (tmp_path / "mp_rank_01_model_states.pt").write_bytes((tmp_path / "mp_rank_00_model_states.pt").read_bytes())
     assert "not one model" in run("info", tmp_path).out

@@ -254,6 +254,8 @@ class PickleParser(Parser, Listing):
             self._judge_code(program, verdict)
             for begin in program.arrays.pickles():
                 self._judge_code(program.inner(begin), verdict)
+            if program.trouble:  # what it would call behind that is not known
+                self._note_trouble(program)
         yield from verdict.uses.values()
 
     def _judge_unread(self, verdict: Verdict) -> None:

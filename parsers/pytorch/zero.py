@@ -31,7 +31,7 @@ _OF_RANK: Final = lazy_pattern(
 
 
 def ranks_in(names: Iterable[str]) -> tuple[str, int]:
-    """Return how names of the optimizer's files begin, and how many ranks they tell of; none: there are no such files."""
+    """Return how names of the optimizer's files begin, and how many ranks they tell of; 0: there are none."""
     found = [match for match in map(_OF_RANK.fullmatch, names) if match is not None]
     return (found[0]["kind"], 1 + max(int(match["rank"]) for match in found)) if found else ("", 0)
 

@@ -12,8 +12,8 @@ from itertools import islice
 from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file
 from pparse.cli.output import write, write_text
 from pparse.display.text import safe
-from pparse.errors import DataError, LimitError, UnsupportedError
-from pparse.findings import Status
+from pparse.errors import DataError, EndOfDataError, LimitError, PathError, UnsupportedError
+from pparse.findings import BROKEN, Status
 from pparse.graphs.graph import Called
 from pparse.graphs.source import Value
 from pparse.limits import count_words
@@ -149,7 +149,14 @@ def _graph_of(document: Extraction, options: Any) -> Graph:
     viewer = viewer_for(document)
     if viewer is None:
         raise UnsupportedError(f"{document.name}: {document.format} has no graph")
-    found: Graph = viewer.graph_of(options.meta_graph, options.max_nodes)
+    try:
+        found: Graph = viewer.graph_of(options.meta_graph, options.max_nodes)
+    except (UnsupportedError, PathError) as error:
+        status = viewer.extent().status
+        if status not in BROKEN:
+            raise
+        reason = f"{error.reason} in what is left of it: the file is {status}"
+        raise EndOfDataError(reason) from error
     return found
 
 

@@ -12,6 +12,7 @@ from itertools import islice
 
 from pparse.errors import DataError, MissingNameError, PathError
 from pparse.findings import Status
+from pparse.limits import count_words
 from pparse.parsers.pytorch.exported import CONFIG, INPUTS, PROGRAM, SAVED, USUAL, ExportedProgramParser
 from pparse.parsers.pytorch.rebuild import Broken, Odd, StorageId, StoredTensor, numbers
 from pparse.tensors.dtype import DTYPES
@@ -245,7 +246,8 @@ class ExportedProgramViewer(PyTorchViewer):
         from pparse.viewers.pytorch.exported_graph import ExportedGraph
 
         if number >= len(self._programs):
-            raise PathError(f"{self.extraction.name}: it has {len(self._programs)} programs", path="graph")
+            count = count_words(len(self._programs), "program")
+            raise PathError(f"{self.extraction.name}: it has {count}", path="graph")
         part = self._programs[number]
         module = node_at(self.parser.described(part), "graph_module")
         root = None if module is None else module.find("graph")

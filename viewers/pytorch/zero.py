@@ -2,8 +2,8 @@
 
 Parameters are those of ``param_shapes``, group by group. In stages 1 and 2, the pieces of a group
 (``single_partition_of_fp32_groups``) of all ranks in a row are its parameters in a row, with
-``param_alignment_paddings`` between them. In stage 3, each rank has the same part of every parameter, of which the end is
-padding; a rank's groups (``fp32_flat_groups``) are in a row. Buffers, frozen and shared parameters are named by the
+``param_alignment_paddings`` between them. In stage 3, each rank has the same part of every parameter, of which the end
+is padding; a rank's groups (``fp32_flat_groups``) are in a row. Buffers, frozen and shared parameters are named by the
 model's state, too. Buffers have the type in which they were saved.
 
 Without the optimizer's files, or where the model's state says no shapes, it is a checkpoint as any.
