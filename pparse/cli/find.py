@@ -2,7 +2,7 @@
 
 All conditions must hold. --duplicates and --unused look at whole files: tensors with the same content in one or several
 files, and how many bytes that wastes; stretches of files that no tensor lies in. Only what conditions on content need
-is read. Exit code 1 if nothing was found.
+is read. Exit code 1 if nothing was found, 4 if a file is not whole: what is not whole has no content to look for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pparse.cli.common import (
     USAGE,
     Matcher,
     each_file,
+    exit_code_for,
     exit_code_of,
     open_file,
     size,
@@ -26,7 +27,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import DataError, OptionError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import MemoryBudget, count_words, format_size
-from pparse.measuring.content import shape_word, type_word
+from pparse.measuring.content import TEXT, shape_word, type_word
 from pparse.tensors.dtype import DType
 
 TYPE_CHECKING = False
@@ -157,6 +158,8 @@ class _Conditions:
 
 
 def _name_of(name: str) -> str:
+    if name == TEXT:
+        return name
     try:
         return DType.named(name).name
     except ValueError:
@@ -208,7 +211,7 @@ def _find(options: Any, out: Output) -> int:
             if count:
                 table.close()
             out.say(f"{count_words(count, 'tensor')} found, {format_size(total)}")
-    return OK
+        return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
 
 
 def _duplicates(options: Any, out: Output) -> int:
