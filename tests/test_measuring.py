@@ -481,7 +481,7 @@ def test_tolerance() -> None:
     assert not diff(save(old), save({**old, "h.3.q": old["h.3.q"] * np.float32(1.001)}), relative=0.01).tensors
 
 
-def test_a_cut_file_is_compared_as_far_as_it_goes() -> None:
+def test_a_cut_file_is_compared_as_far_as_it_goes(tmp_path) -> None:
     raw = bytearray(GOOD.read_bytes())
     found = diff(bytes(raw), CUT.read_bytes())
     assert {one.verdict for one in found.tensors} == {"not whole"}
@@ -489,6 +489,13 @@ def test_a_cut_file_is_compared_as_far_as_it_goes() -> None:
     raw[len(CUT.read_bytes()) - 5] ^= 1
     found = diff(bytes(raw), CUT.read_bytes())
     assert any("what is there of both differs" in one.reason for one in found.tensors)
+    for path in (SAMPLES / "sharded").iterdir():
+        if "00002" not in path.name:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    found = diff(tmp_path, GOOD)
+    assert found.are_whole == (False, True)
+    assert {one.verdict for one in found.tensors} == {"not whole"}
+    assert all("the first file it is missing" in one.reason for one in found.tensors)
     found = diff(CUT, CUT)
     assert all("the first" in one.reason and "the second" in one.reason for one in found.tensors)
 

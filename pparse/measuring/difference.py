@@ -15,7 +15,7 @@ from itertools import zip_longest
 from math import inf, prod, sqrt
 
 from pparse.document.opening import refuse_unknown
-from pparse.errors import DataError, OptionError, told
+from pparse.errors import DataError, OptionError, UnsupportedError, told
 from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.measuring.content import blocks_there, content_blocks, json_number, shape_word, type_word
@@ -226,7 +226,9 @@ class Comparison:
         return told
 
     def _judge(self, told: Difference, old: Tensor, new: Tensor) -> None:
-        if old.shape != new.shape or not old.is_shape_known:
+        if not (old.is_shape_known and new.is_shape_known):
+            raise UnsupportedError("its shape is not known")
+        if old.shape != new.shape:
             told.verdict = SHAPE
             return
         same_type = type_word(old) == type_word(new)
