@@ -601,7 +601,8 @@ def test_find_command(run, tmp_path) -> None:
         *(("a", "big"), ("b", "x"), ("b", "y"), ("c", "only")),
     ]
     assert run("find", "--duplicates", path).code == 1
-    assert run("find", CUT, "--nan").code == 4
+    assert [run("find", CUT, how).code for how in ("--nan", "--duplicates", "--unused")] == [4, 4, 4]
+    assert run("find", "--duplicates", path, "-").code == 2
     packed = tmp_path / "packed.npz"  # each member begins at its own offset 0
     np.savez_compressed(packed, a=np.arange(9), b=np.arange(9) + 1, c=np.arange(9))
     assert run("find", "--duplicates", packed, "--json").json["groups"] == [

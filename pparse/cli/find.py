@@ -181,6 +181,10 @@ def _viewer(document: Any) -> Viewer:
     return viewer
 
 
+def _code_of(viewer: Viewer) -> int:
+    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
+
+
 def _find(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows, Table
 
@@ -211,13 +215,15 @@ def _find(options: Any, out: Output) -> int:
             if count:
                 table.close()
             out.say(f"{count_words(count, 'tensor')} found, {format_size(total)}")
-        return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
+        return _code_of(viewer)
 
 
 def _duplicates(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows
     from pparse.measuring.finding import Duplicates
 
+    if "-" in options.files:
+        raise OptionError("--duplicates reads files twice: save standard input to a file first")
     budget = MemoryBudget(options.budget)
     found = Duplicates(budget)
     codes = {OK}
@@ -228,6 +234,7 @@ def _duplicates(options: Any, out: Output) -> int:
                 for tensor in viewer.tensors():
                     if options.wanted.why(viewer, tensor) is not None:
                         found.add(file, tensor)
+                codes.add(_code_of(viewer))
         except PparseError as error:
             out.error(str(error) if file in str(error) else f"{file}: {error}")
             codes.add(exit_code_of(error))
@@ -283,7 +290,8 @@ def _unused(options: Any, out: Output) -> int:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "unused") if as_json else None
         lost = 0
-        for path, whole, stretches in unused(_viewer(document)):
+        viewer = _viewer(document)
+        for path, whole, stretches in unused(viewer):
             total = sum(end - start for start, end in stretches)
             lost += total
             options.found += bool(total)
@@ -300,4 +308,4 @@ def _unused(options: Any, out: Output) -> int:
                 out.say(f"  … and {len(stretches) - _MOST:,} smaller ones")
         if rows is not None and options.json:
             rows.end({"unused_bytes": lost})
-    return OK
+        return _code_of(viewer)
