@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import sys
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -17,10 +20,13 @@ import pparse
 import pparse.tensors.scales
 from pparse.data.base import BytesData
 from pparse.limits import MemoryBudget
-from pparse.measuring.difference import diff
+from pparse.measuring.content import BLOCK, content_blocks
+from pparse.measuring.difference import _distance, diff
 from pparse.measuring.finding import Duplicates, Group, unused
-from pparse.measuring.hashing import PIECE, hash
+from pparse.measuring.hashing import PIECE, content_hash, hash
 from pparse.measuring.statistics import stats
+from pparse.tensors.dtype import in_bytes
+from pparse.tensors.tensor import Span, Tensor
 from tests.rows import rows
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +38,10 @@ def npy(array: np.ndarray) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
+
+
+def tensor_of(dtype: pparse.DType, raw: bytes, count: int) -> Tensor:
+    return Tensor("w", dtype, (count,), (Span(BytesData(raw), 0, len(raw), "here"),))
 
 
 # -- identities --------------------------------------------------------------------------------------------------------
@@ -90,6 +100,29 @@ def test_identities_of_other_elements() -> None:
     pieces = sha256(b"\x21\x43\x65").digest()
     wanted = sha256(b"pparse tensor 1\nfloat4_e2m1fn 3,2\n" + pieces).hexdigest()
     assert hash(packed, algorithm="sha256").tensors[0].content == wanted
+    big = np.array([["a" * 300_000 + "b", "c"]] * 2)  # an element larger than a block
+    fields = np.zeros((300, 400), [("x", "<f4"), ("y", "<i2", (4,))])
+    fields["x"] = np.arange(400)
+    for first, second in (
+        (big, big.astype(big.dtype.newbyteorder(">"))),
+        (big, np.asfortranarray(big)),
+        (fields, np.asfortranarray(fields)),
+        (np.tile(["abc", "defgh"], 99_999), np.tile(["abc", "defgh"], 99_999).astype(">U5")),
+    ):
+        assert hash(npy(first)).model == hash(npy(second)).model
+        assert diff(npy(first), npy(second)).is_identical
+    codes = np.arange(2 * BLOCK - 1, dtype=np.uint8) & 15
+    packed_codes = np.append(codes, np.uint8(15)).reshape(-1, 2)
+    packed_codes = packed_codes[:, 0] | packed_codes[:, 1] << 4
+    in_nibbles = tensor_of(pparse.DType.of("int4"), packed_codes.tobytes(), len(codes))
+    wanted = packed_codes.tobytes()[:-1] + bytes([packed_codes[-1] & 15])
+    assert b"".join(map(bytes, content_blocks(in_nibbles))) == wanted
+    assert content_hash(tensor_of(in_bytes("int4"), codes.tobytes(), len(codes))) == content_hash(in_nibbles)
+    assert hash(ROOT / "tests" / "data" / "numpy" / "version3.npy").structure  # its fields have names beyond ASCII
+    for bits, name in ((6, "float6_e3m2fn"), (2, "uint2"), (4, "int4")):
+        dtype = pparse.DType.of(name)
+        codes = np.arange(77, dtype=np.uint8) & ((1 << bits) - 1)
+        assert dtype.unpack(dtype.pack(codes), 77).tolist() == codes.tolist()
     texts = hash(SAMPLES / "saved-model", algorithm="sha256").tensors
     told = next(one for one in texts if one.name == "words")
     with pparse.view(SAMPLES / "saved-model") as model:
@@ -135,6 +168,19 @@ def test_hash_command(run, tmp_path) -> None:
     assert "line 1" in run("hash", "--check", listed).err
     found = run("hash", CUT, GOOD, "-q")
     assert (found.code, found.out) == (4, "")
+    names = ("w ", " w", "a\nb", "a\\x0ab", "\\x5c", "t\tb", "", "\u2028x", "\u3000")
+    odd = tmp_path / "a\\x41.safetensors"
+    odd.write_bytes(save({name: np.arange(3) + number for number, name in enumerate(names)}))
+    listed.write_text(run("hash", "-t", odd).out, encoding="utf-8")
+    assert run("hash", "--check", listed).lines == [f"{odd}: 11 of 11 lines agree"]
+    listed.write_text(run("hash", "-t", GOOD, "h.0.*").out)
+    assert run("hash", "--check", listed, GOOD, "h.0.*").code == 0
+    assert run("hash", "--check", listed, GOOD).code == 1
+    listed.write_text(run("hash", GOOD, odd).out)
+    odd.unlink()
+    assert "no name matches" not in run("hash", "--check", listed).err
+    listed.write_text(run("hash", GOOD).out + run("hash", "--algorithm", "sha256", "-s", GOOD).out)
+    assert "another algorithm" in run("hash", "--check", listed).err
     assert [line.split()[1] for line in run("hash", "-s", CUT).lines] == ["structure"]
 
 
@@ -257,6 +303,10 @@ def test_samples_are_estimates() -> None:
     assert told is not None
     assert told.count == 1 << 14
     assert told.std == pytest.approx(1, abs=0.05)
+    for most in (1, 40, 100, 5_000):
+        (one,) = stats(npy(array[:9_999]), sample=most).tensors
+        assert one.statistics is not None
+        assert one.statistics.count * 4 <= max(32, most)
 
 
 def test_stats_command(run, tmp_path) -> None:
@@ -344,6 +394,15 @@ def test_everything_that_differs_is_told() -> None:
         (np.array([1 + 2j]), np.array([1 - 2j]), "values", 1, 4),
         (np.array([True, False]), np.array([True, True]), "values", 1, 1),
         (np.array([1.0], "f4"), np.array([1.0 + 1e-8], "f8"), "equal after a cast", 1, 1e-8),
+        (np.array([1e308]), np.array([-1e308]), "values", 1, np.inf),
+        *(
+            [  # where there is a type that has 64 bits for a number
+                (np.array([(1 << 53) + 1]), np.array([2.0**53]), "type", 1, 1),
+                (np.array([1, 2], np.longdouble) + np.longdouble(2) ** -60, np.array([1.0, 2.0]), "type", 2, 2**-60),
+            ]
+            if np.finfo(np.longdouble).nmant >= 63
+            else []
+        ),
     ],
 )
 def test_rules_of_values(old: np.ndarray, new: np.ndarray, verdict: str | None, changed: int, largest: float) -> None:
@@ -353,6 +412,14 @@ def test_rules_of_values(old: np.ndarray, new: np.ndarray, verdict: str | None, 
         assert one.distance is not None
         assert one.distance.changed == changed
         assert one.distance.largest == pytest.approx(largest, rel=1e-6)
+        json.dumps(one.to_dict(), allow_nan=False)
+
+
+def test_both_parts_of_short_complex_numbers_count() -> None:
+    for name, half in (("complex32", np.float16), ("bcomplex32", ml_dtypes.bfloat16)):
+        old, new = (np.array(values).astype(half).tobytes() for values in ([1, 2, 3, 4], [1, 2, 3, -4]))
+        found = _distance(*(tensor_of(pparse.DType.of(name), raw, 2) for raw in (old, new)), 0, 0)
+        assert (found.changed, found.largest) == (1, 8)
 
 
 def test_names_behind_a_prefix_are_paired() -> None:
@@ -363,6 +430,43 @@ def test_names_behind_a_prefix_are_paired() -> None:
         found = diff(save(first), save(second))
         told = [one.verdict for one in found.tensors]
         assert (told.count("renamed"), told.count("values"), len(told)) == (35, 1, 37)
+    for state in ("adam.exp_avg", "adam.exp_avg_sq"):  # more of them than of the model, and before it
+        new |= {f"{state}.{name}": array * 0 for name, array in old.items()}
+    assert next(one.new_name for one in diff(save(old), save(new)).tensors if one.verdict == "values") == "model.h.1.q"
+
+
+def test_pairs_are_found_in_linear_time() -> None:
+    """Of very many tensors without a partner, each is hashed once, and compared with none."""
+    count = 5_000
+    old, new = ({f"{kind}.{n}": np.array([n], "i4") for n in range(count)} for kind in "ab")
+    new["b.0"] = np.array([-1], "i4")
+    steps = 0
+
+    def count_calls(frame: object, event: str, arg: object) -> None:
+        nonlocal steps
+        steps += event in ("call", "c_call")
+
+    sys.setprofile(count_calls)
+    try:
+        found = verdicts(diff(save(old), save(new)))
+    finally:
+        sys.setprofile(None)
+    assert (len(found), found["a.0"], found["b.0"], found["a.9"]) == (count + 1, "removed", "added", "renamed")
+    assert steps < 500 * count
+
+
+def test_long_lists_of_metadata_are_compared() -> None:
+    def content(kind: int, values: list[bytes]) -> bytes:
+        head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 4) + b"list"
+        return head + struct.pack("<IIQ", 9, kind, len(values)) + b"".join(values)
+
+    texts = [struct.pack("<Q", 4) + b"%04d" % number for number in range(500)]
+    numbers = [struct.pack("<f", number) for number in range(500)]
+    for kind, values, shown in ((8, texts, "'0003'"), (6, numbers, "3.0")):
+        assert diff(content(kind, values), content(kind, values)).is_identical
+        changed = [*values[:400], values[3], *values[401:]]
+        (found,) = diff(content(kind, values), content(kind, changed)).metadata
+        assert found.new == f"500 elements, number 400: {shown}"
 
 
 def test_tolerance() -> None:
@@ -370,11 +474,14 @@ def test_tolerance() -> None:
     new["h.1.q"] += np.float32(1e-4)
     new["h.2.q"][0, 0] = np.nan
     assert verdicts(diff(save(old), save(new), tolerance=1e-3)) == {"h.2.q": "values"}
+    for wrong in (-1, np.nan, np.inf):
+        with pytest.raises(pparse.OptionError, match="tolerance must be"):
+            diff(save(old), save(new), tolerance=wrong)
     assert verdicts(diff(save(old), save(new), tolerance=1e-5)).keys() == {"h.1.q", "h.2.q"}
     assert not diff(save(old), save({**old, "h.3.q": old["h.3.q"] * np.float32(1.001)}), relative=0.01).tensors
 
 
-def test_a_cut_file_is_compared_as_far_as_it_goes() -> None:
+def test_a_cut_file_is_compared_as_far_as_it_goes(tmp_path) -> None:
     raw = bytearray(GOOD.read_bytes())
     found = diff(bytes(raw), CUT.read_bytes())
     assert {one.verdict for one in found.tensors} == {"not whole"}
@@ -382,6 +489,15 @@ def test_a_cut_file_is_compared_as_far_as_it_goes() -> None:
     raw[len(CUT.read_bytes()) - 5] ^= 1
     found = diff(bytes(raw), CUT.read_bytes())
     assert any("what is there of both differs" in one.reason for one in found.tensors)
+    for path in (SAMPLES / "sharded").iterdir():
+        if "00002" not in path.name:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    found = diff(tmp_path, GOOD)
+    assert found.are_whole == (False, True)
+    assert {one.verdict for one in found.tensors} == {"not whole"}
+    assert all("the first file it is missing" in one.reason for one in found.tensors)
+    found = diff(CUT, CUT)
+    assert all("the first" in one.reason and "the second" in one.reason for one in found.tensors)
 
 
 def test_what_must_be_equal_is_not_read(tmp_path) -> None:
@@ -399,7 +515,9 @@ def test_what_must_be_equal_is_not_read(tmp_path) -> None:
             pairs.append((holes, tmp_path / "i.safetensors"))
     for one, two in pairs:
         with pparse.view(one) as old, pparse.view(two) as new:
-            assert diff(old, new).is_identical
+            found = diff(old, new)
+            assert (found.tensors, found.metadata, found.equal) == ([], [], 1)
+            assert found.is_identical == (one is path)  # what was never written is not whole
             assert old.extraction.session.stats.bytes + new.extraction.session.stats.bytes < 100_000
 
 
@@ -407,6 +525,8 @@ def test_texts_and_types_that_are_no_numbers_are_compared() -> None:
     times = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
     assert diff(npy(times), npy(times)).is_identical
     assert verdicts(diff(npy(times), npy(times[::-1].copy()))).popitem()[1] == "values"
+    (found,) = stats(npy(np.ones(3, np.longdouble))).tensors
+    assert found.statistics is not None or np.longdouble().itemsize > 8
     assert diff(SAMPLES / "saved-model", SAMPLES / "saved-model").is_identical
 
 
@@ -428,6 +548,12 @@ def test_diff_command(run, tmp_path) -> None:
     assert run("diff", "--tolerance", "2", paths[0], paths[2]).code == 0
     assert run("diff", GOOD, CUT).code == 4
     assert run("diff", "-q", paths[0], paths[1]).out == ""
+    assert run("diff", "--tolerance", "nan", paths[0], paths[2]).code == 2
+    for path, made in zip(paths, (old, {name: array + 1 for name, array in old.items()}), strict=False):
+        path.write_bytes(save({name.replace("h.", f"h.{'1' * 5_000}"): array for name, array in made.items()}))
+    assert run("diff", paths[0], paths[1]).code == 1
+    for path, made in zip(paths, (old, new), strict=False):
+        path.write_bytes(save(made))
     assert run("diff", paths[0], paths[1], "h.1.*").code == 0
     assert run("diff", paths[0], paths[1], "nothing").code == 2
     lines = [json.loads(line) for line in run("diff", "--jsonl", paths[0], paths[1]).lines]
@@ -475,6 +601,18 @@ def test_find_command(run, tmp_path) -> None:
         *(("a", "big"), ("b", "x"), ("b", "y"), ("c", "only")),
     ]
     assert run("find", "--duplicates", path).code == 1
+    assert [run("find", CUT, how).code for how in ("--nan", "--duplicates", "--unused")] == [4, 4, 4]
+    assert run("find", "--duplicates", path, "-").code == 2
+    packed = tmp_path / "packed.npz"  # each member begins at its own offset 0
+    np.savez_compressed(packed, a=np.arange(9), b=np.arange(9) + 1, c=np.arange(9))
+    assert run("find", "--duplicates", packed, "--json").json["groups"] == [
+        {
+            "dtype": "int64",
+            "shape": "9",
+            "wasted": 72,
+            "tensors": [{"file": str(packed), "name": name} for name in "ac"],
+        }
+    ]
     assert run("find", "--duplicates", path, tmp_path / "no file").code == 2
 
 
@@ -493,6 +631,14 @@ def test_tensors_that_share_their_bytes_waste_none() -> None:
         for name in ("one", "two"):
             tensor.name = name
             found.add("f", tensor)
+    square = tensor_of(pparse.DType.of("float32"), np.arange(4, dtype="f4").tobytes(), 4)
+    square.shape = (2, 2)
+    turned = Tensor("t", square.dtype, (2, 2), square.spans, strides=(4, 8))
+    by_name = {"w": square, "t": turned}
+    both = Duplicates(MemoryBudget())
+    for tensor in by_name.values():
+        both.add("f", tensor)
+    assert not list(both.groups(lambda _: nullcontext(SimpleNamespace(find=by_name.get))))
     assert [len(kind) for kind in found._kinds.values()] == [2]
     assert Group("float32", "2", next(iter(found._kinds.values()))).wasted == 0
 

@@ -533,7 +533,8 @@ OBJECTS = {
         | {
             "new": "the second file",
             "tensors": "list of [differences](#difference): tensors that differ",
-            "identical": "whether nothing differs",
+            "identical": "whether nothing differs, and both are whole",
+            "whole": "whether each of the two is whole, as far as it was read",
             "equal": "number of tensors that do not",
             "metadata": "list of changes of metadata: `name`, `old`, `new` (null: not there)",
         },
@@ -550,7 +551,8 @@ OBJECTS = {
             "shapes": "its shape in both, as text",
             "reason": "why it cannot be compared",
             "distance": "how far the values are from each other: `count`, `changed`, `beyond` (the tolerance), "
-            "`largest`, `mean`, `cosine`, `not_finite`, `after_cast`; null if they were not looked at",
+            "`largest`, `mean`, `cosine`, `not_finite`, `after_cast`; null if they were not looked at; "
+            "numbers that are infinite are null, too",
         },
     ),
     "find --json": (

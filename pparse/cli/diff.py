@@ -104,6 +104,7 @@ class _Report:
         changes = list(self._comparison.metadata())
         lost = self._not_whole()
         told: dict[str, object] = {"identical": not differ and not changes and not lost, "equal": total - differ}
+        told["whole"] = list(self._comparison.are_whole())
         told |= {"metadata": [change.to_dict() for change in changes]}
         if rows is not None and options.json:
             rows.end(told)
@@ -116,8 +117,8 @@ class _Report:
 
     def _not_whole(self) -> list[str]:
         """Return which of the two are not whole."""
-        names = zip((self._options.old, self._options.new), self._viewers, strict=True)
-        return [f"{safe(name)} is {viewer.status}" for name, viewer in names if not viewer.extent().is_sound]
+        names = zip((self._options.old, self._options.new), self._viewers, self._comparison.are_whole(), strict=True)
+        return [f"{safe(name)} is {viewer.status}" for name, viewer, is_whole in names if not is_whole]
 
     def _add(self, one: Difference) -> None:
         if one.new_name and one.verdict == "renamed" and one.name.endswith(one.new_name):
@@ -171,10 +172,11 @@ class _Report:
         table.close()
 
     def _show_layers(self) -> None:
+        from pparse.cli.ls import natural
         from pparse.cli.output import Table
 
         table = Table(self._out, ("LAYER", "TENSORS", "WHAT", "CHANGED", "LARGEST"), "<><>>")
-        for name in sorted(self._layers, key=_natural):
+        for name in sorted(self._layers, key=natural):
             layer = self._layers[name]
             words = ", ".join(f"{count:,} {verdict}" for verdict, count in layer.verdicts.items())
             share = f"{100 * layer.changed / layer.values:.3g}%" if layer.values else ""
@@ -204,10 +206,6 @@ def _layer_of(name: str) -> str:
     """Return the name of a layer: up to the first number, or the first word."""
     found = re.match(r"(?:.*?[._/])?\d+(?=[._/]|$)", name)
     return found[0] if found is not None else re.split(r"[./]", name, maxsplit=1)[0]
-
-
-def _natural(name: str) -> list[tuple[bool, int, str]]:
-    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _both(words: Any) -> str:

@@ -2,7 +2,7 @@
 
 All conditions must hold. --duplicates and --unused look at whole files: tensors with the same content in one or several
 files, and how many bytes that wastes; stretches of files that no tensor lies in. Only what conditions on content need
-is read. Exit code 1 if nothing was found.
+is read. Exit code 1 if nothing was found, 4 if a file is not whole: what is not whole has no content to look for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pparse.cli.common import (
     USAGE,
     Matcher,
     each_file,
+    exit_code_for,
     exit_code_of,
     open_file,
     size,
@@ -26,7 +27,7 @@ from pparse.document.registry import viewer_for
 from pparse.errors import DataError, OptionError, PparseError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import MemoryBudget, count_words, format_size
-from pparse.measuring.content import shape_word, type_word
+from pparse.measuring.content import TEXT, shape_word, type_word
 from pparse.tensors.dtype import DType
 
 TYPE_CHECKING = False
@@ -157,6 +158,8 @@ class _Conditions:
 
 
 def _name_of(name: str) -> str:
+    if name == TEXT:
+        return name
     try:
         return DType.named(name).name
     except ValueError:
@@ -176,6 +179,10 @@ def _viewer(document: Any) -> Viewer:
     if viewer is None:
         raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
     return viewer
+
+
+def _code_of(viewer: Viewer) -> int:
+    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
 
 
 def _find(options: Any, out: Output) -> int:
@@ -208,13 +215,15 @@ def _find(options: Any, out: Output) -> int:
             if count:
                 table.close()
             out.say(f"{count_words(count, 'tensor')} found, {format_size(total)}")
-    return OK
+        return _code_of(viewer)
 
 
 def _duplicates(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows
     from pparse.measuring.finding import Duplicates
 
+    if "-" in options.files:
+        raise OptionError("--duplicates reads files twice: save standard input to a file first")
     budget = MemoryBudget(options.budget)
     found = Duplicates(budget)
     codes = {OK}
@@ -225,6 +234,7 @@ def _duplicates(options: Any, out: Output) -> int:
                 for tensor in viewer.tensors():
                     if options.wanted.why(viewer, tensor) is not None:
                         found.add(file, tensor)
+                codes.add(_code_of(viewer))
         except PparseError as error:
             out.error(str(error) if file in str(error) else f"{file}: {error}")
             codes.add(exit_code_of(error))
@@ -280,7 +290,8 @@ def _unused(options: Any, out: Output) -> int:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "unused") if as_json else None
         lost = 0
-        for path, whole, stretches in unused(_viewer(document)):
+        viewer = _viewer(document)
+        for path, whole, stretches in unused(viewer):
             total = sum(end - start for start, end in stretches)
             lost += total
             options.found += bool(total)
@@ -297,4 +308,4 @@ def _unused(options: Any, out: Output) -> int:
                 out.say(f"  … and {len(stretches) - _MOST:,} smaller ones")
         if rows is not None and options.json:
             rows.end({"unused_bytes": lost})
-    return OK
+        return _code_of(viewer)

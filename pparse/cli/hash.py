@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, Matcher, each_file, open_file, split_files, worst
 from pparse.data import files
-from pparse.display.text import safe, unescaped
+from pparse.display.text import escaped, safe, unescaped
 from pparse.document.registry import viewer_for
 from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
 from pparse.limits import count_words
@@ -31,7 +31,10 @@ EXAMPLES: Final = """examples:
 """
 
 _MOST_BYTES: Final = 256 << 20
-_KINDS: Final = ("model", "structure", "tensor")
+_LINE: Final = (
+    r"(?P<digest>(?P<algorithm>\w+):[0-9a-f]+)  (?P<kind>model    |structure|tensor   )  "
+    r"(?P<file>[^\t]+)(?:\t(?P<name>[^\t]*))?"
+)
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -49,7 +52,9 @@ def add_arguments(parser: Arguments) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    options.wanted = {}
+    options.wanted, others = {}, list[str]()
+    if options.files:
+        options.files, others = split_files(options.files)
     if options.check is not None:
         listed = _read_list(options.check)
         options.files = options.files or list(listed)
@@ -59,7 +64,6 @@ def run(options: Any, out: Output) -> int:
             options.wanted = dict.fromkeys(options.files, next(iter(listed.values()), {}))
     if not options.files:
         raise OptionError("name a FILE, or a list with --check")
-    options.files, others = split_files(options.files)
     options.matches = Matcher(options.patterns, others)
     code = each_file(options, out, _hash, apart=False)
     return USAGE if options.matches.complain(out) else code
@@ -74,14 +78,14 @@ def _hash(options: Any, out: Output) -> int:
         if wanted is None:
             raise OptionError(f"{options.check} has no line on {options.file}")
         options.algorithm = next(iter(wanted.values())).partition(":")[0]
+    chosen = None if options.matches.takes_all else options.matches.takes
     with open_file(options, out) as document:
         viewer = viewer_for(document)
         if viewer is None:
             raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
         if wanted is not None:
             content = any(kind != "structure" for kind, _ in wanted)
-            return _compare(Hashing(viewer, options.algorithm, content=content), wanted, options, out)
-        chosen = None if options.matches.takes_all else options.matches.takes
+            return _compare(Hashing(viewer, options.algorithm, chosen, content=content), wanted, options, out)
         hashing = Hashing(viewer, options.algorithm, chosen, content=not options.structure)
         return _Printed(hashing, options, out).run()
 
@@ -122,7 +126,7 @@ class _Printed:
 
     def _line(self, digest: str, kind: str, name: str = "") -> None:
         if not self._options.quiet:
-            path = safe(self._options.file) + (f"\t{safe(name)}" if name else "")
+            path = escaped(self._options.file) + (f"\t{escaped(name)}" if kind == "tensor" else "")
             self._out.line(f"{self._options.algorithm}:{digest}  {kind:9}  {path}")
 
     def _tell_lost(self) -> None:
@@ -143,7 +147,7 @@ def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], options: Any,
     says_all = any(kind == "tensor" for kind, _ in wanted)
 
     def judge(kind: str, name: str, digest: str | None, reason: str) -> None:
-        meant = left.pop((kind, safe(name)), None)
+        meant = left.pop((kind, name), None)
         if meant is not None and digest is None:
             codes.add(DAMAGED)
             told.append((kind, name, f"not whole: {reason}"))
@@ -152,7 +156,7 @@ def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], options: Any,
             told.append((kind, name, "different"))
 
     for tensor in hashing:
-        if says_all and ("tensor", safe(tensor.name)) not in wanted:
+        if says_all and ("tensor", tensor.name) not in wanted:
             told.append(("tensor", tensor.name, "not in the list"))
         judge("tensor", tensor.name, tensor.content, tensor.reason)
     judge("structure", "", hashing.structure, "names are lost")
@@ -165,7 +169,7 @@ def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], options: Any,
         out.json({"file": options.file, "agree": agree, "lines": len(wanted), "others": rows})
     elif not options.quiet:
         for kind, name, word in told:
-            what = f"{safe(options.file)}::{safe(name)}" if name else f"{safe(options.file)}: {kind}"
+            what = f"{safe(options.file)}::{safe(name)}" if kind == "tensor" else f"{safe(options.file)}: {kind}"
             out.say(f"{what}: {safe(word)}")
         out.say(f"{safe(options.file)}: {agree:,} of {count_words(len(wanted), 'line')} agree")
     return code
@@ -173,23 +177,26 @@ def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], options: Any,
 
 def _read_list(path: str) -> dict[str, dict[tuple[str, str], str]]:
     """Return by file, kind and name of a tensor the identities that a list has."""
+    import re
+
     with files.open_file(path) as data:
         size = data.size or 0
         if size > _MOST_BYTES:
             raise LimitError("the list is too long", option="", wanted=size, got=_MOST_BYTES, path=path)
         text = data.read_exact(0, size).decode("utf-8", "replace")
     found: dict[str, dict[tuple[str, str], str]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    algorithm = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.removesuffix("\r")
         if not line.strip() or line.startswith("#"):
             continue
-        digest, _, rest = line.partition(" ")
-        kind, _, where = rest.strip().partition(" ")
-        if kind not in _KINDS or ":" not in digest or not where.strip():
-            raise MalformedError(f"{path}: line {number} is none that 'pparse hash' prints: {line[:80]!r}")
-        file, name = where.strip(), ""
-        if kind == "tensor":
-            file, _, name = file.partition("\t")
-        found.setdefault(unescaped(file), {})[kind, name] = digest
+        match = re.fullmatch(_LINE, line)
+        if match is None or algorithm not in ("", match["algorithm"]):
+            what = "has another algorithm" if match is not None else "is none that 'pparse hash' prints"
+            raise MalformedError(f"{path}: line {number} {what}: {line[:80]!r}")
+        digest, kind, file, name = match["digest"], match["kind"].rstrip(), match["file"], match["name"] or ""
+        algorithm = match["algorithm"]
+        found.setdefault(unescaped(file), {})[kind, unescaped(name)] = digest
     if not found:
         raise MalformedError(f"{path}: no line of it has an identity")
     return found

@@ -42,6 +42,15 @@ def safe(text: str) -> str:
     return text if text.isascii() and text.isprintable() else text.translate(_VISIBLE)
 
 
+def escaped(text: str) -> str:
+    """Return ``text`` as `safe` does, but so that `unescaped` returns just this text, whatever it has in it."""
+    if "\\" in text:
+        import re
+
+        text = re.sub(f"(?={_ESCAPE}).", r"\\x5c", text)
+    return safe(text)
+
+
 def unescaped(text: str) -> str:
     """Return the name that `safe`, or a terminal without Unicode, shows as ``text``."""
     if "\\" not in text:

@@ -15,12 +15,13 @@ from itertools import zip_longest
 from math import inf, prod, sqrt
 
 from pparse.document.opening import refuse_unknown
-from pparse.errors import DataError
+from pparse.errors import DataError, OptionError, UnsupportedError, told
 from pparse.findings import Status
 from pparse.lazy import Declared
-from pparse.measuring.content import BLOCK, content_blocks, shape_word, type_word
+from pparse.measuring.content import blocks_there, content_blocks, json_number, shape_word, type_word
 from pparse.measuring.hashing import content_hash
 from pparse.tensors.dtype import as_type
+from pparse.tensors.status import Remark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ SAME: Final = frozenset((EQUAL, CLOSE))
 """The verdicts of tensors that do not differ."""
 # Elements that are worked on at once.
 _AT_ONCE: Final = 64 << 10
-# Names of tensors that are held to be paired, and memory of each.
-_MOST_HELD: Final = 1 << 20
+# Memory of a tensor that is held to be paired.
 _HELD: Final = 700
 
 
@@ -68,7 +68,7 @@ class Distance(Declared):
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
-        return {name: getattr(self, name) for name in type(self).__annotations__}
+        return {name: json_number(getattr(self, name)) for name in type(self).__annotations__}
 
 
 class Difference(Declared):
@@ -122,7 +122,13 @@ class Comparison:
         relative: float = 0.0,
         chosen: Callable[[Viewer, Tensor], bool] | None = None,
     ) -> None:
-        """Values are close if they are at most ``tolerance + relative * abs(new)`` apart. ``chosen``: which count."""
+        """Values are close if they are at most ``tolerance + relative * abs(new)`` apart. ``chosen``: which count.
+
+        Raises `OptionError`.
+        """
+        for name, value in (("tolerance", tolerance), ("relative", relative)):
+            if not 0 <= value < inf:
+                raise OptionError(f"{told(f'--{name}', name)} must be 0 or a larger number, not {value}")
         self._old, self._new, self._chosen = old, new, chosen
         self._tolerance, self._relative = tolerance, relative
 
@@ -133,8 +139,14 @@ class Comparison:
         old, new = dict(self._old.metadata), dict(self._new.metadata)
         for name in dict.fromkeys((*old, *new)):
             mine, others = old.get(name), new.get(name)
+            if isinstance(mine, Remark) and isinstance(others, Remark) and mine == others:
+                mine, others = _first_other(mine, others)
             if repr(mine) != repr(others):
                 yield Change(name, mine, others)
+
+    def are_whole(self) -> tuple[bool, bool]:
+        """Return whether each of the two is whole, as far as is known by now."""
+        return self._old.extent().is_sound, self._new.extent().is_sound
 
     # -- pairs -------------------------------------------------------------------------------------------------------
 
@@ -172,29 +184,25 @@ class Comparison:
                 alone.append(tensor)
             else:
                 yield self._compared(tensor, other)
-        rest: dict[tuple[str, tuple[int, ...]], list[Tensor]] = {}
+        rest: dict[tuple[str, str], list[Tensor]] = {}
         for tensor in by_name.values():
-            rest.setdefault((type_word(tensor), tensor.shape), []).append(tensor)
-        known: dict[str, str | None] = {}
+            rest.setdefault((type_word(tensor), shape_word(tensor)), []).append(tensor)
+        hashed: dict[tuple[str, str], dict[str | None, list[Tensor]]] = {}
         for tensor in alone:
-            same = self._same_content(tensor, rest.get((type_word(tensor), tensor.shape), []), known)
-            if same is None:
+            kind = type_word(tensor), shape_word(tensor)
+            if kind in rest and kind not in hashed:
+                hashed[kind] = {}
+                for other in reversed(rest[kind]):
+                    hashed[kind].setdefault(_hash_of(other), []).append(other)
+            mine = _hash_of(tensor) if kind in rest else None
+            same = hashed[kind].get(mine) if mine is not None else None
+            if not same:
                 yield Difference(REMOVED, tensor.name, "", (type_word(tensor), ""), (shape_word(tensor), ""))
             else:
-                yield Difference(RENAMED, tensor.name, same.name, (type_word(tensor),) * 2, (shape_word(tensor),) * 2)
-        for others in rest.values():
-            for tensor in others:
-                yield Difference(ADDED, tensor.name, "", ("", type_word(tensor)), ("", shape_word(tensor)))
-
-    def _same_content(self, tensor: Tensor, others: list[Tensor], known: dict[str, str | None]) -> Tensor | None:
-        """Return the first of other tensors with the same content, and take it out of them."""
-        mine = _hash_of(tensor) if others else None
-        for number, other in enumerate(others):
-            if other.name not in known:
-                known[other.name] = _hash_of(other)
-            if mine is not None and known[other.name] == mine:
-                return others.pop(number)
-        return None
+                found = by_name.pop(same.pop().name)
+                yield Difference(RENAMED, tensor.name, found.name, (kind[0],) * 2, (kind[1],) * 2)
+        for tensor in by_name.values():
+            yield Difference(ADDED, tensor.name, "", ("", type_word(tensor)), ("", shape_word(tensor)))
 
     # -- two tensors -------------------------------------------------------------------------------------------------
 
@@ -207,15 +215,20 @@ class Comparison:
                 told.verdict = RENAMED
         except DataError as error:
             told.verdict, told.reason = UNREADABLE, error.reason
+            reasons = []
             for tensor, which in ((old, "the first"), (new, "the second")):
                 if not tensor.is_complete and tensor.status is not Status.UNSUPPORTED:
                     reason = tensor.finding.reason if tensor.finding is not None else error.reason
-                    told.verdict, told.reason = NOT_WHOLE, f"in {which} file it is {tensor.status}: {reason}"
-                    self._compare_rest(told, old, new)
+                    reasons.append(f"in {which} file it is {tensor.status}: {reason}")
+            if reasons:
+                told.verdict, told.reason = NOT_WHOLE, "; ".join(reasons)
+                self._compare_rest(told, old, new)
         return told
 
     def _judge(self, told: Difference, old: Tensor, new: Tensor) -> None:
-        if old.shape != new.shape or not old.is_shape_known:
+        if not (old.is_shape_known and new.is_shape_known):
+            raise UnsupportedError("its shape is not known")
+        if old.shape != new.shape:
             told.verdict = SHAPE
             return
         same_type = type_word(old) == type_word(new)
@@ -238,7 +251,7 @@ class Comparison:
             return
         count = agree = 0
         try:
-            for mine, others in zip(old.coded().array_blocks(BLOCK), new.coded().array_blocks(BLOCK), strict=False):
+            for mine, others in zip(blocks_there(old), blocks_there(new), strict=False):
                 length = min(len(mine), len(others))
                 count += length
                 agree += length if mine[:length] == others[:length] else 0
@@ -257,19 +270,22 @@ def _hash_of(tensor: Tensor) -> str | None:
 
 
 def _prefixes(gone: list[str], came: dict[str, Tensor]) -> tuple[str, str]:
-    """Return what names of one model begin with more than those of the other, and the other way around; if most do."""
+    """Return what names of one model begin with more than those of the other, and the other way around; if most do.
+
+    The other one may have more besides, as the states of an optimizer; of several such prefixes, the shortest counts.
+    """
     for strip_first in (False, True):
         source, target = ([*came], set(gone)) if not strip_first else (gone, came.keys())
         found: dict[str, int] = {}
-        for name in source[:1_000]:
+        for name in source:
             parts = name.split(".")
             for at in range(1, min(len(parts), 4)):
                 if ".".join(parts[at:]) in target:
                     prefix = ".".join(parts[:at]) + "."
                     found[prefix] = found.get(prefix, 0) + 1
                     break
-        best = max(found, key=lambda prefix: found[prefix], default="")
-        if best and found[best] * 2 >= min(len(source), 1_000):
+        best = max(found, key=lambda prefix: (found[prefix], -prefix.count(".")), default="")
+        if best and found[best] * 2 >= min(len(source), len(target)):
             return (best, "") if strip_first else ("", best)
     return "", ""
 
@@ -316,10 +332,10 @@ def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> Di
     told = Distance(prod(old.shape))
     total = product = mine = others = 0.0
     finite = 0
-    narrow = _narrower(old, new)
+    narrow, wide = _narrower(old, new), _common_type(old, new)
     with np.errstate(all="ignore"):
         for first, second in zip(_pieces(old), _pieces(new), strict=True):
-            a, b = _common(first, second)
+            a, b = (first, second) if wide is None else (first.astype(wide), second.astype(wide))
             changed = (a != b) & ~(np.isnan(a) & np.isnan(b))
             told.changed += int(np.count_nonzero(changed))
             if narrow is not None:
@@ -362,16 +378,17 @@ def _narrower(old: Tensor, new: Tensor) -> DType | None:
     return min(types, key=lambda dtype: dtype.bits)
 
 
-def _common(old: NDArray[Any], new: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return both in a type in which their values can be compared exactly."""
+def _common_type(*tensors: Tensor) -> Any:
+    """Return a type of numpy in which the values of both can be compared exactly; None: they are of one already."""
     import numpy as np
 
-    if old.dtype == new.dtype and old.dtype.isbuiltin == 1:
-        return old, new
-    if old.dtype.kind in "iub" and new.dtype.kind in "iub":
-        return old.astype(np.longdouble), new.astype(np.longdouble)  # int64 and uint64 have no other
-    wide = np.complex128 if "c" in (old.dtype.kind, new.dtype.kind) else np.float64
-    return old.astype(wide), new.astype(wide)
+    types = [tensor.dtype for tensor in tensors if tensor.dtype is not None]
+    if types[0] == types[1] and types[0].numpy.isbuiltin == 1:
+        return None
+    is_long = any(one.kind == "other" or (one.kind in ("int", "uint") and one.bits == 64) for one in types)
+    if any(one.name.lstrip("b").startswith("complex") for one in types):
+        return np.clongdouble if is_long else np.complex128
+    return np.longdouble if is_long else np.float64
 
 
 def _steps(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -391,6 +408,19 @@ def _wide(array: NDArray[Any]) -> Any:
     return array.dtype if array.dtype.itemsize >= 16 else np.complex128 if array.dtype.kind == "c" else np.float64
 
 
+def _first_other(old: Remark, new: Remark) -> tuple[object, object]:
+    """Return the first of many values that is another one in two lists of as many; the remarks, if there is none."""
+    try:
+        both = zip(old.node.values(), new.node.values(), strict=True)
+        for number, (mine, others) in enumerate(both if old.node is not None and new.node is not None else ()):
+            if repr(mine) != repr(others):
+                words = f"{old}, number {number:,}:"
+                return Remark(f"{words} {mine!r}"), Remark(f"{words} {others!r}")
+    except DataError:
+        pass  # `check` tells
+    return old, new
+
+
 # -- Two models --------------------------------------------------------------------------------------------------------
 
 
@@ -402,15 +432,17 @@ class ModelDifference(Declared):
     equal: int
     """How many do not."""
     metadata: list[Change]
+    are_whole: tuple[bool, bool] = (True, True)
+    """Whether each of the two is whole, as far as it was read."""
 
     @property
     def is_identical(self) -> bool:
-        """Whether nothing differs."""
-        return not self.tensors and not self.metadata
+        """Whether nothing differs, and both are whole."""
+        return not self.tensors and not self.metadata and all(self.are_whole)
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
-        told = {"identical": self.is_identical, "equal": self.equal}
+        told = {"identical": self.is_identical, "equal": self.equal, "whole": list(self.are_whole)}
         tensors, changes = [one.to_dict() for one in self.tensors], [one.to_dict() for one in self.metadata]
         return {**told, "tensors": tensors, "metadata": changes}
 
@@ -448,4 +480,5 @@ def diff(
                 equal += 1
             else:
                 differing.append(found)
-        return ModelDifference(differing, equal, list(comparison.metadata()))
+        changes = list(comparison.metadata())
+        return ModelDifference(differing, equal, changes, comparison.are_whole())

@@ -30,15 +30,17 @@ _STEP: Final = 1 << 20
 class Found:
     """A tensor of a file."""
 
-    __slots__ = ("file", "name", "nbytes", "place")
+    __slots__ = ("file", "layout", "name", "nbytes", "place")
 
-    def __init__(self, file: str, name: str, nbytes: int, place: object) -> None:
+    def __init__(self, file: str, name: str, nbytes: int, place: object, layout: object) -> None:
         self.file = file
         self.name = name
         self.nbytes = nbytes
         """Bytes as stored."""
         self.place = place
         """What only tensors of the same bytes have in common."""
+        self.layout = layout
+        """What only those of them have in common in which the bytes are in the same order."""
 
 
 class Group:
@@ -71,8 +73,12 @@ class Duplicates:
         self._count += 1
         if self._count * _HELD > self._charge.amount:
             self._charge.resize(self._charge.amount + _STEP)
-        spans = tuple((span.path, span.offset, span.length) for span in tensor.spans)
-        found = Found(file, tensor.name, tensor.stored_nbytes, spans)
+        spans = tuple(
+            (span.path if span.found_in is None else span.found_in.name, span.found_at, span.offset, span.length)
+            for span in tensor.spans
+        )
+        layout = tensor.strides, tensor.byteorder, tensor.encoding
+        found = Found(file, tensor.name, tensor.stored_nbytes, spans, layout)
         self._kinds.setdefault((type_word(tensor), shape_word(tensor)), []).append(found)
 
     def groups(self, opened: Callable[[str], AbstractContextManager[Viewer]]) -> Iterator[Group]:
@@ -86,9 +92,10 @@ class Duplicates:
             with opened(file) as viewer:
                 known: dict[object, str] = {}
                 for (dtype, shape), found in rows:
-                    digest = known.get(found.place)
+                    place = dtype, shape, found.place, found.layout
+                    digest = known.get(place)
                     if digest is None:
-                        digest = known[found.place] = _hash(viewer, found.name)
+                        digest = known[place] = _hash(viewer, found.name)
                     if digest:
                         same.setdefault((dtype, shape, digest), []).append(found)
         groups = [Group(dtype, shape, found) for (dtype, shape, _), found in same.items() if len(found) > 1]

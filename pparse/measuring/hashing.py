@@ -1,6 +1,6 @@
 """Identities: of the content of a tensor, of the structure of a model, and of a model; the same in every format.
 
-``H`` is BLAKE3, or SHA-256, which yields 32 bytes. Texts are ASCII; names are as JSON has them, in quotes.
+``H`` is BLAKE3, or SHA-256, which yields 32 bytes. Texts are UTF-8; names are as JSON has them, in quotes and ASCII.
 
 - *content* of a tensor: ``H("pparse tensor 1\\nTYPE SHAPE\\n" H(piece) H(piece) …)``. TYPE and SHAPE are its words
   (`pparse.measuring.content`): ``float32 2,3``. Pieces are 16 MiB of its bytes each, the last one less; of no bytes,
@@ -58,7 +58,7 @@ def new_hash(algorithm: str) -> Any:
 def content_hash(tensor: Tensor, algorithm: str = "blake3") -> str:
     """Return the identity of a tensor's content in hexadecimal digits. Raises the errors of `Tensor.readinto`."""
     whole, piece, room = new_hash(algorithm), new_hash(algorithm), PIECE
-    whole.update(f"pparse tensor 1\n{type_word(tensor)} {shape_word(tensor)}\n".encode())
+    whole.update(f"pparse tensor 1\n{type_word(tensor)} {shape_word(tensor)}\n".encode("utf-8", "surrogatepass"))
     for block in content_blocks(tensor):
         while block:
             piece.update(block[:room])
@@ -137,9 +137,9 @@ class Hashing:
                     continue
                 found = self._hashed(tensor)
                 name = dumps(tensor.name)
-                named = named and tensor.is_shape_known
-                whole = whole and found.content is not None
                 if not viewer.is_bookkeeping(tensor):
+                    named = named and tensor.is_shape_known
+                    whole = whole and found.content is not None
                     lines += self._line(f"{name} {found.dtype} {shape_word(tensor)}\n")
                     contents += self._line(f"{name} {found.content}\n")
                 if len(lines) * _HELD // 32 > charge.amount:
@@ -165,7 +165,7 @@ class Hashing:
 
     def _line(self, text: str) -> bytes:
         made = new_hash(self._algorithm)
-        made.update(text.encode("ascii"))
+        made.update(text.encode("utf-8", "surrogatepass"))
         found: bytes = made.digest()
         return found
 

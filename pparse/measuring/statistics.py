@@ -12,14 +12,14 @@ themselves.
 from __future__ import annotations
 
 from itertools import islice
-from math import isfinite, sqrt
+from math import sqrt
 
 from pparse.document.opening import refuse_unknown
 from pparse.errors import DataError, UnsupportedError
 from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.limits import parse_size
-from pparse.measuring.content import BLOCK, content_blocks
+from pparse.measuring.content import BLOCK, content_blocks, json_number
 from pparse.tensors.dtype import DTYPES
 
 TYPE_CHECKING = False
@@ -114,13 +114,10 @@ class Statistics(Declared):
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         names = ("count", "nan", "infinite", "zeros", "min", "max", "mean", "std", "norm", "distinct")
-        ranges = [{"from": low, "to": _finite(high), "count": count} for low, high, count in self.histogram]
-        return {**{name: _finite(getattr(self, name)) for name in names}, "histogram": ranges}
-
-
-def _finite(value: float | None) -> float | None:
-    """Return a number as JSON has it: none is infinite."""
-    return value if value is None or isfinite(value) else None
+        ranges = [
+            {"from": json_number(low), "to": json_number(high), "count": count} for low, high, count in self.histogram
+        ]
+        return {**{name: json_number(getattr(self, name)) for name in names}, "histogram": ranges}
 
 
 class TensorStatistics(Declared):
@@ -159,7 +156,7 @@ def statistics_of(tensor: Tensor, sample: int | None = None) -> Statistics:
     if dtype is None or not dtype.is_number:
         raise UnsupportedError(f"its elements are {tensor.type_name}, not numbers", path=tensor.name)
     part = DTYPES[_PARTS[dtype.name]] if dtype.name in _PARTS else dtype
-    if part.numpy.itemsize * 8 > _COUNTED and part.kind == "float" and part.name not in _FORMS:
+    if part.kind in ("other", "complex"):
         raise UnsupportedError(f"statistics of {dtype} are not made", path=tensor.name)
     kind: Any = _Codes if part.bits <= _COUNTED else _Moments
     found = kind(part)
@@ -177,10 +174,12 @@ def _blocks(tensor: Tensor, dtype: DType, sample: int | None) -> Iterator[NDArra
     import numpy as np
 
     if sample is not None and sample < tensor.nbytes:
-        most = max(8, min(tensor.size, sample // dtype.itemsize) // _PLACES // 8 * 8)
-        for number in range(min(_PLACES, -(-tensor.size // most))):
-            start = (tensor.size - most) * number // max(1, _PLACES - 1) // 8 * 8
-            yield from islice(tensor.blocks(most * max(1, dtype.itemsize), raw=True, start=max(0, start)), 1)
+        wanted = max(8, min(tensor.size, sample // dtype.itemsize))
+        places = min(_PLACES, wanted // 8)
+        most = wanted // places // 8 * 8
+        for number in range(places):
+            start = (tensor.size - most) * number // max(1, places - 1) // 8 * 8
+            yield from islice(tensor.blocks(most * dtype.itemsize, raw=True, start=max(0, start)), 1)
     elif tensor.coded() is not tensor or dtype.packed:
         yield from tensor.blocks(BLOCK, raw=True)
     else:

@@ -205,6 +205,13 @@ class DType:
         flat: NDArray[np.uint8] = sixes.astype(np.uint8).reshape(-1)[:count]
         return flat
 
+    def pack(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes that `unpack` makes ``codes`` of; bits of the last one that are left over are zero."""
+        import numpy as np
+
+        bits = np.unpackbits(codes.reshape(-1, 1), axis=1, count=self.bits, bitorder="little")
+        return np.packbits(bits, bitorder="little")
+
     def __eq__(self, other: object) -> bool:
         return self.name == (other.name if isinstance(other, DType) else other)
 

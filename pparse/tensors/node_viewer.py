@@ -137,7 +137,7 @@ def _plain(node: Node) -> Any:
         if node.shape == SCALAR:
             return node.load()
         if len(node) > _MOST_SHOWN:
-            return Remark(f"{len(node):,} elements")
+            return Remark(f"{len(node):,} elements", node)
         return node.to_python()
     except PparseError as error:
         return Remark(f"{node.status}: {error.reason}")

@@ -165,7 +165,17 @@ def last_written(data: Data, start: int, hole: int) -> int:
 class Remark(str):
     """A text about a value, not the value: it is shown, and never written as if the source said it."""
 
-    __slots__ = ()
+    __slots__ = ("node",)
+    node: Any
+
+    def __new__(cls, text: str, node: Any = None) -> Remark:
+        """``node``: where many values are that it stands for, to be gone through."""
+        made = super().__new__(cls, text)
+        made.node = node
+        return made
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return Remark, (str(self),)
 
 
 # -- Where the tensors of a file lie in its data, and which of them contradict each other, as two that share bytes do --
