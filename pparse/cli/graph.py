@@ -12,7 +12,7 @@ from itertools import islice
 from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file
 from pparse.cli.output import write, write_text
 from pparse.display.text import safe
-from pparse.errors import DataError, EndOfDataError, LimitError, PathError, UnsupportedError
+from pparse.errors import DataError, EndOfDataError, LimitError, UnsupportedError
 from pparse.findings import BROKEN, Status
 from pparse.graphs.graph import Called
 from pparse.graphs.source import Value
@@ -151,7 +151,7 @@ def _graph_of(document: Extraction, options: Any) -> Graph:
         raise UnsupportedError(f"{document.name}: {document.format} has no graph")
     try:
         found: Graph = viewer.graph_of(options.meta_graph, options.max_nodes)
-    except (UnsupportedError, PathError) as error:
+    except UnsupportedError as error:
         status = viewer.extent().status
         if status not in BROKEN:
             raise

@@ -21,7 +21,7 @@ from pparse.parsers.pytorch.rebuild import Odd, numbers, torch_type
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, join
 from pparse.tensors.parts import DataFiles, Part, box_of, covers, put_together, refusal
-from pparse.tensors.status import finding_by_status
+from pparse.tensors.status import WHOLE_OR_CUT, finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.viewers.pickle.viewer import MOST_FACTS
 
@@ -107,6 +107,8 @@ class ChunkData(DerivedData):
             reason = "a chunk of it is no archive with one tensor"
         elif found.is_shape_known and (found.dtype is not self._dtype or found.shape != self._shape):
             reason = f"a chunk of it is of type and shape {found.type_name} {found.shape_text} in its archive"
+        elif found.status not in WHOLE_OR_CUT and self.end <= self._file.find_end():
+            reason = f"in the archive of a chunk, {'it is lost' if found.finding is None else found.finding.reason}"
         if found is None or reason:
             if self.end <= self._file.find_end():
                 self._file.data.condemn(self.begin, self.end, reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from itertools import islice
 
-from pparse.errors import DataError, MissingNameError, PathError
+from pparse.errors import DataError, MissingNameError, PathError, UnsupportedError
 from pparse.findings import Status
 from pparse.limits import count_words
 from pparse.parsers.pytorch.exported import CONFIG, INPUTS, PROGRAM, SAVED, USUAL, ExportedProgramParser
@@ -245,6 +245,8 @@ class ExportedProgramViewer(PyTorchViewer):
     def _source(self, number: int) -> ExportedGraph:
         from pparse.viewers.pytorch.exported_graph import ExportedGraph
 
+        if not self._programs:
+            raise UnsupportedError(f"{self.extraction.name}: there is no program")
         if number >= len(self._programs):
             count = count_words(len(self._programs), "program")
             raise PathError(f"{self.extraction.name}: it has {count}", path="graph")
