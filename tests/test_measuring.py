@@ -166,6 +166,13 @@ def test_hash_command(run, tmp_path) -> None:
     assert found.json["agree"] == 0
     listed.write_text("no line of ours\n")
     assert "line 1" in run("hash", "--check", listed).err
+    found = run("hash", GOOD, "nothing*")
+    assert (found.code, found.out) == (2, "")
+    folder = tmp_path / "two"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(GOOD.read_bytes())
+    (folder / "other.pt").write_bytes((SAMPLES / "tiny-gpt.pt").read_bytes())
+    assert "also here: other.pt" in run("hash", folder).err
     found = run("hash", CUT, GOOD, "-q")
     assert (found.code, found.out) == (4, "")
     names = ("w ", " w", "a\nb", "a\\x0ab", "\\x5c", "t\tb", "", "\u2028x", "\u3000")
@@ -541,12 +548,18 @@ def test_diff_command(run, tmp_path) -> None:
     found = run("diff", paths[0], paths[1])
     assert found.code == 1
     assert found.lines[1].split()[:2] == ["h.11.q", "values"]
-    assert found.lines[-1] == "different: 1 values; 35 of 36 tensors equal"
+    assert found.lines[-1] == "different: 1 with other values; 35 of 36 tensors equal"
     found = run("diff", paths[0], paths[2])
     assert [line.split()[0] for line in found.lines[:13]] == ["LAYER", *(f"h.{number}" for number in range(12))]
     assert len(run("diff", "--long", paths[0], paths[2]).lines) == 38
     assert run("diff", "--tolerance", "2", paths[0], paths[2]).code == 0
+    assert run("diff", "--tolerance", "2", paths[0], paths[2]).out.startswith("equal within the tolerance: 36 tensors")
     assert run("diff", GOOD, CUT).code == 4
+    said = tmp_path / "said.safetensors"
+    said.write_bytes(save(old, {"who": "me"}))
+    found = [run("diff", paths[0], said, *more) for more in ([], ["--no-metadata"], ["h.1.*"])]
+    assert [one.code for one in found] == [1, 0, 0]
+    assert "'me'" in found[0].out
     assert run("diff", "-q", paths[0], paths[1]).out == ""
     assert run("diff", "--tolerance", "nan", paths[0], paths[2]).code == 2
     for path, made in zip(paths, (old, {name: array + 1 for name, array in old.items()}), strict=False):

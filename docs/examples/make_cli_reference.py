@@ -536,6 +536,7 @@ OBJECTS = {
             "identical": "whether nothing differs, and both are whole",
             "whole": "whether each of the two is whole, as far as it was read",
             "equal": "number of tensors that do not",
+            "close": "how many of these are equal only within the tolerance",
             "metadata": "list of changes of metadata: `name`, `old`, `new` (null: not there)",
         },
     ),

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 
-from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, Matcher, open_file, worst
+from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, Matcher, worst
+from pparse.cli.model import OpenedModel
 from pparse.display.text import safe, shorten
-from pparse.document.registry import viewer_for
-from pparse.errors import UnsupportedError
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
@@ -35,6 +34,8 @@ EXAMPLES: Final = """examples:
 _ROWS: Final = 30
 _LETTERS: Final = 60
 _MOST_CHANGES: Final = 20
+# What the last line calls verdicts.
+_SUMMED: Final = {"values": "with other values", "type": "of another type", "shape": "of another shape"}
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -44,6 +45,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("PATTERN", "only tensors that match one of these globs", dest="patterns", nargs="*")
     parser.add("--tolerance X", "values this far apart do not differ (0)", type=float, default=0.0)
     parser.add("--relative X", "… and this share of the value in NEW (0)", type=float, default=0.0)
+    parser.add("--no-metadata", "metadata do not count; with a PATTERN, they never do", dest="no_metadata")
     parser.add("-l --long", f"each difference, not a table by layers if there are more than {_ROWS}")
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="differences, and one of all")
@@ -54,22 +56,16 @@ def run(options: Any, out: Output) -> int:
     from pparse.measuring.difference import Comparison
 
     options.several, matches = False, Matcher(options.patterns)
-    options.file = options.old
-    with open_file(options, out) as first:
+    options.file, quiet = options.old, options.quiet or options.json or options.jsonl
+    with OpenedModel(options, out, quiet=quiet) as first:
         options.file = options.new
-        with open_file(options, out) as second:
+        with OpenedModel(options, out, quiet=quiet) as second:
             chosen = None if matches.takes_all else matches.takes
-            viewers = [_viewer(first), _viewer(second)]
+            viewers = [first, second]
             how: Any = {"tolerance": options.tolerance, "relative": options.relative, "chosen": chosen}
-            code = _Report(Comparison(*viewers, **how), viewers, options, out).run()
+            report = _Report(Comparison(*viewers, **how), viewers, options, out)
+            code = report.run(with_metadata=matches.takes_all and not options.no_metadata)
     return USAGE if matches.complain(out) else code
-
-
-def _viewer(document: Any) -> Viewer:
-    viewer: Viewer | None = viewer_for(document)
-    if viewer is None:
-        raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
-    return viewer
 
 
 class _Report:
@@ -81,8 +77,9 @@ class _Report:
         self._layers: dict[str, _Layer] = {}
         self._rows: list[Difference] = []
         self._renamed: dict[tuple[str, str], int] = {}
+        self._close_ones = 0
 
-    def run(self) -> int:
+    def run(self, *, with_metadata: bool) -> int:
         """Print what differs; return the exit code."""
         from pparse.cli.output import JsonRows
 
@@ -94,6 +91,7 @@ class _Report:
         for one in self._comparison.tensors():
             total += 1
             if one.is_same:
+                self._close_ones += one.verdict == "close"
                 continue
             differ += 1
             self._verdicts[one.verdict] = self._verdicts.get(one.verdict, 0) + 1
@@ -101,16 +99,20 @@ class _Report:
                 rows.add(one.to_dict())
             else:
                 self._add(one)
-        changes = list(self._comparison.metadata())
+        changes = list(self._comparison.metadata()) if with_metadata else []
         lost = self._not_whole()
-        told: dict[str, object] = {"identical": not differ and not changes and not lost, "equal": total - differ}
+        told: dict[str, object] = {
+            "identical": not differ and not changes and not lost,
+            "equal": total - differ,
+            "close": self._close_ones,
+        }
         told["whole"] = list(self._comparison.are_whole())
         told |= {"metadata": [change.to_dict() for change in changes]}
         if rows is not None and options.json:
             rows.end(told)
         elif rows is not None:
             rows.add(told)
-        elif not options.quiet:
+        elif not options.quiet and (total or with_metadata):
             self._close(total, differ, changes, lost)
         codes = {OK, DIFFERENT} if differ or changes else {OK}
         return worst({*codes, DAMAGED} if lost else codes)
@@ -143,19 +145,22 @@ class _Report:
         for (strip, add), count in self._renamed.items():
             here = f"{safe(strip)}* → *" if strip else f"* → {safe(add)}*"
             out.say(f"renamed: {here} ({count_words(count, 'tensor')}, equal)")
-        for change in changes[:_MOST_CHANGES]:
+        most = len(changes) if self._options.long else _MOST_CHANGES
+        for change in changes[:most]:
             old, new = (_shown(value) for value in (change.old, change.new))
             out.say(f"metadata {safe(change.name)}: {old} → {new}")
-        if len(changes) > _MOST_CHANGES:
-            out.say(f"… and {count_words(len(changes) - _MOST_CHANGES, 'other change')} of metadata")
+        if len(changes) > most:
+            out.say(f"… and {count_words(len(changes) - most, 'other change')} of metadata")
         for words in lost:
             out.say(out.paint(words, "red"))
-        size = format_size(self._viewers[0].extent().listed_bytes)
+        extent = self._viewers[0].extent()
+        size = f", {format_size(extent.listed_bytes)}" if total == extent.count else ""
         if not differ and not changes:
-            word = "identical" if not lost else "what is there is the same"
-            out.say(f"{out.paint(word, 'green')}: {count_words(total, 'tensor')}, {size}")
+            word = "equal within the tolerance" if self._close_ones else "identical"
+            word = word if not lost else "what is there is the same"
+            out.say(f"{out.paint(word, 'green')}: {count_words(total, 'tensor')}{size}")
             return
-        parts = [f"{count:,} {verdict}" for verdict, count in self._verdicts.items()]
+        parts = [f"{count:,} {_SUMMED.get(verdict, verdict)}" for verdict, count in self._verdicts.items()]
         parts += [f"metadata: {count_words(len(changes), 'change')}"] if changes else []
         equal = f"{total - differ:,} of {count_words(total, 'tensor')} equal"
         out.say(f"{out.paint('different', 'yellow')}: {', '.join(parts)}; {equal}")

@@ -17,14 +17,13 @@ from pparse.cli.common import (
     each_file,
     exit_code_for,
     exit_code_of,
-    open_file,
     size,
     split_files,
     worst,
 )
+from pparse.cli.model import OpenedModel
 from pparse.display.text import safe
-from pparse.document.registry import viewer_for
-from pparse.errors import DataError, OptionError, PparseError, UnsupportedError
+from pparse.errors import DataError, OptionError, PparseError
 from pparse.findings import Status
 from pparse.limits import MemoryBudget, count_words, format_size
 from pparse.measuring.content import TEXT, shape_word, type_word
@@ -109,8 +108,8 @@ class _Conditions:
         if not mark:
             raise OptionError(f"--same-as is FILE::NAME, not {place!r}")
         self._options.file = file
-        with open_file(self._options, out) as document:
-            tensor = _viewer(document)[name]
+        with OpenedModel(self._options, out, quiet=True) as viewer:
+            tensor = viewer[name]
             return type_word(tensor), shape_word(tensor), content_hash(tensor)
 
     def why(self, viewer: Viewer, tensor: Tensor) -> str | None:
@@ -174,13 +173,6 @@ def _fits(tensor: Tensor, pattern: str) -> bool:
     return len(words) == len(shape) and all(map(fnmatchcase, shape, words))
 
 
-def _viewer(document: Any) -> Viewer:
-    viewer: Viewer | None = viewer_for(document)
-    if viewer is None:
-        raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
-    return viewer
-
-
 def _code_of(viewer: Viewer) -> int:
     return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
 
@@ -188,8 +180,7 @@ def _code_of(viewer: Viewer) -> int:
 def _find(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows, Table
 
-    with open_file(options, out) as document:
-        viewer = _viewer(document)
+    with OpenedModel(options, out, quiet=options.quiet or options.json or options.jsonl) as viewer:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "tensors") if as_json else None
         table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><")
@@ -269,28 +260,19 @@ class _Opened:
     def __init__(self, options: Any, out: Output) -> None:
         self._options, self._out = options, out
 
-    def __call__(self, file: str) -> _Opened:
+    def __call__(self, file: str) -> OpenedModel:
         self._options.file = file
-        return self
-
-    def __enter__(self) -> Viewer:
-        self._document = open_file(self._options, self._out)
-        self._document.__enter__()
-        return _viewer(self._document)
-
-    def __exit__(self, *how: Any) -> None:
-        self._document.__exit__(*how)
+        return OpenedModel(self._options, self._out, quiet=True)
 
 
 def _unused(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows
     from pparse.measuring.finding import unused
 
-    with open_file(options, out) as document:
+    with OpenedModel(options, out, quiet=options.json or options.jsonl) as viewer:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "unused") if as_json else None
         lost = 0
-        viewer = _viewer(document)
         for path, whole, stretches in unused(viewer):
             total = sum(end - start for start, end in stretches)
             lost += total

@@ -7,11 +7,20 @@ says how they are made. Exit code 4 if something is not whole, 1 if anything dif
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, Matcher, each_file, open_file, split_files, worst
+from pparse.cli.common import (
+    DAMAGED,
+    DIFFERENT,
+    OK,
+    USAGE,
+    Matcher,
+    each_file,
+    split_files,
+    worst,
+)
+from pparse.cli.model import OpenedModel
 from pparse.data import files
 from pparse.display.text import escaped, safe, unescaped
-from pparse.document.registry import viewer_for
-from pparse.errors import LimitError, MalformedError, OptionError, UnsupportedError
+from pparse.errors import LimitError, OptionError
 from pparse.limits import count_words
 
 TYPE_CHECKING = False
@@ -79,10 +88,7 @@ def _hash(options: Any, out: Output) -> int:
             raise OptionError(f"{options.check} has no line on {options.file}")
         options.algorithm = next(iter(wanted.values())).partition(":")[0]
     chosen = None if options.matches.takes_all else options.matches.takes
-    with open_file(options, out) as document:
-        viewer = viewer_for(document)
-        if viewer is None:
-            raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
+    with OpenedModel(options, out, quiet=options.quiet or options.json or options.jsonl) as viewer:
         if wanted is not None:
             content = any(kind != "structure" for kind, _ in wanted)
             return _compare(Hashing(viewer, options.algorithm, chosen, content=content), wanted, options, out)
@@ -111,6 +117,8 @@ class _Printed:
                 rows.add(tensor.to_dict())
             elif options.tensors and tensor.content is not None:
                 self._line(tensor.content, "tensor", tensor.name)
+        if not hashing.count and not options.matches.takes_all:
+            return OK  # nothing is wanted of it
         digests = {"structure": hashing.structure, "model": hashing.model}
         found: dict[str, object] = {**digests}
         if rows is not None and options.json:
@@ -193,10 +201,10 @@ def _read_list(path: str) -> dict[str, dict[tuple[str, str], str]]:
         match = re.fullmatch(_LINE, line)
         if match is None or algorithm not in ("", match["algorithm"]):
             what = "has another algorithm" if match is not None else "is none that 'pparse hash' prints"
-            raise MalformedError(f"{path}: line {number} {what}: {line[:80]!r}")
+            raise OptionError(f"{path}: line {number} {what}: {line[:80]!r}")
         digest, kind, file, name = match["digest"], match["kind"].rstrip(), match["file"], match["name"] or ""
         algorithm = match["algorithm"]
         found.setdefault(unescaped(file), {})[kind, unescaped(name)] = digest
     if not found:
-        raise MalformedError(f"{path}: no line of it has an identity")
+        raise OptionError(f"{path}: no line of it has an identity")
     return found

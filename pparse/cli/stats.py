@@ -7,10 +7,9 @@ if something is not whole.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, USAGE, Matcher, each_file, exit_code_for, open_file, size, split_files
+from pparse.cli.common import DAMAGED, USAGE, Matcher, each_file, exit_code_for, size, split_files
+from pparse.cli.model import OpenedModel
 from pparse.display.text import safe
-from pparse.document.registry import viewer_for
-from pparse.errors import UnsupportedError
 from pparse.findings import BROKEN
 from pparse.limits import count_words
 
@@ -55,10 +54,7 @@ def run(options: Any, out: Output) -> int:
 def _measure(options: Any, out: Output) -> int:
     from pparse.measuring.statistics import Statistics, statistics_in
 
-    with open_file(options, out) as document:
-        viewer = viewer_for(document)
-        if viewer is None:
-            raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
+    with OpenedModel(options, out, quiet=options.json or options.jsonl) as viewer:
         chosen = None if options.matches.takes_all else options.matches.takes
         how: Any = {"sample": options.sample, "dequantize": not options.codes}
         found = _Summed(statistics_in(viewer, chosen, **how), Statistics())

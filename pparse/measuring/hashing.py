@@ -125,6 +125,8 @@ class Hashing:
         """The identity of the structure, once all tensors were asked for; None if it is not known."""
         self.model: str | None = None
         """The identity of the model, once all tensors were asked for; None if not all of it is whole."""
+        self.count = 0
+        """How many tensors there were."""
         self._viewer, self._algorithm, self._chosen, self._content = viewer, algorithm, chosen, content
 
     def __iter__(self) -> Iterator[TensorHash]:
@@ -135,6 +137,7 @@ class Hashing:
             for tensor in viewer.tensors():
                 if self._chosen is not None and not self._chosen(viewer, tensor):
                     continue
+                self.count += 1
                 found = self._hashed(tensor)
                 name = dumps(tensor.name)
                 if not viewer.is_bookkeeping(tensor):

@@ -1,0 +1,50 @@
+"""The file of a command as a model: for commands that ask for nothing but tensors."""
+
+from __future__ import annotations
+
+from pparse.cli.common import open_file
+from pparse.errors import UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pparse.cli.output import Output
+    from pparse.tensors.viewer import Viewer
+
+
+class OpenedModel:
+    """Opens the file of a command as a model, for ``with``, which gives its viewer.
+
+    At the end, other models of its folder are told. Raises `UnsupportedError` if it holds no tensors.
+    """
+
+    def __init__(self, options: Any, out: Output, *, quiet: bool = False) -> None:
+        self._document = open_file(options, out)
+        self._out, self._quiet = out, quiet
+
+    def __enter__(self) -> Viewer:
+        from pparse.document.registry import viewer_for
+
+        document = self._document
+        try:
+            viewer: Viewer | None = viewer_for(document)
+            if viewer is None:
+                advice = " ('pparse ls -R' lists the models inside)" if document.parse().container is not None else ""
+                raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors{advice}")
+        except BaseException:
+            document.close()
+            raise
+        return viewer
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        document = self._document
+        try:
+            if document.is_folder and not self._quiet and error is None:
+                from pparse.cli.inventory import taken
+
+                told = dict(taken(document, configs=False))  # type: ignore[arg-type]
+                if "also here" in told:
+                    self._out.error("; ".join(f"{name}: {words}" for name, words in told.items()))
+        finally:
+            document.close()
