@@ -181,7 +181,7 @@ def test_two_runs_give_the_same_files(tmp_path):
         ("a/x.pt", "a/x.safetensors"),
         ("x.PTH", "x.safetensors"),
         ("x.pth.tar", "x.safetensors"),
-        ("a/.pt", "a/.pt.safetensors"),
+        ("a/.pt", "a/pt.safetensors"),
         ("weights.zip", "weights.zip.safetensors"),
     ],
 )

@@ -347,7 +347,9 @@ def _kind_of_leftovers(viewer: Viewer) -> type[Leftovers]:
 
 
 def model_name(name: str, extensions: Iterable[str] = ()) -> str:
-    """Return the name of the safetensors file for a model: ``model.safetensors`` for ``model.pt``."""
+    """Return the name of the safetensors file for a model: ``model.safetensors`` for ``model.pt``, not a hidden one."""
+    folder, slash, own = name.rpartition("/")
+    name = f"{folder}{slash}{own.lstrip('.') or own}"
     low = name.lower()
     for ending in (*_ENDINGS, *extensions):
         if low.endswith(ending) and not low.endswith("/" + ending) and low != ending:

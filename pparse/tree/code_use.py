@@ -77,7 +77,7 @@ class CodeUse:
     def add_call(self, offset: int, words: str) -> None:
         """Note a call."""
         self.called += 1
-        if len(self.calls) < _MOST_CALLS:
+        if len(self.calls) < _MOST_CALLS and (offset, words) not in self.calls:
             self.calls.append((offset, words))
 
     def to_dict(self) -> dict[str, object]:

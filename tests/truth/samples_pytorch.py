@@ -158,7 +158,7 @@ def make_pytorch_dcp() -> Sample:
         marks += [at, begin, end, stop]
     shard, beside = made.files["__0_0.distcp"], {METADATA: made.files[METADATA]}
     how = {"hashed": True, "siblings": beside, "entry": METADATA, "folder_only": True}
-    how["saved"] = "__0_0.distcp", f"{METADATA}.safetensors"
+    how["saved"] = "__0_0.distcp", "metadata.safetensors"
     where = "offset", tuple(dict.fromkeys(marks))
     return Sample("pytorch-dcp", "__0_0.distcp", shard, "tensors", values, *where, **how)  # type: ignore[arg-type]
 
