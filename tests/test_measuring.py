@@ -144,6 +144,13 @@ def test_what_is_not_whole_has_no_identity() -> None:
     assert all(one.content == both[one.name] for one in found.tensors if one.content is not None)
 
 
+def test_the_structure_of_a_cut_checkpoint_is_known_if_its_pickle_is_there() -> None:
+    whole = (SAMPLES / "tiny-gpt.pt").read_bytes()
+    found = hash((SAMPLES / "tiny-gpt.cut.pt").read_bytes())
+    assert (found.structure, found.model) == (hash(whole).structure, None)
+    assert hash(whole[:600]).structure is None
+
+
 def test_hash_command(run, tmp_path) -> None:
     one, two, listed = tmp_path / "one two.safetensors", tmp_path / "b.safetensors", tmp_path / "list"
     one.write_bytes(GOOD.read_bytes())

@@ -146,7 +146,7 @@ class _Report:
         if self._unread:
             words.append(f"{self._unread:,} not readable")
         total = grades.total() + self.others + self._unread
-        self._out.say(f"{count_words(total, 'file')}: {', '.join(words)}")
+        self._out.say(": ".join([count_words(total, "file"), *([", ".join(words)] if words else [])]))
 
 
 def _files(names: list[str]) -> Iterator[tuple[str, bool]]:

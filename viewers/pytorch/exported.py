@@ -175,6 +175,11 @@ class ExportedProgramViewer(PyTorchViewer):
         """Return whether it is an example input."""
         return tensor.name.rpartition("/")[2].startswith(f"{_EXAMPLES}.")
 
+    @property
+    def names_may_be_lost(self) -> bool:  # type: ignore[override]
+        """True: further parts may have been described behind a cut."""
+        return True
+
     # -- what is known of them -----------------------------------------------------------------------------------------
 
     def descriptions(self) -> Iterator[Node]:

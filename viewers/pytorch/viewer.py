@@ -152,6 +152,12 @@ class PyTorchViewer(PickleViewer):
         """Whether something is known against bytes, or members are known that are not whole."""
         return super()._has_news or (isinstance(self.parser, PyTorchZipParser) and bool(self.parser.spoilt))
 
+    @property
+    def names_may_be_lost(self) -> bool:  # type: ignore[override]
+        """Whether not all that describes tensors is there."""
+        roots = list(self.descriptions())
+        return not roots or self.parser.has_code or any(root.status is not Status.COMPLETE for root in roots)
+
     def pickled(self) -> Node | None:
         """Return the value that was saved; None if it is lost."""
         return self.parser.pickled()
