@@ -110,7 +110,8 @@ def test_one_that_is_dangerous_does_not_hide_behind_many(run, tmp_path) -> None:
     assert "posix.system('echo')" in lines[1]
     found = run("info", path, "--json").json["globals"]
     assert len(found) == 101
-    assert found[0]["calls"] == [{"offset": path.read_bytes().index(b"tR0") + 1, "call": "posix.system('echo')"}]
+    at = path.read_bytes().index(b"tR0") + 1
+    assert found[0]["calls"] == [{"offset": at, "call": "posix.system('echo')", "opcode": "REDUCE"}]
 
 
 def test_check_info_and_scan_agree_wherever_the_pickle_lies(run, tmp_path) -> None:

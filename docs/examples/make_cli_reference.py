@@ -691,7 +691,8 @@ OBJECTS = {
             "count": "how often it is named; 0 if only other calls lead to it",
             "offset": "where first, in the data that hold the pickle",
             "called": "how often it is called, if the pickle had to be followed: not if all in it is harmless",
-            "calls": "the first 20 calls of one that is dangerous or unknown: `offset` of the opcode, `call` in words",
+            "calls": "the first 20 calls of one that is dangerous or unknown: `offset` of the opcode, `call` in words, "
+            "`opcode` by its name",
             "pickle": "what holds the pickle, below the document; null if the document is one",
         },
     ),

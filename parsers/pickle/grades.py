@@ -119,7 +119,8 @@ class Verdict:
             if isinstance(call.callable, Global):
                 use = self._use(str(call.callable), event.offset, call.callable.name)
                 use.worsen(Grade.DANGEROUS, "a class or function is changed")
-                use.add_call(event.offset, f"{call.callable} changed by {call_words(Call(event.opcode, (call.args,)))}")
+                change = f"{call.callable} changed by {call_words(Call(event.opcode, (call.args,)))}"
+                use.add_call(event.offset, change, event.opcode)
             return
         name, words = _name_of(call.callable)
         if not name and isinstance(call.callable, Call) and _got(call.callable):
@@ -133,7 +134,7 @@ class Verdict:
                 use.grade, use.reason = Grade.HARMLESS, "harmless with these arguments"
             use.worsen(*_DECIDERS[role](call))
         if use.grade not in (Grade.HARMLESS, Grade.WEIGHTS_ONLY):
-            use.add_call(event.offset, call_words(call))
+            use.add_call(event.offset, call_words(call), event.opcode)
         else:
             use.called += 1
         if role == "load" and depth < _MOST_NESTED:

@@ -16,7 +16,7 @@ from pparse.display.text import few, safe, shorten
 from pparse.document.folder import FILE, LocalFolder
 from pparse.errors import FormatError, LimitError, PparseError
 from pparse.limits import count_words
-from pparse.tree.code_use import NOT_FOLLOWED, Grade, in_order
+from pparse.tree.code_use import NOT_FOLLOWED, CodeCall, Grade, in_order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -197,10 +197,11 @@ def _tell(out: Output, file: str, uses: list[CodeUse], options: Any) -> None:
             continue
         if use.grade is not Grade.DANGEROUS and not options.all:
             continue
-        calls = use.calls or [(use.offset, use.name)]
-        for at, words in calls if options.all else calls[:_NAMES]:
+        calls = use.calls or [CodeCall(use.offset, use.name, "")]
+        for at, words, opcode in calls if options.all else calls[:_NAMES]:
             verb = "runs" if use.calls else "names"
-            line = f"{verb} {shorten(safe(words), _LETTERS)} ({where}@{at:#x}): {use.reason}"
+            place = f"{where}{opcode} @{at:#x}" if opcode else f"{where}@{at:#x}"
+            line = f"{verb} {shorten(safe(words), _LETTERS)} ({place}): {use.reason}"
             out.say(f"{'':12} {line if use.reason else line[:-2]}", indent=15)
     unknown = [use.name for use in uses if use.grade is Grade.UNKNOWN and use.name != NOT_FOLLOWED]
     if unknown and not options.all:
@@ -209,7 +210,7 @@ def _tell(out: Output, file: str, uses: list[CodeUse], options: Any) -> None:
 
 def _result(file: str, use: CodeUse) -> dict[str, object]:
     """Return one result of SARIF (OASIS, version 2.1.0)."""
-    at, words = use.calls[0] if use.calls else (use.offset, use.name)
+    at, words, _ = use.calls[0] if use.calls else (use.offset, use.name, "")
     where = f" in {use.pickle}" if use.pickle else ""
     verb = "runs" if use.calls else "names"
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections import Counter
+from collections import Counter, namedtuple
 
 from pparse.display.text import few, shorten
 from pparse.findings import Finding, Severity
@@ -46,6 +46,10 @@ class Grade(enum.Enum):
 _ORDER: Final = {grade: number for number, grade in enumerate(Grade)}
 
 
+CodeCall = namedtuple("CodeCall", "offset words opcode")
+CodeCall.__doc__ = """A call: where its opcode stands, in words, and the opcode; empty: it is none of a pickle."""
+
+
 class CodeUse:
     """A class or function that loading the file would look up, and what it would be called with."""
 
@@ -66,19 +70,19 @@ class CodeUse:
         """What holds the pickle, below the document; empty: the document is one."""
         self.called = 0
         """How often it is called, if the calls were followed: not if all names of the pickle are harmless."""
-        self.calls: list[tuple[int, str]] = []
-        """Offset and words of the first 20 calls of one that is dangerous or unknown."""
+        self.calls: list[CodeCall] = []
+        """The first 20 calls of one that is dangerous or unknown."""
 
     def worsen(self, grade: Grade, reason: str) -> None:
         """Take a grade that is worse."""
         if grade < self.grade:
             self.grade, self.reason = grade, reason
 
-    def add_call(self, offset: int, words: str) -> None:
+    def add_call(self, offset: int, words: str, opcode: str = "") -> None:
         """Note a call."""
         self.called += 1
-        if len(self.calls) < _MOST_CALLS and (offset, words) not in self.calls:
-            self.calls.append((offset, words))
+        if len(self.calls) < _MOST_CALLS and (offset, words, opcode) not in self.calls:
+            self.calls.append(CodeCall(offset, words, opcode))
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
@@ -90,7 +94,7 @@ class CodeUse:
             "offset": self.offset,
             "pickle": self.pickle or None,
             "called": self.called,
-            "calls": [{"offset": offset, "call": words} for offset, words in self.calls],
+            "calls": [{"offset": at, "call": words, "opcode": opcode or None} for at, words, opcode in self.calls],
         }
 
 
@@ -110,7 +114,7 @@ def code_lines(found: Iterable[CodeUse]) -> Iterator[tuple[str, str]]:
     for use in known[:_MOST_LISTED]:
         times = "once" if use.count == 1 else f"{use.count:,} times, first" if use.count else "by way of others"
         where = f" of {use.pickle}" if use.pickle else ""
-        what = f", called as {shorten(use.calls[0][1], 80)}" if use.calls else ""
+        what = f", called as {shorten(use.calls[0].words, 80)}" if use.calls else ""
         yield "global", f"{use.grade.value}: {shorten(use.name, 80)}, {times} at offset {use.offset}{where}{what}"
     if len(known) > _MOST_LISTED:
         yield "global", f"and {len(known) - _MOST_LISTED:,} others: 'pparse info FILE --json' has all"
@@ -120,7 +124,7 @@ def code_findings(uses: Iterable[CodeUse], source: str) -> Iterator[Finding]:
     """Yield a warning for each name that is dangerous, and one note for all those of which nothing is known."""
     unknown: list[CodeUse] = []
     for use in sorted(uses, key=lambda use: (use.grade.order, use.pickle, use.offset)):
-        at, what = use.calls[0] if use.calls else (use.offset, use.name)
+        at, what, _ = use.calls[0] if use.calls else (use.offset, use.name, "")
         if use.grade is Grade.DANGEROUS:
             more = f", and {count_words(use.called - 1, 'other call')} of it" if use.called > 1 else ""
             reason = f"loading it {'runs' if use.calls else 'looks up'} {what}{more}: {use.reason}"
