@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pickle
+import tarfile
 import warnings
 from typing import Any
 
 import numpy as np
 
 import pparse
+from pparse.data.base import BytesData
 from tests.interop.benign_pickles import numpy_values, standard_values
 from tests.malicious_files import encode, malicious_files
 from tests.rows import rows
@@ -24,16 +28,22 @@ NOT_DANGEROUS = {
     "a second pickle behind other bytes": "no reader gets there",
     "a call behind STOP of a frame": "no reader gets there",
     "7z-looking": "no reader takes it",
-    "skops": "skops says what it trusts",
+    "config": "code that is loaded if it is trusted: unknown",
+    "link-out": "unknown",
+    "external-data-up": "an error of the model",
+    "external-data-absolute": "an error of the model",
+    "custom-op": "an operator that a library must be loaded for: unknown",
+    "own-domain": "an operator that a library must be loaded for: unknown",
+    "decode/saved_model": "it runs nothing else",
 }
-#: Classes of files that hold no pickle.
-OTHERS = {"keras", "saved model", "onnx", "gguf", "template", "archive"}
+ENDINGS = (".pkl", ".pt", ".skops", ".json", ".onnx", ".tar", ".pb")
 
 
-def worst(content: bytes) -> str:
+def worst(content: bytes, name: str = "") -> str:
     """Return the worst grade; "" if there is none."""
     try:
-        return min((use.grade for use in pparse.scan(content)), default=None).value  # type: ignore[union-attr]
+        source = BytesData(content, name) if name else content
+        return min((use.grade for use in pparse.scan(source)), default=None).value  # type: ignore[union-attr]
     except (pparse.FormatError, AttributeError):
         return ""
 
@@ -41,9 +51,9 @@ def worst(content: bytes) -> str:
 def test_malicious_pickles_are_dangerous_wherever_they_lie() -> None:
     missed = {}
     for kind, name, content in malicious_files():
-        if kind in OTHERS or any(name in (f"{one}.pkl", f"{one}.pt", f"{one}.skops") for one in NOT_DANGEROUS):
+        if any(name == one + ending for one in NOT_DANGEROUS for ending in ENDINGS):
             continue
-        if (grade := worst(content)) != "dangerous":
+        if (grade := worst(content, name)) != "dangerous":
             missed[kind, name] = grade
     assert not missed
 
@@ -100,3 +110,42 @@ def test_grades_of_whole_and_cut_pickles(content: bytes, grade: str) -> None:
 )
 def test_what_meets_a_limit_is_not_taken_for_harmless(content: bytes, grade: str) -> None:
     assert worst(content) == grade
+
+
+TEMPLATE = "{% for m in messages %}<|im|><__media__>{{ m['role'] }}{{ raise_exception('x') }}{% endfor %}"
+
+
+@rows(
+    "name, told, grade",
+    [
+        ("tokenizer_config.json", {"chat_template": TEMPLATE}, ""),
+        ("chat_template.json", {"chat_template": "{{ x['__class__'] }}"}, "dangerous"),
+        ("a/tokenizer_config.json", {"chat_template": [{"name": "a", "template": "{{ ().__class__ }}"}]}, "dangerous"),
+        ("tokenizer_config.json", {"chat_template": "{{ x|attr(y) }}"}, "unknown"),
+        ("config.json", {"auto_map": {"AutoModel": "m.Model", "AutoTokenizer": ["t.Slow", None]}}, "unknown"),
+        ("schema.json", {"__class__": "system", "__module__": "os", "content": []}, "dangerous"),
+        ("other.json", {"chat_template": "{{ ().__class__ }}"}, ""),
+    ],
+)
+def test_configurations(name: str, told: dict[str, Any], grade: str) -> None:
+    assert worst(json.dumps(told).encode(), name) == grade
+
+
+@rows(
+    "name, link, grade",
+    [
+        ("a/../b", "", ""),
+        ("a/../../b", "", "dangerous"),
+        ("C:/x", "", "dangerous"),
+        ("a/l", "../b", ""),
+        ("a/l", "../../b", "unknown"),
+        ("l", "/etc", "unknown"),
+    ],
+)
+def test_names_in_archives(name: str, link: str, grade: str) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = (tarfile.SYMTYPE, link) if link else (tarfile.REGTYPE, "")
+        archive.addfile(member)
+    assert worst(file.getvalue()) == grade

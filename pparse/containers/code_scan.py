@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from pparse.containers.archive import documents_below
-from pparse.containers.model_code import code_of_configuration, code_of_graphs
+from pparse.containers.model_code import code_of_configuration, code_of_graphs, code_of_names, code_of_templates
 from pparse.document.opening import open
 from pparse.document.registry import viewer_for
 from pparse.errors import FormatError, LimitError, PparseError, UnsupportedError
@@ -70,7 +70,9 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
         yield from found
         return
     told: set[tuple[str, str]] = set()
-    yield from code_of_graphs(document)
+    for uses in (code_of_graphs, code_of_templates, code_of_names):
+        yield from uses(document)
+    yield from code_of_configuration(document.name, document)
     for use in result.listing.globals():
         told.add((use.pickle, use.name))
         yield use
@@ -78,7 +80,7 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
     for name, inner in documents_below(result, lambda name, extraction, _: unknown.append((name, extraction))):
         here = (
             *(inner.parse().listing.globals(), code_of_graphs(inner), code_of_configuration(name, inner)),
-            _unread(inner),
+            *(code_of_templates(inner), code_of_names(inner), _unread(inner)),
         )
         yield from _new(name, chain.from_iterable(here), told)
         while unknown:

@@ -1,5 +1,9 @@
-"""Code that models name besides pickles: operators that reach out of a graph, or that a library must be loaded for, and
-the classes in the configuration of a Keras model.
+"""What models and archives do besides pickles: operators that reach out of a graph, or that a library must be loaded
+for, classes in the configuration of a Keras or skops model, templates of chats, names that lead out of a folder.
+
+A template is a program for Jinja: who renders it in no sandbox lets it reach Python's own objects by attributes such as
+``__globals__``. skops (skops/io/_utils.py) names types by ``__module__`` and ``__class__``. transformers loads the
+classes in ``auto_map`` from files beside a model, if it is told to trust them.
 
 keras/src/saving/serialization_lib.py: an object is told by ``module`` and ``class_name``, a function by its ``config``;
 both are imported. onnx.proto: operators outside of ONNX's own domains are those of whoever runs the model.
@@ -8,8 +12,10 @@ both are imported. onnx.proto: operators outside of ONNX's own domains are those
 from __future__ import annotations
 
 from pparse.errors import DataError, PparseError
+from pparse.lazy import lazy_pattern
 from pparse.tree.code_names import graded
 from pparse.tree.code_use import CodeUse, Grade
+from pparse.tree.entry import MAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +35,20 @@ _DOMAINS: Final = frozenset(
 # The most graphs of a model that are looked into, and bytes of a configuration.
 _MOST_GRAPHS: Final = 64
 _MOST_BYTES: Final = 64 << 20
-_KERAS: Final = ("config.json", "model_config.json")
+_CONFIGURATIONS: Final = (
+    *("config.json", "model_config.json", "schema.json", "tokenizer_config.json", "chat_template.json"),
+    "processor_config.json",
+)
+_TEMPLATE: Final = "chat_template"
+_OF_GGUF: Final = f"tokenizer.{_TEMPLATE}"
+# What reaches for Python's own objects in a template: their attributes, however written, and helpers that lead to them.
+_REACHES: Final = lazy_pattern(
+    r"(?:\.|\[\s*['\"])\s*__[A-Za-z]+__|\\x5f|\\u005f|\b(?:lipsum|cycler|joiner|namespace)\s*\.\s*_|_TemplateReference"
+)
+_BY_NAME: Final = lazy_pattern(r"\|\s*attr\b|\bgetattr\b")
+_JINJA: Final = "jinja2.Template"
+_SHOWN: Final = 200
+_BEFORE: Final = 40
 
 
 def code_of_graphs(document: Extraction) -> Iterator[CodeUse]:
@@ -68,9 +87,64 @@ def _note_operators(graph: Graph, found: dict[str, CodeUse]) -> None:
         use.count += 1
 
 
+def code_of_names(document: Extraction) -> Iterator[CodeUse]:
+    """Yield the members of an archive that would be written outside of a folder, and links that lead out of it."""
+    files = getattr(document.parse().container, "files", None)
+    for member in files() if files is not None else ():
+        if _leads_out(member.name):
+            reason = "a name that leads out of the folder: not every program that extracts it stays inside"
+            yield CodeUse(f"extract to {member.name:.{_SHOWN}}", 1, member.at, Grade.DANGEROUS, reason)
+        elif member.link:
+            folder, slash, _ = member.name.rpartition("/") if member.kind == "symlink" else ("", "", "")
+            if _leads_out(member.link if member.link[0] in "/\\" else f"{folder}{slash}{member.link}"):
+                reason = "a link that leads out of the folder"
+                yield CodeUse(f"link to {member.link:.{_SHOWN}}", 1, member.at, Grade.UNKNOWN, reason)
+
+
+def _leads_out(name: str) -> bool:
+    """Return whether a path leads out of the folder that it is in, on any system."""
+    depth = 0
+    for part in name.replace("\\", "/").split("/"):
+        depth += -1 if part == ".." else part not in ("", ".")
+        if depth < 0:
+            return True
+    return name[:1] in ("/", "\\") or name[1:3] in (":/", ":\\")
+
+
+def code_of_templates(document: Extraction) -> Iterator[CodeUse]:
+    """Yield what templates of chats in the metadata of a GGUF do."""
+    if document.format != "gguf":
+        return
+    try:
+        facts = document.root.find("metadata")
+        for node in facts.children() if facts is not None and facts.shape == MAP else ():
+            if str(node.key).startswith(_OF_GGUF):
+                yield from _of_template(node.load(), node.start)
+    except DataError:
+        return
+
+
+def _of_template(told: Any, at: int) -> Iterator[CodeUse]:
+    """Yield what a template would reach, or several with names."""
+    for text in told if isinstance(told, list) else [told]:
+        text = text.get("template") if isinstance(text, dict) else text
+        if not isinstance(text, str):
+            continue
+        found, named = _REACHES.search(text), _BY_NAME.search(text)
+        if found is None and named is None:
+            continue
+        grade = Grade.DANGEROUS if found is not None else Grade.UNKNOWN
+        use = CodeUse(
+            _JINJA, 1, at, grade, "a template that reaches for Python's own objects, if no sandbox keeps them"
+        )
+        start = min(match.start() for match in (found, named) if match is not None)
+        use.add_call(at, f"{_JINJA}({text[max(0, start - _BEFORE) :][:_SHOWN]!r})")
+        yield use
+
+
 def code_of_configuration(name: str, document: Extraction) -> Iterator[CodeUse]:
-    """Yield the classes and functions that the configuration of a Keras model names, which lies at ``name``."""
-    if name.rpartition("::")[2].rpartition("/")[2] not in _KERAS or document.format != "json":
+    """Yield the classes, functions and templates that the configuration of a model names, which lies at ``name``."""
+    if name.rpartition("::")[2].rpartition("/")[2] not in _CONFIGURATIONS or document.format != "json":
         return
     if document.find_end() - document.start > _MOST_BYTES:
         return
@@ -79,6 +153,9 @@ def code_of_configuration(name: str, document: Extraction) -> Iterator[CodeUse]:
     except DataError:
         return
     found: dict[str, CodeUse] = {}
+    if isinstance(config, dict):
+        yield from _of_template(config.get(_TEMPLATE), document.start)
+        yield from _of_auto_map(config.get("auto_map"), document.start)
     waiting: list[Any] = [config]
     while waiting:
         item = waiting.pop()
@@ -90,7 +167,19 @@ def code_of_configuration(name: str, document: Extraction) -> Iterator[CodeUse]:
     yield from found.values()
 
 
+def _of_auto_map(told: Any, at: int) -> Iterator[CodeUse]:
+    """Yield the classes that transformers would load from files beside a model."""
+    for name in told.values() if isinstance(told, dict) else ():
+        for one in name if isinstance(name, list) else [name]:
+            if isinstance(one, str):
+                yield CodeUse(one, 1, at, Grade.UNKNOWN, "code beside the model, which is loaded if it is trusted")
+
+
 def _note_object(item: dict[str, Any], document: Extraction, found: dict[str, CodeUse]) -> None:
+    if isinstance(item.get("__module__"), str) and isinstance(item.get("__class__"), str):  # skops
+        words = item["content"] if item["__class__"] == "function" and isinstance(item.get("content"), str) else ""
+        _note_name(words or f"{item['__module__']}.{item['__class__']}", None, document, found)
+        return
     module, kind, config = item.get("module"), item.get("class_name"), item.get("config")
     if not isinstance(kind, str) or "config" not in item:
         return
@@ -99,6 +188,10 @@ def _note_object(item: dict[str, Any], document: Extraction, found: dict[str, Co
     name = f"{module if isinstance(module, str) else 'keras'}.{words}"
     if kind == "__lambda__":
         name = "keras.Lambda"
+    _note_name(name, words, document, found)
+
+
+def _note_name(name: str, words: str | None, document: Extraction, found: dict[str, CodeUse]) -> None:
     use = found.get(name)
     if use is None:
         known = graded(name, words)
