@@ -270,7 +270,7 @@ def test_what_could_run_something_is_named_first(run, tmp_path) -> None:
     assert len(found) == 31
     told = {"name": "os.system", "grade": "dangerous", "count": 1, "offset": 320, "pickle": None, "called": 1}
     assert told.items() <= found[0].items()
-    assert found[0]["calls"] == [{"offset": 341, "call": "os.system('true')"}]
+    assert found[0]["calls"] == [{"offset": 341, "call": "os.system('true')", "opcode": "REDUCE"}]
     array = npy_of_objects(hidden)
     (tmp_path / "a.npy").write_bytes(array)
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
