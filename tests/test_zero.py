@@ -197,7 +197,14 @@ def test_other_folders(tmp_path, run) -> None:
     """With tensor parallelism, files are listed one by one; without the optimizer's, it is a checkpoint as any."""
     write(tmp_path, 2)
     (tmp_path / "mp_rank_01_model_states.pt").write_bytes((tmp_path / "mp_rank_00_model_states.pt").read_bytes())
-    assert "not one model" in run("info", tmp_path).out
+    found = run("info", tmp_path).out
+    assert "not one model" in found
+    assert "DeepSpeed checkpoint of 2 ranks (mp_rank_00, mp_rank_01)" in found
+    for rank in ("mp_rank_00_000", "mp_rank_01_000"):
+        path = tmp_path / "iter_0000001" / rank / "model_optim_rng.pt"
+        path.parent.mkdir(parents=True)
+        path.write_bytes((tmp_path / "mp_rank_00_model_states.pt").read_bytes())
+    assert "Megatron-LM checkpoint of 2 ranks (mp_rank_00_000, mp_rank_01_000)" in run("ls", path.parent.parent).out
     for path in tmp_path.glob("bf16*"):
         path.unlink()
     with pparse.view(tmp_path / "mp_rank_00_model_states.pt") as model:

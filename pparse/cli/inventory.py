@@ -15,6 +15,7 @@ from pparse.document.inventory import Inventory, is_one_thing
 from pparse.document.opening import files_of
 from pparse.errors import EndOfDataError, FormatError, MissingTensorError, PathError, PparseError
 from pparse.findings import Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.tensors.viewer import findings_of
 
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 _SHOWN: Final = 4
 # The most letters of a reason beside a status.
 _REASON: Final = 100
+# How programs for training lay out a checkpoint of several ranks (megatron/training/checkpointing.py,
+# deepspeed/runtime/engine.py): what stands for a rank. No file says how tensors were divided among these.
+_LAYOUTS: Final = (
+    ("Megatron-LM", lazy_pattern(r"(?:^|/)(mp_rank_\d\d(?:_\d{3})*)/[a-z_]+\.pt$")),
+    ("DeepSpeed", lazy_pattern(r"(?:^|/)(?:zero_pp_rank_\d+_)?(mp_rank_\d\d)_model_states\.pt$")),
+)
 # What a library says of a model beside it: files, and the keys that are worth a line.
 _CONFIGS: Final = {
     "config.json": ("architectures.0", "model_type", "torch_dtype", "dtype", "quantization_config.quant_method"),
@@ -110,6 +117,7 @@ class _Rows:
         self.formats: Counter[str] = Counter()
         self.tensors = self.size = self.broken = self.unread = self.unknown = self.verified = 0
         self.codes: list[int] = []
+        self._ranks: dict[str, set[str]] = {}
         self._options = options
         self._out = out
 
@@ -125,9 +133,18 @@ class _Rows:
             self.tensors += row.tensors or 0
             self.size += row.size or 0
             self.formats[row.format or "not readable"] += 1
+            for program, rank in _LAYOUTS:
+                if (found := rank.search(row.name)) is not None:
+                    self._ranks.setdefault(program, set()).add(found[1])
             yield row
         if not self.codes:
             self._document.parse()
+
+    def layout(self) -> Iterator[str]:
+        """Yield which programs laid out a checkpoint of several ranks so."""
+        for program, ranks in self._ranks.items():
+            if len(ranks) > 1:
+                yield f"{program} checkpoint of {len(ranks):,} ranks ({few(sorted(ranks), _SHOWN, len(ranks))})"
 
     def words(self) -> str:
         """Return what they add up to."""
@@ -228,6 +245,8 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
         if shown != len(rows.codes):
             out.say(f"{shown:,} of {count_words(len(rows.codes), 'item')} match")
         out.say(rows.words())
+        for words in rows.layout():
+            out.say(words)
         _tell_rest(document, rows.inventory, out, deep=options.recursive)
     return worst(rows.codes)
 
@@ -255,6 +274,8 @@ def describe_folder(document: FolderExtraction, options: Any, out: Output) -> in
     for name, words in _config_fields(document):
         out.field(name, words)
     out.field("holds", rows.words())
+    for words in rows.layout():
+        out.field("layout", words)
     for format, count in rows.formats.most_common():
         out.field("", f"{count:,} × {format}")
     for reason, count in unread.most_common(_SHOWN):
