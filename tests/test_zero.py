@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SIZE = _Global("torch", "Size")
-GROUPS = [["emb.weight", "l.0.weight", "head"], ["l.0.bias", "none", "one"]]
-SHAPES = {"emb.weight": (17, 6), "l.0.weight": (6, 5), "head": (3, 7), "l.0.bias": (5,), "none": (0, 4), "one": ()}
+GROUPS = [["emb.weight", "l.0.weight", "head"], ["l.0.bias", "none", "one", "two"]]
+SHAPES = {
+    "emb.weight": (17, 6),
+    "l.0.weight": (6, 5),
+    "head": (3, 7),
+    "l.0.bias": (5,),
+    "none": (0, 4),
+    "one": (),
+    "two": (),
+}
 RANKS = 3
 
 
@@ -71,7 +79,9 @@ def padded(flat: np.ndarray, to: int) -> np.ndarray:
     return np.concatenate([flat, np.full(-len(flat) % to, 7, "f4")])
 
 
-def write(folder: Path, stage: int, paddings: list[list[int]] | None = None) -> dict[str, np.ndarray]:
+def write(
+    folder: Path, stage: int, paddings: list[list[int]] | None = None, *, said: bool = True
+) -> dict[str, np.ndarray]:
     """Write a checkpoint of a stage; return the values of all that it holds."""
     found, buffer, frozen = values(), np.arange(8, dtype="f4"), np.arange(12, dtype="f4").reshape(4, 3)
 
@@ -90,7 +100,7 @@ def write(folder: Path, stage: int, paddings: list[list[int]] | None = None) -> 
             "frozen_param_shapes": {"frozen": _Shape((4, 3))},
             "frozen_param_fragments": {"frozen": saved.tensor(fragment)},
             "shared_params": {"tied": "emb.weight"},
-            "dp_world_size": RANKS,
+            "dp_world_size" if said else "other": RANKS,
             "ds_version": "0.19.8",
         }
         saved.write(folder / f"{f'zero_pp_rank_{rank}_' if stage == 3 else ''}mp_rank_00_model_states.pt", value)
@@ -121,7 +131,7 @@ def rank_file(folder: Path, rank: int) -> Path:
     return folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
 
 
-@pytest.mark.parametrize(("stage", "paddings"), [(1, None), (2, [[2, 0, 4], [1, 0, 0]]), (3, None)])
+@pytest.mark.parametrize(("stage", "paddings"), [(1, None), (2, [[2, 0, 4], [1, 0, 0, 3]]), (3, None)])
 def test_parameters_are_put_together(stage, paddings, tmp_path, run) -> None:
     wanted = write(tmp_path, stage, paddings)
     with pparse.view(tmp_path) as model:
@@ -191,6 +201,17 @@ def test_what_does_not_fit_is_damaged(tmp_path) -> None:
     with pparse.view(tmp_path) as model:
         found = {tensor.name: tensor.status.value for tensor in model.tensors() if prod(tensor.shape)}
     assert {found[name] for name in ("emb.weight", "l.0.weight", "l.0.bias")} == {"damaged"}
+
+
+def test_ranks_that_nobody_counts(tmp_path) -> None:
+    """Without the number of ranks, and the last one, parameters are not divided as they would have been."""
+    wanted = write(tmp_path, 3, said=False)
+    with pparse.view(tmp_path) as model:
+        assert np.array_equal(model["emb.weight"].numpy(), wanted["emb.weight"])
+    rank_file(tmp_path, RANKS - 1).unlink()
+    with pparse.view(tmp_path) as model:
+        found = {tensor.name: tensor.status.value for tensor in model.tensors() if prod(tensor.shape)}
+        assert {found[name] for name in ("emb.weight", "head", "l.0.bias", "one")} == {"damaged"}
 
 
 def test_other_folders(tmp_path, run) -> None:

@@ -21,7 +21,7 @@ from pparse.findings import Finding, Status, worst_status
 from pparse.parsers.pytorch.rebuild import Odd, numbers
 from pparse.parsers.pytorch.zero import STATES, ranks_in
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.parts import MAX_FILES, DataFiles
+from pparse.tensors.parts import DataFiles
 from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import Span, Tensor
 from pparse.tensors.viewer import Viewer
@@ -43,6 +43,7 @@ _SHAPES: Final = ("param_shapes", "frozen_param_shapes")
 _FRAGMENTS: Final = "frozen_param_fragments"
 # Memory of a parameter without its name.
 _HELD: Final = 400
+_MOST_RANKS: Final = 1 << 16
 
 Parameter = namedtuple("Parameter", "shape group offset own")
 Parameter.__doc__ = """A parameter: its group, and where it begins there; or what it is called in the model's state."""
@@ -63,12 +64,13 @@ class ZeroViewer(Viewer):
         """The model's state, as a checkpoint."""
         self._kind, there = ranks_in(names_in(extraction.folder))
         told = _plain(self._part("dp_world_size"))
-        said = told if type(told) is int and 0 < told <= MAX_FILES // 2 else 0
+        said = told if type(told) is int and 0 < told <= _MOST_RANKS else 0
         self._ranks = max(there, said) if there else 0
         self._in_parts = extraction.name.endswith(STATES[1])
         count = self._ranks * 2 - 1 if self._in_parts and self._ranks else self._ranks
         self._files = DataFiles(extraction, lambda: count, self._name_of)
         self._viewers: dict[int, PyTorchViewer] = {-1: self.states}
+        self._row = 0
 
     def _name_of(self, number: int) -> str:
         """Return the name of a file: of the optimizer, by rank, then of the model's state of ranks from 1 on."""
@@ -120,6 +122,7 @@ class ZeroViewer(Viewer):
                 if group < len(paddings) and number < len(paddings[group]):
                     offset += paddings[group][number]
                 charge.resize(_HELD * len(found))
+        self._row = offset  # of stage 3: how many elements of all parameters a rank has
         for name, shape in self._shapes_in(self._part(_SHAPES[1])):
             found[name] = Parameter(shape, -1, 0, f"{_FRAGMENTS}.{name}")
         buffers, shared = (_plain(self._part(name)) for name in ("buffer_names", "shared_params"))
@@ -164,6 +167,11 @@ class ZeroViewer(Viewer):
             sizes.append(flat.size)
         return sizes
 
+    @cached_property
+    def _is_divided(self) -> bool:
+        """Whether the parts of all parameters are just what a rank has: else another number of ranks divided them."""
+        return bool(self._plan) and self._row == sum(self._sizes)
+
     def _flat_name(self, group: int) -> str:
         return f"{_OPTIMIZER}.{'fp32_flat_groups' if self._in_parts else 'single_partition_of_fp32_groups'}.{group}"
 
@@ -182,6 +190,8 @@ class ZeroViewer(Viewer):
                 left -= count
                 yield Piece(ranks + rank - 1 if rank else -1, wanted.own, 0, count)
         elif self._in_parts:
+            if not self._is_divided:
+                raise Odd(f"what a rank has is not what {ranks:,} ranks divide the parameters into")
             for rank in range(ranks):
                 count = min(left, part)
                 left -= count
