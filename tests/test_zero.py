@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SIZE = _Global("torch", "Size")
+_STATE = "optimizer_state_dict"
 GROUPS = [["emb.weight", "l.0.weight", "head"], ["l.0.bias", "none", "one", "two"]]
 SHAPES = {
     "emb.weight": (17, 6),
@@ -203,6 +204,27 @@ def test_what_does_not_fit_is_damaged(tmp_path) -> None:
     assert {found[name] for name in ("emb.weight", "l.0.weight", "l.0.bias")} == {"damaged"}
 
 
+def _flats(folder: Path, rank: int, key: str) -> list[np.ndarray]:
+    with pparse.view(rank_file(folder, rank)) as model:
+        return [model[f"{_STATE}.{key}.{group}"].numpy() for group in (0, 1)]
+
+
+@rows("stage, key", [(2, "single_partition_of_fp32_groups"), (3, "fp32_flat_groups")])
+def test_a_rank_that_has_more_than_others_or_is_cut_elsewhere(stage, key, tmp_path_factory) -> None:
+    for is_longer in (True, False):
+        folder = tmp_path_factory.mktemp("zero")
+        wanted = write(folder, stage)
+        one, two = _flats(folder, 1, key)
+        saved = _Saved()
+        made = [np.append(np.ones(6), one), two] if is_longer else [np.append(one, two[:2]), two[2:]]
+        saved.write(rank_file(folder, 1), {_STATE: {"zero_stage": stage, key: [saved.tensor(flat) for flat in made]}})
+        with pparse.view(folder) as model:
+            found = list(model.tensors())
+            assert "damaged" in {tensor.status.value for tensor in found}
+            for tensor in found:
+                assert not tensor.is_complete or np.array_equal(tensor.numpy(), wanted[tensor.name]), tensor.name
+
+
 def test_ranks_that_nobody_counts(tmp_path) -> None:
     """Without the number of ranks, and the last one, parameters are not divided as they would have been."""
     wanted = write(tmp_path, 3, said=False)
@@ -212,6 +234,25 @@ def test_ranks_that_nobody_counts(tmp_path) -> None:
     with pparse.view(tmp_path) as model:
         found = {tensor.name: tensor.status.value for tensor in model.tensors() if prod(tensor.shape)}
         assert {found[name] for name in ("emb.weight", "head", "l.0.bias", "one")} == {"damaged"}
+
+
+def test_shapes_that_nobody_knows_and_files_of_two_kinds(tmp_path, run) -> None:
+    """What lies behind a shape that is not known may lie anywhere; of two kinds, nobody knows which to take."""
+    wanted = write(tmp_path, 2)
+    path = tmp_path / "mp_rank_00_model_states.pt"
+    whole = path.read_bytes()
+    for words in (b"torch\nSize\n", b"OrderedDict"):
+        at = whole.index(words)
+        path.write_bytes(whole[:at] + b"x" + whole[at + 1 :])
+        with pparse.view(tmp_path) as model:
+            for tensor in model.tensors():
+                assert not tensor.is_complete or np.array_equal(tensor.numpy(), wanted[tensor.name]), tensor.name
+            assert [finding for finding in model.check() if finding.is_fault]
+    path.write_bytes(whole)
+    for rank in range(RANKS):
+        other = rank_file(tmp_path, (rank + 1) % RANKS)
+        (tmp_path / f"zero_pp_rank_{rank}_mp_rank_00_optim_states.pt").write_bytes(other.read_bytes())
+    assert "not one model" in run("info", tmp_path).out
 
 
 def test_other_folders(tmp_path, run) -> None:

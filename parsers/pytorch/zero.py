@@ -31,9 +31,13 @@ _OF_RANK: Final = lazy_pattern(
 
 
 def ranks_in(names: Iterable[str]) -> tuple[str, int]:
-    """Return how names of the optimizer's files begin, and how many ranks they tell of; 0: there are none."""
+    """Return how names of the optimizer's files begin, and how many ranks they tell of; 0: there are none.
+
+    Of names that begin in several ways, nobody knows which are the checkpoint's: 0, too.
+    """
     found = [match for match in map(_OF_RANK.fullmatch, names) if match is not None]
-    return (found[0]["kind"], 1 + max(int(match["rank"]) for match in found)) if found else ("", 0)
+    kinds = {match["kind"] for match in found}
+    return (kinds.pop(), 1 + max(int(match["rank"]) for match in found)) if len(kinds) == 1 else ("", 0)
 
 
 def _is_first(excerpt: Excerpt) -> bool:

@@ -47,8 +47,10 @@ _MOST_RANKS: Final = 1 << 16
 
 Parameter = namedtuple("Parameter", "shape group offset own")
 Parameter.__doc__ = """A parameter: its group, and where it begins there; or what it is called in the model's state."""
-Piece = namedtuple("Piece", "file name start count")
-Piece.__doc__ = """Elements of a flat tensor: the number of its file (-1: the model's state), its name there."""
+Piece = namedtuple("Piece", "file name start count size")
+Piece.__doc__ = (
+    """Elements of a flat tensor of ``size``: the number of its file (-1: the model's state), its name there."""
+)
 
 
 class ZeroViewer(Viewer):
@@ -112,11 +114,18 @@ class ZeroViewer(Viewer):
             return found
         charge = self.extraction.session.budget.charge(0, "the list of parameters")
         paddings = self._paddings()
-        offset = 0
+        offset, unknown = 0, -1
         for group, table in enumerate(shapes.children()):
             offset = offset if self._in_parts else 0
+            if table.kind != "dict":
+                unknown = group
+                self._note(_SHAPES[0], f"the shapes of group {group} are not described as known")
             for number, (name, shape) in enumerate(self._shapes_in(table)):
-                found[name] = Parameter(shape, group, offset, "")
+                if shape is None:
+                    unknown = group
+                    continue
+                is_known = unknown != group and (unknown < 0 or not self._in_parts)
+                found[name] = Parameter(shape, group, offset if is_known else -1, "")
                 size = prod(shape)
                 offset += -(-size // self._ranks) if self._in_parts else size
                 if group < len(paddings) and number < len(paddings[group]):
@@ -124,7 +133,8 @@ class ZeroViewer(Viewer):
                 charge.resize(_HELD * len(found))
         self._row = offset  # of stage 3: how many elements of all parameters a rank has
         for name, shape in self._shapes_in(self._part(_SHAPES[1])):
-            found[name] = Parameter(shape, -1, 0, f"{_FRAGMENTS}.{name}")
+            if shape is not None:
+                found[name] = Parameter(shape, -1, 0, f"{_FRAGMENTS}.{name}")
         buffers, shared = (_plain(self._part(name)) for name in ("buffer_names", "shared_params"))
         for name in buffers if isinstance(buffers, list) else ():
             found.setdefault(str(name), Parameter(None, -2, 0, f"{_MODULE}.{name}"))
@@ -135,17 +145,18 @@ class ZeroViewer(Viewer):
         self._charge = charge
         return found
 
-    def _shapes_in(self, table: Node | None) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield names and shapes of a dict."""
-        if table is None or table.shape != MAP:
+    def _shapes_in(self, table: Node | None) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+        """Yield names and shapes of a dict; None where a shape is not known."""
+        if table is None or table.kind != "dict":
             return
         parser: Any = table.result.parser
         for name, shape in parser.pairs_of(table):
-            if isinstance(name, str):
-                try:
-                    yield name, numbers(shape)
-                except Odd:
-                    self._note(name, "its shape is not described as known")
+            known = None
+            try:
+                known = numbers(shape) if isinstance(name, str) else None
+            except Odd:
+                self._note(name, "its shape is not described as known")
+            yield name, known
 
     def _paddings(self) -> list[list[int]]:
         """Return how many elements lie behind each parameter of each group, where ranks say that."""
@@ -183,12 +194,14 @@ class ZeroViewer(Viewer):
     def _pieces(self, wanted: Parameter) -> Iterator[Piece]:
         """Yield where the elements of a parameter lie. Raises `Odd`."""
         left, ranks, sizes = prod(wanted.shape), self._ranks, self._sizes
+        if wanted.offset < 0:
+            raise Odd("where it lies is not known: a shape before it is not")
         part = -(-left // ranks)
         if wanted.group == -1:  # frozen
             for rank in range(ranks if self._in_parts else 1):
                 count = min(left, part) if self._in_parts else left
                 left -= count
-                yield Piece(ranks + rank - 1 if rank else -1, wanted.own, 0, count)
+                yield Piece(ranks + rank - 1 if rank else -1, wanted.own, 0, count, part if self._in_parts else count)
         elif self._in_parts:
             if not self._is_divided:
                 raise Odd(f"what a rank has is not what {ranks:,} ranks divide the parameters into")
@@ -203,7 +216,7 @@ class ZeroViewer(Viewer):
                 if not size or at // size >= ranks:
                     raise Odd("it lies behind the end of its group")
                 count = min(left, size - at % size)
-                yield Piece(at // size, self._flat_name(wanted.group), at % size, count)
+                yield Piece(at // size, self._flat_name(wanted.group), at % size, count, size)
                 at, left = at + count, left - count
 
     def _of_rank(self, rank: int, at: int, left: int) -> Iterator[Piece]:
@@ -211,7 +224,7 @@ class ZeroViewer(Viewer):
         for group, size in enumerate(self._sizes):
             count = min(left, max(0, size - at))
             if count:
-                yield Piece(rank, self._flat_name(group), at, count)
+                yield Piece(rank, self._flat_name(group), at, count, size)
                 left -= count
             at = max(0, at - size)
         if left:
@@ -234,7 +247,7 @@ class ZeroViewer(Viewer):
         """Return a tensor whose elements are those pieces. Raises `Odd`."""
         dtype, order = DTYPES["float32"], "little"
         spans: list[Span] = []
-        worst, reason = Status.COMPLETE, ""
+        worst, reason, seen = Status.COMPLETE, "", None
         for piece in pieces:
             viewer = self._viewer(piece.file)
             flat = None if isinstance(viewer, Finding) else viewer.find(piece.name)
@@ -244,9 +257,12 @@ class ZeroViewer(Viewer):
                 spans.append(Span(None, 0, piece.count * dtype.itemsize, self.extraction.name))
                 worst, reason = worst_status(worst, Status.TRUNCATED), reason or lost
                 continue
-            dtype, order = flat.dtype, flat.byteorder
-            if len(flat.spans) > 1 or not flat.is_stored_as_array or piece.start + piece.count > flat.size:
-                raise Odd(f"{piece.name} does not hold what it should")
+            where = self._name_of(piece.file) if piece.file >= 0 else "the model's state"
+            if flat.size != piece.size or len(flat.spans) > 1 or not flat.is_stored_as_array:
+                raise Odd(f"{piece.name} of {where} does not hold what it should")
+            if seen is not None and (flat.dtype, flat.byteorder) != seen:
+                raise Odd(f"{piece.name} of {where} is {flat.dtype.name}, unlike that of others")
+            seen = dtype, order = flat.dtype, flat.byteorder
             offset = span.offset + piece.start * dtype.itemsize
             spans.append(Span(span.data, offset, piece.count * dtype.itemsize, span.path, span.end))
             if not flat.is_complete and (flat.status is Status.DAMAGED or spans[-1].there < spans[-1].length):
