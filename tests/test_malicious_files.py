@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import struct
 import tarfile
 import warnings
 from typing import Any
@@ -122,6 +123,15 @@ TEMPLATE = "{% for m in messages %}<|im|><__media__>{{ m['role'] }}{{ raise_exce
         ("chat_template.json", {"chat_template": "{{ x['__class__'] }}"}, "dangerous"),
         ("a/tokenizer_config.json", {"chat_template": [{"name": "a", "template": "{{ ().__class__ }}"}]}, "dangerous"),
         ("tokenizer_config.json", {"chat_template": "{{ x|attr(y) }}"}, "unknown"),
+        *(
+            ("chat_template.json", {"chat_template": f"{{{{ {words} }}}}"}, "dangerous")
+            for words in (
+                *("x|attr('__class__')", "x|map(attribute='__class__')", 'x|groupby("__class__")'),
+                *(r"x['\x5F\x5Fclass']", r"x['\137_class__']", r"x['\N{Low Line}_class__']", r"x['\U0000005fa']"),
+            )
+        ),
+        # What this reader does not take, and Python's does.
+        ("chat_template.json", {"chat_template": "\ud800{{ ().__class__ }}"}, "unknown"),
         ("config.json", {"auto_map": {"AutoModel": "m.Model", "AutoTokenizer": ["t.Slow", None]}}, "unknown"),
         ("schema.json", {"__class__": "system", "__module__": "os", "content": []}, "dangerous"),
         ("other.json", {"chat_template": "{{ ().__class__ }}"}, ""),
@@ -129,6 +139,19 @@ TEMPLATE = "{% for m in messages %}<|im|><__media__>{{ m['role'] }}{{ raise_exce
 )
 def test_configurations(name: str, told: dict[str, Any], grade: str) -> None:
     assert worst(json.dumps(told).encode(), name) == grade
+
+
+def test_a_template_in_no_text_is_unknown() -> None:
+    """One byte that is not UTF-8 hides neither it nor those behind it."""
+    keys = (
+        (b"tokenizer.chat_template", b"\xff{{ ().__class__ }}"),
+        (b"tokenizer.chat_template.b", b"{{ x|attr('__a__') }}"),
+    )
+    for several, grade in ((keys[:1], "unknown"), (keys, "dangerous")):
+        made = b"GGUF" + struct.pack("<IQQ", 3, 0, len(several))
+        for key, text_ in several:
+            made += struct.pack(f"<Q{len(key)}sIQ{len(text_)}s", len(key), key, 8, len(text_), text_)
+        assert worst(made + bytes(64)) == grade
 
 
 @rows(

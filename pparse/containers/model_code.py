@@ -11,10 +11,10 @@ both are imported. onnx.proto: operators outside of ONNX's own domains are those
 
 from __future__ import annotations
 
-from pparse.errors import DataError, PparseError
+from pparse.errors import DataError, LimitError, PparseError
 from pparse.lazy import lazy_pattern
 from pparse.tree.code_names import graded
-from pparse.tree.code_use import CodeUse, Grade
+from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade
 from pparse.tree.entry import MAP
 
 TYPE_CHECKING = False
@@ -43,7 +43,9 @@ _TEMPLATE: Final = "chat_template"
 _OF_GGUF: Final = f"tokenizer.{_TEMPLATE}"
 # What reaches for Python's own objects in a template: their attributes, however written, and helpers that lead to them.
 _REACHES: Final = lazy_pattern(
-    r"(?:\.|\[\s*['\"])\s*__[A-Za-z]+__|\\x5f|\\u005f|\b(?:lipsum|cycler|joiner|namespace)\s*\.\s*_|_TemplateReference"
+    r"(?:\.|(?:\[|\b(?:attr|groupby)\s*\(|\battribute\s*=)\s*['\"])\s*__[A-Za-z]+__"
+    r"|\\(?:x5[fF]|u005[fF]|U0000005[fF]|137|N\{(?i:low line)\})"
+    r"|\b(?:lipsum|cycler|joiner|namespace)\s*\.\s*_|_TemplateReference"
 )
 _BY_NAME: Final = lazy_pattern(r"\|\s*attr\b|\bgetattr\b")
 _JINJA: Final = "jinja2.Template"
@@ -119,9 +121,18 @@ def code_of_templates(document: Extraction) -> Iterator[CodeUse]:
         facts = document.root.find("metadata")
         for node in facts.children() if facts is not None and facts.shape == MAP else ():
             if str(node.key).startswith(_OF_GGUF):
-                yield from _of_template(node.load(), node.start)
-    except DataError:
+                try:
+                    yield from _of_template(node.load(), node.start)
+                except DataError as error:  # another reader may take it nevertheless
+                    yield _not_followed(error, node.start)
+    except DataError:  # told for every format
         return
+
+
+def _not_followed(error: DataError, at: int) -> CodeUse:
+    """Return that what lies there is not known, and why."""
+    reason = f"what it names cannot be looked into: {error.reason}"
+    return CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, reason)
 
 
 def _of_template(told: Any, at: int) -> Iterator[CodeUse]:
@@ -146,11 +157,13 @@ def code_of_configuration(name: str, document: Extraction) -> Iterator[CodeUse]:
     """Yield the classes, functions and templates that the configuration of a model names, which lies at ``name``."""
     if name.rpartition("::")[2].rpartition("/")[2] not in _CONFIGURATIONS or document.format != "json":
         return
-    if document.find_end() - document.start > _MOST_BYTES:
-        return
     try:
+        if document.find_end() - document.start > _MOST_BYTES:
+            raise LimitError(f"it has more than {_MOST_BYTES >> 20} MiB", option="")
         config = document.root.to_python()
-    except DataError:
+    except DataError as error:  # another reader may take it nevertheless
+        if not any(one.is_fault or one.code == "limit" for one in document.findings):  # told for every format
+            yield _not_followed(error, document.start)
         return
     found: dict[str, CodeUse] = {}
     if isinstance(config, dict):
