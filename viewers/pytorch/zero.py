@@ -30,7 +30,7 @@ from pparse.viewers.pytorch.viewer import PyTorchViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
@@ -237,13 +237,13 @@ class ZeroViewer(Viewer):
                 found.name = name
             return found
         try:
-            return self._joined(name, wanted.shape, list(self._pieces(wanted)))
+            return self._joined(name, wanted.shape, self._pieces(wanted))
         except Odd as error:
             finding = finding_by_status(Status.DAMAGED, str(error), path=name, source=self.extraction.name)
             told: Any = {"status": Status.DAMAGED, "finding": finding, "owner": self}
             return Tensor(name, DTYPES["float32"], wanted.shape, (), **told)
 
-    def _joined(self, name: str, shape: tuple[int, ...], pieces: list[Piece]) -> Tensor:
+    def _joined(self, name: str, shape: tuple[int, ...], pieces: Iterable[Piece]) -> Tensor:
         """Return a tensor whose elements are those pieces. Raises `Odd`."""
         dtype, order = DTYPES["float32"], "little"
         spans: list[Span] = []
