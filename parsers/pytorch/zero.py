@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STATES: Final = ("mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_model_states.pt")
 """The file that stands for a checkpoint, of stages 1 and 2, and of stage 3."""
+MOST_RANKS: Final = 1 << 16
+"""More ranks than there are."""
 _OF_RANK: Final = lazy_pattern(
     r"(?P<kind>(?:[a-z0-9]+_)?zero_pp_rank_)(?P<rank>[0-9]{1,6})_mp_rank_00_optim_states\.pt"
 )
@@ -35,7 +37,8 @@ def ranks_in(names: Iterable[str]) -> tuple[str, int]:
 
     Of names that begin in several ways, nobody knows which are the checkpoint's: 0, too.
     """
-    found = [match for match in map(_OF_RANK.fullmatch, names) if match is not None]
+    made = (match for match in map(_OF_RANK.fullmatch, names) if match is not None)
+    found = [match for match in made if int(match["rank"]) < MOST_RANKS]
     kinds = {match["kind"] for match in found}
     return (kinds.pop(), 1 + max(int(match["rank"]) for match in found)) if len(kinds) == 1 else ("", 0)
 

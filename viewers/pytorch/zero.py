@@ -19,7 +19,7 @@ from pparse.document.folder import names_in
 from pparse.errors import DataError, FormatError
 from pparse.findings import Finding, Status, worst_status
 from pparse.parsers.pytorch.rebuild import Odd, numbers
-from pparse.parsers.pytorch.zero import STATES, ranks_in
+from pparse.parsers.pytorch.zero import MOST_RANKS, STATES, ranks_in
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.parts import DataFiles
 from pparse.tensors.status import finding_by_status
@@ -43,7 +43,6 @@ _SHAPES: Final = ("param_shapes", "frozen_param_shapes")
 _FRAGMENTS: Final = "frozen_param_fragments"
 # Memory of a parameter without its name.
 _HELD: Final = 400
-_MOST_RANKS: Final = 1 << 16
 
 Parameter = namedtuple("Parameter", "shape group offset own")
 Parameter.__doc__ = """A parameter: its group, and where it begins there; or what it is called in the model's state."""
@@ -66,13 +65,14 @@ class ZeroViewer(Viewer):
         """The model's state, as a checkpoint."""
         self._kind, there = ranks_in(names_in(extraction.folder))
         told = _plain(self._part("dp_world_size"))
-        said = told if type(told) is int and 0 < told <= _MOST_RANKS else 0
+        said = told if type(told) is int and 0 < told <= MOST_RANKS else 0
         self._ranks = max(there, said) if there else 0
         self._in_parts = extraction.name.endswith(STATES[1])
         count = self._ranks * 2 - 1 if self._in_parts and self._ranks else self._ranks
         self._files = DataFiles(extraction, lambda: count, self._name_of)
         self._viewers: dict[int, PyTorchViewer] = {-1: self.states}
         self._row = 0
+        self._ends: list[int] = []  # of stages 1 and 2: where the parameters of each group end; -1: not known
 
     def _name_of(self, number: int) -> str:
         """Return the name of a file: of the optimizer, by rank, then of the model's state of ranks from 1 on."""
@@ -131,6 +131,8 @@ class ZeroViewer(Viewer):
                 if group < len(paddings) and number < len(paddings[group]):
                     offset += paddings[group][number]
                 charge.resize(_HELD * len(found))
+            is_known = unknown != group and table.status is Status.COMPLETE and not self._in_parts
+            self._ends.append(offset if is_known else -1)
         self._row = offset  # of stage 3: how many elements of all parameters a rank has
         for name, shape in self._shapes_in(self._part(_SHAPES[1])):
             if shape is not None:
@@ -211,6 +213,8 @@ class ZeroViewer(Viewer):
                 yield from self._of_rank(rank, wanted.offset, count)
         else:
             size = sizes[wanted.group] if wanted.group < len(sizes) else 0
+            if not self._fits(wanted.group, size):
+                raise Odd("the pieces of its group are not as long as its parameters, up to what aligns them")
             at = wanted.offset
             while left:
                 if not size or at // size >= ranks:
@@ -218,6 +222,11 @@ class ZeroViewer(Viewer):
                 count = min(left, size - at % size)
                 yield Piece(at // size, self._flat_name(wanted.group), at % size, count, size)
                 at, left = at + count, left - count
+
+    def _fits(self, group: int, size: int) -> bool:
+        """Whether pieces of ``size`` elements, of all ranks, have the parameters of a group, and nothing else."""
+        end, step = self._ends[group] if group < len(self._ends) else -1, 2 * self._ranks
+        return end < 0 or -(-end // step) == -(-size * self._ranks // step)
 
     def _of_rank(self, rank: int, at: int, left: int) -> Iterator[Piece]:
         """Yield where elements of a rank lie, of which the groups are in a row."""
