@@ -56,10 +56,10 @@ def run(options: Any, out: Output) -> int:
     from pparse.measuring.difference import Comparison
 
     options.several, matches = False, Matcher(options.patterns)
-    options.file, quiet = options.old, options.quiet or options.json or options.jsonl
-    with OpenedModel(options, out, quiet=quiet) as first:
+    options.file = options.old
+    with OpenedModel(options, out) as first:
         options.file = options.new
-        with OpenedModel(options, out, quiet=quiet) as second:
+        with OpenedModel(options, out) as second:
             chosen = None if matches.takes_all else matches.takes
             viewers = [first, second]
             how: Any = {"tolerance": options.tolerance, "relative": options.relative, "chosen": chosen}

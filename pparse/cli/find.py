@@ -15,13 +15,12 @@ from pparse.cli.common import (
     USAGE,
     Matcher,
     each_file,
-    exit_code_for,
     exit_code_of,
     size,
     split_files,
     worst,
 )
-from pparse.cli.model import OpenedModel
+from pparse.cli.model import OpenedModel, code_of
 from pparse.display.text import safe
 from pparse.errors import DataError, OptionError, PparseError
 from pparse.findings import Status
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
+    from pparse.measuring.finding import Group
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
@@ -173,14 +173,10 @@ def _fits(tensor: Tensor, pattern: str) -> bool:
     return len(words) == len(shape) and all(map(fnmatchcase, shape, words))
 
 
-def _code_of(viewer: Viewer) -> int:
-    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
-
-
 def _find(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows, Table
 
-    with OpenedModel(options, out, quiet=options.quiet or options.json or options.jsonl) as viewer:
+    with OpenedModel(options, out) as viewer:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "tensors") if as_json else None
         table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><")
@@ -206,7 +202,7 @@ def _find(options: Any, out: Output) -> int:
             if count:
                 table.close()
             out.say(f"{count_words(count, 'tensor')} found, {format_size(total)}")
-        return _code_of(viewer)
+        return code_of(viewer)
 
 
 def _duplicates(options: Any, out: Output) -> int:
@@ -219,13 +215,18 @@ def _duplicates(options: Any, out: Output) -> int:
     found = Duplicates(budget)
     codes = {OK}
     options.several = False
+
+    def opened(file: str) -> OpenedModel:
+        options.file = file
+        return OpenedModel(options, out, quiet=True)
+
     for file in options.files:
         try:
-            with _Opened(options, out)(file) as viewer:
+            with opened(file) as viewer:
                 for tensor in viewer.tensors():
                     if options.wanted.why(viewer, tensor) is not None:
                         found.add(file, tensor)
-                codes.add(_code_of(viewer))
+                codes.add(code_of(viewer))
         except PparseError as error:
             out.error(str(error) if file in str(error) else f"{file}: {error}")
             codes.add(exit_code_of(error))
@@ -233,19 +234,13 @@ def _duplicates(options: Any, out: Output) -> int:
     as_json = options.json or options.jsonl
     rows = JsonRows(out, options, {"files": options.files}, "groups") if as_json else None
     wasted = count = 0
-    for group in found.groups(_Opened(options, out)):
+    for group in found.groups(opened):
         count, wasted = count + 1, wasted + group.wasted
         if rows is not None:
             told = [{"file": one.file, "name": one.name} for one in group.tensors]
             rows.add({"dtype": group.dtype, "shape": group.shape, "wasted": group.wasted, "tensors": told})
-            continue
-        size = format_size(group.tensors[0].nbytes)
-        times = f"{len(group.tensors):,} × {group.dtype} {group.shape.replace(',', '×') or 'scalar'}, {size} each"
-        out.say(f"{times}: {f'{format_size(group.wasted)} wasted' if group.wasted else 'they share their bytes'}")
-        for one in group.tensors[:_MOST]:
-            out.say(f"  {safe(one.file)}  {safe(one.name)}")
-        if len(group.tensors) > _MOST:
-            out.say(f"  … and {len(group.tensors) - _MOST:,} more")
+        else:
+            _tell(group, out)
     options.found += count
     if rows is not None and options.json:
         rows.end({"wasted": wasted})
@@ -254,22 +249,21 @@ def _duplicates(options: Any, out: Output) -> int:
     return worst(codes)
 
 
-class _Opened:
-    """Opens files of the command one by one."""
-
-    def __init__(self, options: Any, out: Output) -> None:
-        self._options, self._out = options, out
-
-    def __call__(self, file: str) -> OpenedModel:
-        self._options.file = file
-        return OpenedModel(self._options, self._out, quiet=True)
+def _tell(group: Group, out: Output) -> None:
+    size = format_size(group.tensors[0].nbytes)
+    times = f"{len(group.tensors):,} × {group.dtype} {group.shape.replace(',', '×') or 'scalar'}, {size} each"
+    out.say(f"{times}: {f'{format_size(group.wasted)} wasted' if group.wasted else 'they share their bytes'}")
+    for one in group.tensors[:_MOST]:
+        out.say(f"  {safe(one.file)}  {safe(one.name)}")
+    if len(group.tensors) > _MOST:
+        out.say(f"  … and {len(group.tensors) - _MOST:,} more")
 
 
 def _unused(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows
     from pparse.measuring.finding import unused
 
-    with OpenedModel(options, out, quiet=options.json or options.jsonl) as viewer:
+    with OpenedModel(options, out) as viewer:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "unused") if as_json else None
         lost = 0
@@ -290,4 +284,4 @@ def _unused(options: Any, out: Output) -> int:
                 out.say(f"  … and {len(stretches) - _MOST:,} smaller ones")
         if rows is not None and options.json:
             rows.end({"unused_bytes": lost})
-        return _code_of(viewer)
+        return code_of(viewer)

@@ -88,7 +88,7 @@ def _hash(options: Any, out: Output) -> int:
             raise OptionError(f"{options.check} has no line on {options.file}")
         options.algorithm = next(iter(wanted.values())).partition(":")[0]
     chosen = None if options.matches.takes_all else options.matches.takes
-    with OpenedModel(options, out, quiet=options.quiet or options.json or options.jsonl) as viewer:
+    with OpenedModel(options, out) as viewer:
         if wanted is not None:
             content = any(kind != "structure" for kind, _ in wanted)
             return _compare(Hashing(viewer, options.algorithm, chosen, content=content), wanted, options, out)

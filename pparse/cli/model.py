@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import open_file
+from pparse.cli.common import exit_code_for, open_file
 from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -20,8 +20,10 @@ class OpenedModel:
     """
 
     def __init__(self, options: Any, out: Output, *, quiet: bool = False) -> None:
+        """``quiet``: other models are not told, as they are not for an output that programs read."""
         self._document = open_file(options, out)
-        self._out, self._quiet = out, quiet
+        self._out = out
+        self._quiet = quiet or any(getattr(options, name, False) for name in ("quiet", "json", "jsonl"))
 
     def __enter__(self) -> Viewer:
         from pparse.document.registry import viewer_for
@@ -48,3 +50,8 @@ class OpenedModel:
                     self._out.error("; ".join(f"{name}: {words}" for name, words in told.items()))
         finally:
             document.close()
+
+
+def code_of(viewer: Viewer) -> int:
+    """Return the exit code of a command that looked at all tensors."""
+    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)

@@ -7,8 +7,8 @@ if something is not whole.
 
 from __future__ import annotations
 
-from pparse.cli.common import DAMAGED, USAGE, Matcher, each_file, exit_code_for, size, split_files
-from pparse.cli.model import OpenedModel
+from pparse.cli.common import DAMAGED, USAGE, Matcher, each_file, size, split_files
+from pparse.cli.model import OpenedModel, code_of
 from pparse.display.text import safe
 from pparse.findings import BROKEN
 from pparse.limits import count_words
@@ -54,7 +54,7 @@ def run(options: Any, out: Output) -> int:
 def _measure(options: Any, out: Output) -> int:
     from pparse.measuring.statistics import Statistics, statistics_in
 
-    with OpenedModel(options, out, quiet=options.json or options.jsonl) as viewer:
+    with OpenedModel(options, out) as viewer:
         chosen = None if options.matches.takes_all else options.matches.takes
         how: Any = {"sample": options.sample, "dequantize": not options.codes}
         found = _Summed(statistics_in(viewer, chosen, **how), Statistics())
@@ -62,7 +62,7 @@ def _measure(options: Any, out: Output) -> int:
             _write(found, options, out)
         else:
             _show(found, options, out)
-        code = exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
+        code = code_of(viewer)
     return DAMAGED if found.lost else code
 
 

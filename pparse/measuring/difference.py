@@ -19,7 +19,7 @@ from pparse.errors import DataError, OptionError, UnsupportedError, told
 from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.measuring.content import blocks_there, content_blocks, json_number, shape_word, type_word
-from pparse.measuring.hashing import content_hash
+from pparse.measuring.hashing import hash_if_whole
 from pparse.tensors.dtype import as_type
 from pparse.tensors.status import Remark
 
@@ -193,8 +193,8 @@ class Comparison:
             if kind in rest and kind not in hashed:
                 hashed[kind] = {}
                 for other in reversed(rest[kind]):
-                    hashed[kind].setdefault(_hash_of(other), []).append(other)
-            mine = _hash_of(tensor) if kind in rest else None
+                    hashed[kind].setdefault(hash_if_whole(other), []).append(other)
+            mine = hash_if_whole(tensor) if kind in rest else None
             same = hashed[kind].get(mine) if mine is not None else None
             if not same:
                 yield Difference(REMOVED, tensor.name, "", (type_word(tensor), ""), (shape_word(tensor), ""))
@@ -260,13 +260,6 @@ class Comparison:
         if count:
             what = "agrees" if count == agree else "differs"
             told.reason += f"; what is there of both {what}"
-
-
-def _hash_of(tensor: Tensor) -> str | None:
-    try:
-        return content_hash(tensor, "sha256")
-    except DataError:
-        return None
 
 
 def _prefixes(gone: list[str], came: dict[str, Tensor]) -> tuple[str, str]:

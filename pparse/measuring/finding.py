@@ -7,9 +7,8 @@ Contents are hashed only where type and shape are the same, so files are gone th
 
 from __future__ import annotations
 
-from pparse.errors import DataError
 from pparse.measuring.content import shape_word, type_word
-from pparse.measuring.hashing import content_hash
+from pparse.measuring.hashing import hash_if_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
-_ALGORITHM: Final = "sha256"
 # Memory of a tensor that is held, and in how many bytes that grows.
 _HELD: Final = 500
 _STEP: Final = 1 << 20
@@ -90,24 +88,17 @@ class Duplicates:
         same: dict[tuple[str, str, str], list[Found]] = {}
         for file, rows in wanted.items():
             with opened(file) as viewer:
-                known: dict[object, str] = {}
+                known: dict[object, str | None] = {}
                 for (dtype, shape), found in rows:
                     place = dtype, shape, found.place, found.layout
-                    digest = known.get(place)
-                    if digest is None:
-                        digest = known[place] = _hash(viewer, found.name)
-                    if digest:
+                    if place not in known:
+                        tensor = viewer.find(found.name)
+                        known[place] = None if tensor is None else hash_if_whole(tensor)
+                    digest = known[place]
+                    if digest is not None:
                         same.setdefault((dtype, shape, digest), []).append(found)
         groups = [Group(dtype, shape, found) for (dtype, shape, _), found in same.items() if len(found) > 1]
         yield from sorted(groups, key=lambda group: -group.wasted)
-
-
-def _hash(viewer: Viewer, name: str) -> str:
-    tensor = viewer.find(name)
-    try:
-        return "" if tensor is None else content_hash(tensor, _ALGORITHM)
-    except DataError:
-        return ""  # it is not whole, which `check` tells
 
 
 def unused(viewer: Viewer) -> Iterator[tuple[str, int, list[tuple[int, int]]]]:

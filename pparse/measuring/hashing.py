@@ -72,6 +72,14 @@ def content_hash(tensor: Tensor, algorithm: str = "blake3") -> str:
     return found
 
 
+def hash_if_whole(tensor: Tensor, algorithm: str = "sha256") -> str | None:
+    """Return the identity of a tensor's content, to be compared; None if it cannot be read: `check` says why."""
+    try:
+        return content_hash(tensor, algorithm)
+    except DataError:
+        return None
+
+
 class TensorHash(Declared):
     """The identity of a tensor's content."""
 

@@ -68,8 +68,8 @@ class ZeroViewer(Viewer):
         said = told if type(told) is int and 0 < told <= MOST_RANKS else 0
         self._ranks = max(there, said) if there else 0
         self._in_parts = extraction.name.endswith(STATES[1])
-        count = self._ranks * 2 - 1 if self._in_parts and self._ranks else self._ranks
-        self._files = DataFiles(extraction, lambda: count, self._name_of)
+        self._count = self._ranks * 2 - 1 if self._in_parts and self._ranks else self._ranks
+        self._files = DataFiles(extraction, lambda: self._count, self._name_of)
         self._viewers: dict[int, PyTorchViewer] = {-1: self.states}
         self._row = 0
         self._ends: list[int] = []  # of stages 1 and 2: where the parameters of each group end; -1: not known
@@ -341,7 +341,7 @@ class ZeroViewer(Viewer):
 
     def _there(self) -> Iterator[PyTorchViewer]:
         yield self.states
-        for number in range(max(0, self._ranks * 2 - 1 if self._in_parts else self._ranks)):
+        for number in range(self._count):
             viewer = self._viewer(number)
             if not isinstance(viewer, Finding):
                 yield viewer
