@@ -134,6 +134,11 @@ TEMPLATE = "{% for m in messages %}<|im|><__media__>{{ m['role'] }}{{ raise_exce
         ("chat_template.json", {"chat_template": "\ud800{{ ().__class__ }}"}, "unknown"),
         ("config.json", {"auto_map": {"AutoModel": "m.Model", "AutoTokenizer": ["t.Slow", None]}}, "unknown"),
         ("schema.json", {"__class__": "system", "__module__": "os", "content": []}, "dangerous"),
+        (
+            "config.json",
+            {"__module__": "builtins", "__class__": "dict", "module": "os", "class_name": "system", "config": {}},
+            "dangerous",
+        ),
         ("other.json", {"chat_template": "{{ ().__class__ }}"}, ""),
     ],
 )

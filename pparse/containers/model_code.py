@@ -192,7 +192,6 @@ def _note_object(item: dict[str, Any], document: Extraction, found: dict[str, Co
     if isinstance(item.get("__module__"), str) and isinstance(item.get("__class__"), str):  # skops
         words = item["content"] if item["__class__"] == "function" and isinstance(item.get("content"), str) else ""
         _note_name(words or f"{item['__module__']}.{item['__class__']}", None, document, found)
-        return
     module, kind, config = item.get("module"), item.get("class_name"), item.get("config")
     if not isinstance(kind, str) or "config" not in item:
         return
