@@ -36,6 +36,7 @@ from pparse.errors import (
     TensorError,
     TruncatedTensorError,
     UnsupportedError,
+    WorkerDiedError,
 )
 from pparse.lazy import lazy_names
 
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.parser import Confidence, Container, Excerpt, Listing, Parser, Signature
     from pparse.tree.visit import Member
+    from pparse.workers.pool import ProcessPool
     from pparse.writers.indexing import index
 
 __version__ = "0.1.0"
@@ -110,6 +112,7 @@ _WHERE = {
         "tensors.tensor": "DType Tensor",
         "tensors.viewer": "Viewer view",
         "tree.code_use": "CodeUse Grade",
+        "workers.pool": "ProcessPool",
         "tree.context": "DONE Field NodeContext Record",
         "tree.entry": "Entry LIST MAP SCALAR UNLOADED_VALUE",
         "tree.node": "Node",
@@ -174,6 +177,7 @@ __all__ = [
     "Parser",
     "PathError",
     "PparseError",
+    "ProcessPool",
     "Range",
     "Reader",
     "Record",
@@ -193,6 +197,7 @@ __all__ = [
     "UNLOADED_VALUE",
     "UnsupportedError",
     "Viewer",
+    "WorkerDiedError",
     "convert",
     "diff",
     "edit",

@@ -292,6 +292,15 @@ class CancelledError(PparseError):
     """The caller's ``cancel`` callable returned true."""
 
 
+class WorkerDiedError(DataError):
+    """A process that did a part of the work died."""
+
+    def __init__(self, reason: str, *, was_killed: bool = False, **known: Any) -> None:
+        super().__init__(reason, **known)
+        self.was_killed = was_killed
+        """Whether somebody else ended it: a person, or a system that is short of memory."""
+
+
 class NotWholeError(FaultError):
     """Not everything that was to be converted is whole, and nothing was written."""
 

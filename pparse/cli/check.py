@@ -112,7 +112,7 @@ def run(options: Any, out: Output) -> int:
     if passed:
         out.say(f"not checked: {passed}")
     if options.several:
-        good = options.codes.count(OK)
+        good = options.exit_codes.count(OK)
         out.say(f"{count_words(len(options.files), 'file')}: {good:,} ok, {len(options.files) - good:,} not")
     return code
 

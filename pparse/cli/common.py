@@ -45,7 +45,7 @@ _CODES: Final = (
     (DAMAGED, (errors.NothingThereError,)),
     (UNKNOWN_FORMAT, (errors.FormatError,)),
     (USAGE, (SourceError, errors.PathError, errors.OptionError, errors.LimitError)),
-    (USAGE, (errors.UnsupportedError, errors.CancelledError)),
+    (USAGE, (errors.UnsupportedError, errors.CancelledError, errors.WorkerDiedError)),
     (BUG, (errors.EngineError, errors.ClosedError)),
 )
 
@@ -337,7 +337,7 @@ def each_file(
         options.file = files[0]
         return run_one(options, out)
     lines = options.json or getattr(options, "jsonl", False) or getattr(options, "quiet", False)
-    codes = options.codes = []
+    codes = options.exit_codes = []
     for number, file in enumerate(files):
         options.file = file
         if options.json:

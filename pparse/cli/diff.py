@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from pparse.cli import jobs
 from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, Matcher, worst
 from pparse.cli.model import OpenedModel
 from pparse.display.text import safe, shorten
@@ -47,6 +48,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--relative X", "… and this share of the value in NEW (0)", type=float, default=0.0)
     parser.add("--no-metadata", "metadata do not count; with a PATTERN, they never do", dest="no_metadata")
     parser.add("-l --long", f"each difference, not a table by layers if there are more than {_ROWS}")
+    jobs.add_arguments(parser)
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="differences, and one of all")
 
@@ -57,12 +59,16 @@ def run(options: Any, out: Output) -> int:
 
     options.several, matches = False, Matcher(options.patterns)
     options.file = options.old
-    with OpenedModel(options, out) as first:
+    with (
+        jobs.Jobs(options, out, "diff", options.old, options.new, *options.patterns) as work,
+        OpenedModel(options, out) as first,
+    ):
         options.file = options.new
         with OpenedModel(options, out) as second:
             chosen = None if matches.takes_all else matches.takes
             viewers = [first, second]
             how: Any = {"tolerance": options.tolerance, "relative": options.relative, "chosen": chosen}
+            how["workers"] = work.workers(*viewers)
             report = _Report(Comparison(*viewers, **how), viewers, options, out)
             code = report.run(with_metadata=matches.takes_all and not options.no_metadata)
     return USAGE if matches.complain(out) else code

@@ -7,6 +7,7 @@ says how they are made. Exit code 4 if something is not whole, 1 if anything dif
 
 from __future__ import annotations
 
+from pparse.cli import jobs
 from pparse.cli.common import (
     DAMAGED,
     DIFFERENT,
@@ -55,6 +56,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("-s --structure", "only that of the structure: no bytes of tensors are read")
     parser.add("--check LIST", "compare FILE, or the files that LIST names, with LIST, which this command printed")
     parser.add("--algorithm NAME", "blake3 or sha256 (blake3)", choices=("blake3", "sha256"), default="blake3")
+    jobs.add_arguments(parser)
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="tensors, and one of the model")
 
@@ -74,7 +76,8 @@ def run(options: Any, out: Output) -> int:
     if not options.files:
         raise OptionError("name a FILE, or a list with --check")
     options.matches = Matcher(options.patterns, others)
-    code = each_file(options, out, _hash, apart=False)
+    with jobs.Jobs(options, out, "hash", *options.files, *others, *options.patterns) as options.work:
+        code = each_file(options, out, _hash, apart=False)
     return USAGE if options.matches.complain(out) else code
 
 
@@ -89,10 +92,12 @@ def _hash(options: Any, out: Output) -> int:
         options.algorithm = next(iter(wanted.values())).partition(":")[0]
     chosen = None if options.matches.takes_all else options.matches.takes
     with OpenedModel(options, out) as viewer:
+        workers = options.work.workers(viewer)
         if wanted is not None:
             content = any(kind != "structure" for kind, _ in wanted)
-            return _compare(Hashing(viewer, options.algorithm, chosen, content=content), wanted, options, out)
-        hashing = Hashing(viewer, options.algorithm, chosen, content=not options.structure)
+            hashing = Hashing(viewer, options.algorithm, chosen, content=content, workers=workers)
+            return _compare(hashing, wanted, options, out)
+        hashing = Hashing(viewer, options.algorithm, chosen, content=not options.structure, workers=workers)
         return _Printed(hashing, options, out).run()
 
 

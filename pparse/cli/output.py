@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _AFTER = 0.5
 _EVERY = 0.1
+# Of less than so many bytes, or of things that are counted otherwise, nobody asks how long they take.
+_WORTH = 8 << 20
 # After so many seconds without a report, what is known of the reads is drawn, with the time since the command began.
 _SILENT = 0.4
 
@@ -60,23 +62,42 @@ class Progress:
         self._next = self._begun + _AFTER
         self._drawn = False
         self._what = "working"
+        self._from = self._begun, 0  # when what is done now began, and with how much
         self._session: Session | None = None
         self._lock = allocate_lock()
         self._thread: Thread | None = None
         self._ended: Event | None = None
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it."""
+        return self._enabled
+
     def __call__(self, done: int, total: int | None, what: str) -> None:
         """Draw, if it is time."""
         if not self._enabled:
             return
-        self._what = what
         now = time.monotonic()
+        if what != self._what or done < self._from[1]:
+            self._what, self._from = what, (now, done)
         if total is not None and done >= total:
             self.clear()
             return
         if now < self._next:
             return
-        self._draw(now, done, total, what)
+        self._draw(now, done, total, what, self._speed(now, done, total))
+
+    def _speed(self, now: float, done: int, total: int | None) -> str:
+        """Return how fast bytes are done, and how long the rest takes, in words; nothing if that is not clear yet."""
+        since, first = self._from
+        if total is None or total < _WORTH or now - since < 2 * _AFTER or done <= first:
+            return ""
+        rate = (done - first) / (now - since)
+        left = round((total - done) / rate)
+        words = (
+            f"{left} s" if left < 100 else f"{left // 60}:{left % 60:02} min" if left < 6000 else f"{left / 3600:.1f} h"
+        )
+        return f", {format_size(int(rate))}/s, {words} left"
 
     def _draw(self, now: float, done: int, total: int | None, what: str, more: str = "") -> None:
         share = f"{100 * done // total:3d}% " if total else ""

@@ -7,6 +7,7 @@ if something is not whole.
 
 from __future__ import annotations
 
+from pparse.cli import jobs
 from pparse.cli.common import DAMAGED, USAGE, Matcher, each_file, size, split_files
 from pparse.cli.model import OpenedModel, code_of
 from pparse.display.text import safe
@@ -27,6 +28,7 @@ EXAMPLES: Final = """examples:
   pparse stats model.gguf 'blk.0.*' --histogram
   pparse stats --sample 1MiB model.safetensors.index.json
   pparse stats --jsonl model.pt > statistics.jsonl
+  pparse stats -j 8 --resume run.notes large/
 """
 
 _BAR: Final = 40
@@ -40,6 +42,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--histogram", "how many values of each tensor lie between powers of two")
     parser.add("--sample SIZE", "read at most so many bytes of each tensor, evenly spread: an estimate", type=size)
     parser.add("--codes", "of quantised tensors, the codes and scales as they are stored")
+    jobs.add_arguments(parser)
     parser.add_json(lines="tensors, and one of all")
 
 
@@ -47,7 +50,8 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     options.files, others = split_files(options.files)
     options.matches = Matcher(options.patterns, others)
-    code = each_file(options, out, _measure, heading=True)
+    with jobs.Jobs(options, out, "stats", *options.files, *others, *options.patterns) as options.work:
+        code = each_file(options, out, _measure, heading=True)
     return USAGE if options.matches.complain(out) else code
 
 
@@ -57,6 +61,7 @@ def _measure(options: Any, out: Output) -> int:
     with OpenedModel(options, out) as viewer:
         chosen = None if options.matches.takes_all else options.matches.takes
         how: Any = {"sample": options.sample, "dequantize": not options.codes}
+        how["workers"] = options.work.workers(viewer)
         found = _Summed(statistics_in(viewer, chosen, **how), Statistics())
         if options.json or options.jsonl:
             _write(found, options, out)

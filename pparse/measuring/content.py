@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
+    from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
 
 BLOCK: Final = 1 << 20
@@ -40,8 +41,8 @@ def json_number(value: float | None) -> float | None:
     return value if value is None or isfinite(value) else None
 
 
-def content_blocks(tensor: Tensor, most: int = BLOCK) -> Iterator[memoryview]:
-    """Yield the bytes of a tensor, ``most`` at a time, the last ones less.
+def content_blocks(tensor: Tensor, most: int = BLOCK, start: int = 0, stop: int | None = None) -> Iterator[memoryview]:
+    """Yield the bytes of a tensor, ``most`` at a time, the last ones less; of one that `lies_plain`, a part of them.
 
     Each block counts until the next one is asked for. Raises the errors of `Tensor.readinto`.
     """
@@ -49,23 +50,44 @@ def content_blocks(tensor: Tensor, most: int = BLOCK) -> Iterator[memoryview]:
         yield from _even(_texts(tensor), most)
         return
     stored = tensor.coded()
-    if stored.dtype is None:
-        raise UnsupportedError(f"elements of type {stored.type_name!r} are not known", path=tensor.name)
-    dtype = DTYPES.get(stored.dtype.name, stored.dtype)  # not as TensorFlow and numpy have it, in bytes
+    dtype = _packed_type(stored)
     size = dtype.stored_nbytes(stored.size)
-    unused = -stored.size * dtype.bits % 8
-    if not stored.is_stored_as_array or unused or dtype.bits != stored.dtype.bits:
+    if not lies_plain(tensor):
+        unused = -stored.size * dtype.bits % 8
         for block in _even(blocks_there(tensor, most), most):
             size -= len(block)
             if unused and not size:
                 block = memoryview(bytes(block[:-1]) + bytes([block[-1] & 0xFF >> unused]))
             yield block
         return
-    buffer = memoryview(bytearray(min(size, most)))
-    for offset in range(0, size, most):
-        yield buffer[: stored.readinto_from(offset, buffer)]
+    stop = size if stop is None else min(size, stop)
+    buffer = memoryview(bytearray(max(0, min(stop - start, most))))
+    for offset in range(start, stop, most):
+        yield buffer[: stored.readinto_from(offset, buffer[: stop - offset])]
     if not size:
         stored.readinto(bytearray())  # one without bytes may be damaged, too
+
+
+def content_size(tensor: Tensor) -> int:
+    """Return how many bytes the content of a tensor of numbers has. Raises `UnsupportedError`."""
+    stored = tensor.coded()
+    return _packed_type(stored).stored_nbytes(stored.size)
+
+
+def lies_plain(tensor: Tensor) -> bool:
+    """Return whether the bytes of a tensor are its content as they are, so that reading can begin at any of them."""
+    stored = tensor.coded()
+    dtype = stored.dtype
+    if tensor.is_text or dtype is None or dtype.bits != _packed_type(stored).bits:
+        return False
+    return stored.is_stored_as_array and not stored.size * dtype.bits % 8
+
+
+def _packed_type(stored: Tensor) -> DType:
+    """Return the type of elements that are packed: not as TensorFlow and numpy have it, in bytes."""
+    if stored.dtype is None:
+        raise UnsupportedError(f"elements of type {stored.type_name!r} are not known", path=stored.name)
+    return DTYPES.get(stored.dtype.name, stored.dtype)
 
 
 def blocks_there(tensor: Tensor, most: int = BLOCK) -> Iterator[bytes]:

@@ -18,10 +18,20 @@ from pparse.document.opening import refuse_unknown
 from pparse.errors import DataError, OptionError, UnsupportedError, told
 from pparse.findings import Status
 from pparse.lazy import Declared
-from pparse.measuring.content import blocks_there, content_blocks, json_number, shape_word, type_word
+from pparse.measuring.content import (
+    BLOCK,
+    blocks_there,
+    content_blocks,
+    json_number,
+    lies_plain,
+    shape_word,
+    type_word,
+)
 from pparse.measuring.hashing import hash_if_whole
+from pparse.measuring.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.tensors.dtype import as_type
 from pparse.tensors.status import Remark
+from pparse.workers.results import Workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +41,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pparse.document.opening import Source
+    from pparse.limits import Charge
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
+
+    _Pair = tuple[Tensor, Tensor]
 
 EQUAL, CLOSE, CAST = "equal", "close", "equal after a cast"
 ADDED, REMOVED, RENAMED = "added", "removed", "renamed"
@@ -121,6 +134,7 @@ class Comparison:
         tolerance: float = 0.0,
         relative: float = 0.0,
         chosen: Callable[[Viewer, Tensor], bool] | None = None,
+        workers: Workers | None = None,
     ) -> None:
         """Values are close if they are at most ``tolerance + relative * abs(new)`` apart. ``chosen``: which count.
 
@@ -131,6 +145,7 @@ class Comparison:
                 raise OptionError(f"{told(f'--{name}', name)} must be 0 or a larger number, not {value}")
         self._old, self._new, self._chosen = old, new, chosen
         self._tolerance, self._relative = tolerance, relative
+        self._workers = workers or Workers()
 
     def metadata(self) -> Iterator[Change]:
         """Yield what differs in what both say of themselves, if they are of one format."""
@@ -154,19 +169,23 @@ class Comparison:
         """Yield each tensor of both models, in the order of the first one; renamed and added ones at the end."""
         gone: list[Tensor] = []
         with self._old.extraction.session.budget.charge(0, "names without a match") as charge:
-            for tensor in self._wanted(self._old):
-                other = self._new.find(tensor.name)
-                if other is not None:
-                    yield self._compared(tensor, other)
-                    continue
-                gone.append(tensor)
-                charge.resize(_HELD * (len(gone) + 1))
+            yield from self._all_compared(self._namesakes(gone, charge))
             came = []
             for tensor in self._wanted(self._new):
                 if self._old.find(tensor.name) is None:
                     came.append(tensor)
                     charge.resize(_HELD * (len(gone) + len(came) + 1))
             yield from self._left_over(gone, came)
+
+    def _namesakes(self, gone: list[Tensor], charge: Charge) -> Iterator[_Pair]:
+        """Yield pairs of tensors with the same name; put others of the first model into ``gone``."""
+        for tensor in self._wanted(self._old):
+            other = self._new.find(tensor.name)
+            if other is not None:
+                yield tensor, other
+                continue
+            gone.append(tensor)
+            charge.resize(_HELD * (len(gone) + 1))
 
     def _wanted(self, viewer: Viewer) -> Iterator[Tensor]:
         for tensor in viewer.tensors():
@@ -177,13 +196,14 @@ class Comparison:
         """Yield tensors whose names are in one model only."""
         by_name = {tensor.name: tensor for tensor in came}
         strip, add = _prefixes([tensor.name for tensor in gone], by_name)
-        alone = []
+        alone, pairs = [], []
         for tensor in gone:
             other = by_name.pop(add + tensor.name.removeprefix(strip), None) if strip or add else None
             if other is None:
                 alone.append(tensor)
             else:
-                yield self._compared(tensor, other)
+                pairs.append((tensor, other))
+        yield from self._all_compared(pairs)
         rest: dict[tuple[str, str], list[Tensor]] = {}
         for tensor in by_name.values():
             rest.setdefault((type_word(tensor), shape_word(tensor)), []).append(tensor)
@@ -206,15 +226,30 @@ class Comparison:
 
     # -- two tensors -------------------------------------------------------------------------------------------------
 
-    def _compared(self, old: Tensor, new: Tensor) -> Difference:
+    def _all_compared(self, pairs: Iterable[_Pair]) -> Iterator[Difference]:
+        for pair, parts in measured(pairs, self._parts_of, self._workers):
+            yield self._compared(*pair, parts)
+
+    def _parts_of(self, pair: _Pair) -> list[_Stretch]:
+        old, new = pair
+        both = [(self._old, old), (self._new, new)]
+        is_same_type = type_word(old) == type_word(new)
+        how = is_same_type, self._tolerance, self._relative
+        if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(_is_plain, pair))):
+            return [_Stretch(both, 0, None, how)]
+        step = max(1, PART // max(old.itemsize, new.itemsize) // EVEN) * EVEN
+        places = [divided(viewer, tensor, old.size, step) for viewer, tensor in both]
+        return [_Stretch(both, *place, how) for place in min(places, key=len)]
+
+    def _compared(self, old: Tensor, new: Tensor, parts: Iterable[Callable[[], _Sums | bool]]) -> Difference:
         dtypes, shapes = (type_word(old), type_word(new)), (shape_word(old), shape_word(new))
         told = Difference(EQUAL, old.name, new.name if new.name != old.name else "", dtypes, shapes)
         try:
-            self._judge(told, old, new)
+            self._judge(told, old, new, parts)
             if told.verdict == EQUAL and told.new_name:
                 told.verdict = RENAMED
         except DataError as error:
-            told.verdict, told.reason = UNREADABLE, error.reason
+            told.verdict, told.reason = UNREADABLE, why_not(self._old, old, error)[1]
             reasons = []
             for tensor, which in ((old, "the first"), (new, "the second")):
                 if not tensor.is_complete and tensor.status is not Status.UNSUPPORTED:
@@ -225,25 +260,38 @@ class Comparison:
                 self._compare_rest(told, old, new)
         return told
 
-    def _judge(self, told: Difference, old: Tensor, new: Tensor) -> None:
+    def _judge(self, told: Difference, old: Tensor, new: Tensor, parts: Iterable[Callable[[], _Sums | bool]]) -> None:
         if not (old.is_shape_known and new.is_shape_known):
             raise UnsupportedError("its shape is not known")
         if old.shape != new.shape:
             told.verdict = SHAPE
             return
         same_type = type_word(old) == type_word(new)
-        if same_type and (_is_same_place(old, new) or _equal_bytes(content_blocks(old), content_blocks(new))):
+        found = [part() for part in parts]
+        if all(one is True for one in found):
             return
-        if not _are_numbers(old, new):
+        if any(one is False for one in found):
             told.verdict = VALUES if same_type else TYPE
             return
-        distance = told.distance = _distance(old, new, self._tolerance, self._relative)
+        distance = told.distance = self._joined(old, new, found).distance(prod(old.shape))
         if not same_type:
             told.verdict = TYPE if distance.changed and distance.after_cast != 0 else CAST
         elif not distance.changed:
             told.verdict = EQUAL
         else:
             told.verdict = VALUES if distance.beyond or not (self._tolerance or self._relative) else CLOSE
+
+    def _joined(self, old: Tensor, new: Tensor, found: list[_Sums | bool]) -> _Sums:
+        """Return the sums of all parts; those that are equal count for the cosine."""
+        stretches = self._parts_of((old, new))
+        equal = [one for one, sums in zip(stretches, found, strict=True) if sums is True]
+        for stretch in equal:
+            stretch.is_measured = True
+        later = Workers(*self._workers.engine).results(equal)
+        joined = _Sums()
+        for sums in found:
+            joined.join(next(later)() if isinstance(sums, bool) else sums)
+        return joined
 
     def _compare_rest(self, told: Difference, old: Tensor, new: Tensor) -> None:
         """Say whether what is there of two tensors agrees, of which one is not whole."""
@@ -318,16 +366,108 @@ def _are_numbers(*tensors: Tensor) -> bool:
     return all(one.dtype is not None and one.dtype.is_number and one.dtype.numpy.itemsize <= 16 for one in tensors)
 
 
+class _Sums(Declared):
+    """What was counted of two tensors, or of a part of them."""
+
+    changed: int = 0
+    beyond: int = 0
+    largest: float = 0.0
+    total: float = 0.0
+    """Of the distances of finite values."""
+    finite: int = 0
+    not_finite: int = 0
+    after_cast: int | None = None
+    product: float = 0.0
+    mine: float = 0.0
+    others: float = 0.0
+
+    def join(self, other: _Sums) -> None:
+        """Add what another part has."""
+        for name in ("changed", "beyond", "total", "finite", "not_finite", "product", "mine", "others"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.largest = max(self.largest, other.largest)
+        if other.after_cast is not None:
+            self.after_cast = (self.after_cast or 0) + other.after_cast
+
+    def distance(self, count: int) -> Distance:
+        """Return how far two tensors of ``count`` values are from each other."""
+        told = Distance(count, self.changed, self.beyond, self.largest)
+        told.not_finite, told.after_cast = self.not_finite, self.after_cast
+        told.mean = self.total / self.finite if self.finite else 0.0
+        size = sqrt(self.mine) * sqrt(self.others)
+        told.cosine = min(1.0, max(-1.0, self.product / size)) if 0 < size < inf else None
+        return told
+
+
+class _Stretch(Part):
+    """Elements of two tensors. The result is True if their bytes are equal, False if they are others and no numbers."""
+
+    is_measured = False
+    """Whether sums are wanted even if the bytes are equal."""
+
+    def __init__(
+        self,
+        tensors: list[tuple[Viewer, Tensor]],
+        start: int,
+        stop: int | None,
+        how: tuple[bool, float, float],
+    ) -> None:
+        super().__init__(tensors, start, stop)
+        self._is_same_type, self._tolerance, self._relative = how
+        self.what = f"diff {how}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is not worth sending."""
+        old, new = self.tensors
+        return old.shape != new.shape or self._is_same_place() or super().is_local
+
+    def _is_same_place(self) -> bool:
+        return self._is_same_type and _is_same_place(*self.tensors)
+
+    def run(self) -> _Sums | bool:
+        """Compare them. Raises the errors of `Tensor.blocks`."""
+        old, new = self.tensors
+        if self._is_same_type and not self.is_measured:
+            sizes = (tensor.itemsize if self.stop is not None else 0 for tensor in (old, new))
+            blocks = (
+                content_blocks(tensor, BLOCK, self.start * size, None if self.stop is None else self.stop * size)
+                for tensor, size in zip((old, new), sizes, strict=True)
+            )
+            if self._is_same_place() or _equal_bytes(*blocks):
+                return True
+        if not _are_numbers(old, new):
+            return False
+        return _sums(old, new, self._tolerance, self._relative, self.start, self.stop)
+
+    def noted(self, result: Any) -> Any:
+        """Return sums as a list."""
+        return result if isinstance(result, bool) else [getattr(result, name) for name in _Sums.__annotations__]
+
+    def known(self, noted: Any) -> Any:
+        """Return sums of a list."""
+        return noted if isinstance(noted, bool) else _Sums(*noted)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.coded() is tensor and lies_plain(tensor)
+
+
 def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> Distance:
     """Return how far two tensors of one shape are from each other."""
+    return _sums(old, new, tolerance, relative).distance(prod(old.shape))
+
+
+def _sums(
+    old: Tensor, new: Tensor, tolerance: float, relative: float, start: int = 0, stop: int | None = None
+) -> _Sums:
+    """Return what is counted of two tensors of one shape, from element ``start`` to ``stop``."""
     import numpy as np
 
-    told = Distance(prod(old.shape))
-    total = product = mine = others = 0.0
-    finite = 0
+    told = _Sums()
     narrow, wide = _narrower(old, new), _common_type(old, new)
     with np.errstate(all="ignore"):
-        for first, second in zip(_pieces(old), _pieces(new), strict=True):
+        for first, second in zip(_pieces(old, start, stop), _pieces(new, start, stop), strict=True):
             a, b = (first, second) if wide is None else (first.astype(wide), second.astype(wide))
             changed = (a != b) & ~(np.isnan(a) & np.isnan(b))
             told.changed += int(np.count_nonzero(changed))
@@ -345,22 +485,24 @@ def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> Di
             a, b = a.astype(_wide(a)), b.astype(_wide(b))
             if len(steps):
                 told.largest = max(told.largest, float(steps.max()))
-                total += float(steps.sum())
+                told.total += float(steps.sum())
                 told.beyond += int(np.count_nonzero(steps > tolerance + relative * np.abs(b)))
             told.beyond += lost
-            finite += len(steps)
-            product += float((a * b.conj()).sum().real)
-            mine += float((a * a.conj()).sum().real)
-            others += float((b * b.conj()).sum().real)
-    told.mean = total / finite if finite else 0.0
-    size = sqrt(mine) * sqrt(others)
-    told.cosine = min(1.0, max(-1.0, product / size)) if 0 < size < inf else None
+            told.finite += len(steps)
+            told.product += float((a * b.conj()).sum().real)
+            told.mine += float((a * a.conj()).sum().real)
+            told.others += float((b * b.conj()).sum().real)
     return told
 
 
-def _pieces(tensor: Tensor) -> Iterator[NDArray[Any]]:
+def _pieces(tensor: Tensor, start: int, stop: int | None) -> Iterator[NDArray[Any]]:
     """Yield the values of a tensor, as many at a time as of the other one."""
-    yield from tensor.blocks(_AT_ONCE * tensor.itemsize)
+    left = tensor.size if stop is None else stop - start
+    for values in tensor.blocks(_AT_ONCE * tensor.itemsize, start=start):
+        yield values[:left]
+        left -= len(values)
+        if left <= 0 and stop is not None:
+            return
 
 
 def _narrower(old: Tensor, new: Tensor) -> DType | None:
@@ -452,12 +594,19 @@ class ModelDifference(Declared):
 
 
 def diff(
-    old: Source | Viewer, new: Source | Viewer, *, tolerance: float = 0.0, relative: float = 0.0, **how: Any
+    old: Source | Viewer,
+    new: Source | Viewer,
+    *,
+    tolerance: float = 0.0,
+    relative: float = 0.0,
+    executor: Any = None,
+    **how: Any,
 ) -> ModelDifference:
     """Return what differs between two models, of any formats.
 
-    Values are close, and do not differ, if they are at most ``tolerance + relative * abs(new)`` apart. A `Viewer` is
-    not closed; of other sources, ``how`` are keyword arguments of `pparse.view`. Raises what that does.
+    Values are close, and do not differ, if they are at most ``tolerance + relative * abs(new)`` apart. ``executor``:
+    who is to read them, a `pparse.ProcessPool` or any other executor of `concurrent.futures`. A `Viewer` is not closed;
+    of other sources, ``how`` are keyword arguments of `pparse.view`. Raises what that does.
     """
     from contextlib import ExitStack
 
@@ -466,7 +615,8 @@ def diff(
     refuse_unknown("diff", how)
     with ExitStack() as stack:
         both = [one if isinstance(one, Viewer) else stack.enter_context(view(one, **how)) for one in (old, new)]
-        comparison = Comparison(*both, tolerance=tolerance, relative=relative)
+        workers = Workers(executor)
+        comparison = Comparison(*both, tolerance=tolerance, relative=relative, workers=workers)
         differing, equal = list[Difference](), 0
         for found in comparison.tensors():
             if found.is_same:

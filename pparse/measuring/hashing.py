@@ -22,11 +22,13 @@ from pparse.document.opening import refuse_unknown
 from pparse.errors import DataError, OptionError, UnsupportedError
 from pparse.findings import Status
 from pparse.lazy import Declared
-from pparse.measuring.content import content_blocks, shape_word, type_word
+from pparse.measuring.content import BLOCK, content_blocks, content_size, lies_plain, shape_word, type_word
+from pparse.measuring.parts import PART, Part, divided, measured, why_not
+from pparse.workers.results import Workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final
 
     from pparse.document.opening import Source
@@ -57,19 +59,53 @@ def new_hash(algorithm: str) -> Any:
 
 def content_hash(tensor: Tensor, algorithm: str = "blake3") -> str:
     """Return the identity of a tensor's content in hexadecimal digits. Raises the errors of `Tensor.readinto`."""
-    whole, piece, room = new_hash(algorithm), new_hash(algorithm), PIECE
-    whole.update(f"pparse tensor 1\n{type_word(tensor)} {shape_word(tensor)}\n".encode("utf-8", "surrogatepass"))
-    for block in content_blocks(tensor):
+    return _of_pieces(tensor, algorithm, [piece_hashes(tensor, algorithm)])
+
+
+def piece_hashes(tensor: Tensor, algorithm: str, start: int = 0, stop: int | None = None) -> bytes:
+    """Return the hashes of its pieces, or of those from byte ``start`` to ``stop``. Raises the same."""
+    piece, room, found = new_hash(algorithm), PIECE, bytearray()
+    for block in content_blocks(tensor, BLOCK, start, stop):
         while block:
             piece.update(block[:room])
             block, room = block[room:], max(0, room - len(block))
             if not room:
-                whole.update(piece.digest())
+                found += piece.digest()
                 piece, room = new_hash(algorithm), PIECE
     if room < PIECE:
-        whole.update(piece.digest())
+        found += piece.digest()
+    return bytes(found)
+
+
+def _of_pieces(tensor: Tensor, algorithm: str, hashes: Iterable[bytes]) -> str:
+    """Return the identity of a tensor's content from the hashes of its pieces."""
+    whole = new_hash(algorithm)
+    whole.update(f"pparse tensor 1\n{type_word(tensor)} {shape_word(tensor)}\n".encode("utf-8", "surrogatepass"))
+    for some in hashes:
+        whole.update(some)
     found: str = whole.hexdigest()
     return found
+
+
+class _Pieces(Part):
+    """The hashes of some pieces of a tensor."""
+
+    def __init__(self, algorithm: str, viewer: Viewer, tensor: Tensor, start: int, stop: int | None) -> None:
+        super().__init__([(viewer, tensor)], start, stop)
+        self._algorithm = algorithm
+        self.what = f"hash {algorithm}"
+
+    def run(self) -> bytes:
+        """Hash them."""
+        return piece_hashes(self.tensors[0], self._algorithm, self.start, self.stop)
+
+    def noted(self, result: Any) -> Any:
+        """Return hashes in hexadecimal digits."""
+        return result.hex()
+
+    def known(self, noted: Any) -> Any:
+        """Return hashes of hexadecimal digits."""
+        return bytes.fromhex(noted)
 
 
 def hash_if_whole(tensor: Tensor, algorithm: str = "sha256") -> str | None:
@@ -126,6 +162,7 @@ class Hashing:
         chosen: Callable[[Viewer, Tensor], bool] | None = None,
         *,
         content: bool = True,
+        workers: Workers | None = None,
     ) -> None:
         """``chosen``: which tensors count. Without ``content``, no bytes are read, and `model` is None."""
         new_hash(algorithm)
@@ -136,17 +173,16 @@ class Hashing:
         self.count = 0
         """How many tensors there were."""
         self._viewer, self._algorithm, self._chosen, self._content = viewer, algorithm, chosen, content
+        self._workers = workers or Workers()
 
     def __iter__(self) -> Iterator[TensorHash]:
         viewer, budget = self._viewer, self._viewer.extraction.session.budget
         lines, contents = bytearray(), bytearray()
         named = whole = True
         with budget.charge(0, "the hashes of tensors") as charge:
-            for tensor in viewer.tensors():
-                if self._chosen is not None and not self._chosen(viewer, tensor):
-                    continue
+            for tensor, parts in self._tensors():
                 self.count += 1
-                found = self._hashed(tensor)
+                found = self._hashed(tensor, parts)
                 name = dumps(tensor.name)
                 if not viewer.is_bookkeeping(tensor):
                     named = named and tensor.is_shape_known
@@ -162,16 +198,26 @@ class Hashing:
             if whole and self._content and extent.status is Status.COMPLETE:
                 self.model = self._joined("model", contents)
 
-    def _hashed(self, tensor: Tensor) -> TensorHash:
+    def _tensors(self) -> Iterator[tuple[Tensor, Iterable[Callable[[], bytes]]]]:
+        viewer = self._viewer
+        wanted = (one for one in viewer.tensors() if self._chosen is None or self._chosen(viewer, one))
+        if not self._content:
+            return ((tensor, ()) for tensor in wanted)
+        return measured(wanted, self._parts_of, self._workers)
+
+    def _parts_of(self, tensor: Tensor) -> list[Part]:
+        viewer, is_plain = self._viewer, tensor.is_complete and tensor.dtype is not None and lies_plain(tensor)
+        places = divided(viewer, tensor, content_size(tensor) if is_plain else 0, PART)
+        return [_Pieces(self._algorithm, viewer, tensor, *place) for place in places]
+
+    def _hashed(self, tensor: Tensor, parts: Iterable[Callable[[], bytes]]) -> TensorHash:
         shape = tensor.shape if tensor.is_shape_known else None
         found = TensorHash(tensor.name, type_word(tensor), shape, tensor.stored_nbytes)
-        if not self._content:
-            return found
-        try:
-            found.content = content_hash(tensor, self._algorithm)
-        except DataError as error:
-            found.status = tensor.status if not tensor.is_complete else Status.UNSUPPORTED
-            found.reason = error.reason
+        if self._content:
+            try:
+                found.content = _of_pieces(tensor, self._algorithm, (part() for part in parts))
+            except DataError as error:
+                found.status, found.reason = why_not(self._viewer, tensor, error)
         return found
 
     def _line(self, text: str) -> bytes:
@@ -189,18 +235,21 @@ class Hashing:
         return found
 
 
-def hash(source: Source | Viewer, *, algorithm: str = "blake3", content: bool = True, **how: Any) -> ModelHash:
+def hash(
+    source: Source | Viewer, *, algorithm: str = "blake3", content: bool = True, executor: Any = None, **how: Any
+) -> ModelHash:
     """Return the identities of a model and of its tensors, which are the same in every format (docs/compare.md).
 
-    ``algorithm``: ``blake3`` or ``sha256``. Without ``content`` no bytes of tensors are read. A `Viewer` is not closed;
-    of any other source, ``how`` are keyword arguments of `pparse.view`. Raises what that does, and `OptionError`.
+    ``algorithm``: ``blake3`` or ``sha256``. Without ``content`` no bytes of tensors are read. ``executor``: who is to
+    read them, a `pparse.ProcessPool` or any other executor of `concurrent.futures`. A `Viewer` is not closed; of any
+    other source, ``how`` are keyword arguments of `pparse.view`. Raises what that does, and `OptionError`.
     """
     from pparse.tensors.viewer import Viewer, view
 
     refuse_unknown("hash", how)
     if not isinstance(source, Viewer):
         with view(source, **how) as viewer:
-            return hash(viewer, algorithm=algorithm, content=content)
-    hashing = Hashing(source, algorithm, content=content)
+            return hash(viewer, algorithm=algorithm, content=content, executor=executor)
+    hashing = Hashing(source, algorithm, content=content, workers=Workers(executor))
     tensors = list(hashing)
     return ModelHash(algorithm, tensors, hashing.structure, hashing.model)

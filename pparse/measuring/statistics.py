@@ -19,8 +19,10 @@ from pparse.errors import DataError, UnsupportedError
 from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.limits import parse_size
-from pparse.measuring.content import BLOCK, content_blocks, json_number
+from pparse.measuring.content import BLOCK, content_blocks, json_number, lies_plain
+from pparse.measuring.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.tensors.dtype import DTYPES
+from pparse.workers.results import Workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,26 +152,39 @@ def statistics_of(tensor: Tensor, sample: int | None = None) -> Statistics:
 
     Raises the errors of `Tensor.blocks`.
     """
-    import numpy as np
+    return _counted(tensor, sample).result()
 
+
+def _type_of(tensor: Tensor) -> tuple[DType, DType]:
+    """Return the type of a tensor's elements, and that of the numbers in them. Raises `UnsupportedError`."""
     dtype = tensor.dtype
     if dtype is None or not dtype.is_number:
         raise UnsupportedError(f"its elements are {tensor.type_name}, not numbers", path=tensor.name)
     part = DTYPES[_PARTS[dtype.name]] if dtype.name in _PARTS else dtype
     if part.kind in ("other", "complex"):
         raise UnsupportedError(f"statistics of {dtype} are not made", path=tensor.name)
-    kind: Any = _Codes if part.bits <= _COUNTED else _Moments
-    found = kind(part)
+    return dtype, part
+
+
+def _counted(tensor: Tensor, sample: int | None = None, start: int = 0, stop: int | None = None) -> _Codes | _Moments:
+    """Return what was counted of a tensor, or of its elements from ``start`` to ``stop``."""
+    import numpy as np
+
+    dtype, part = _type_of(tensor)
+    found = _kind_of(part)(part)
     with np.errstate(all="ignore"):
-        for block in _blocks(tensor, dtype, sample):
+        for block in _blocks(tensor, dtype, sample, start, stop):
             codes = block.view(part.raw_numpy)
             for at in range(0, len(codes), _AT_ONCE):
                 found.add(codes[at : at + _AT_ONCE])
-        result: Statistics = found.result()
-    return result
+    return found
 
 
-def _blocks(tensor: Tensor, dtype: DType, sample: int | None) -> Iterator[NDArray[Any]]:
+def _kind_of(part: DType) -> type[_Codes | _Moments]:
+    return _Codes if part.bits <= _COUNTED else _Moments
+
+
+def _blocks(tensor: Tensor, dtype: DType, sample: int | None, start: int, stop: int | None) -> Iterator[NDArray[Any]]:
     """Yield the raw bits of the elements, as far as they are wanted; each block counts until the next is asked for."""
     import numpy as np
 
@@ -178,13 +193,54 @@ def _blocks(tensor: Tensor, dtype: DType, sample: int | None) -> Iterator[NDArra
         places = min(_PLACES, wanted // 8)
         most = wanted // places // 8 * 8
         for number in range(places):
-            start = (tensor.size - most) * number // max(1, places - 1) // 8 * 8
-            yield from islice(tensor.blocks(most * dtype.itemsize, raw=True, start=max(0, start)), 1)
-    elif tensor.coded() is not tensor or dtype.packed:
-        yield from tensor.blocks(BLOCK, raw=True)
-    else:
-        for block in content_blocks(tensor):
+            first = (tensor.size - most) * number // max(1, places - 1) // 8 * 8
+            yield from islice(tensor.blocks(most * dtype.itemsize, raw=True, start=max(0, first)), 1)
+    elif tensor.coded() is tensor and lies_plain(tensor) and not dtype.packed:
+        size = dtype.itemsize
+        for block in content_blocks(tensor, BLOCK, start * size, None if stop is None else stop * size):
             yield np.frombuffer(block, dtype.raw_numpy)
+    else:
+        left = tensor.size if stop is None else stop - start
+        for codes in tensor.blocks(BLOCK, raw=True, start=start):
+            yield codes[:left]
+            left -= len(codes)
+            if left <= 0 and stop is not None:
+                break
+
+
+class _Elements(Part):
+    """Some elements of a tensor, counted; or of what its codes stand for."""
+
+    def __init__(
+        self, viewer: Viewer, tensor: Tensor, start: int, stop: int | None, sample: int | None, dequantize: bool
+    ) -> None:
+        super().__init__([(viewer, tensor)], start, stop)
+        self._sample, self._dequantize = sample, dequantize
+        self.what = f"stats {sample} {dequantize}"
+
+    def run(self) -> _Codes | _Moments:
+        """Count them."""
+        meant = _meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)
+        return _counted(meant, self._sample, self.start, self.stop)
+
+    def noted(self, result: Any) -> Any:
+        """Return what was counted as plain data."""
+        return result.to_plain()
+
+    def known(self, noted: Any) -> Any:
+        """Return what was counted from plain data."""
+        part = _type_of(_meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize))[1]
+        found = _kind_of(part)(part)
+        found.take_plain(noted)
+        return found
+
+
+def _meant(viewer: Viewer, tensor: Tensor, *, dequantize: bool) -> Tensor:
+    """Return a tensor, or what its codes stand for. Raises `MalformedError` if it is not clear which scales hold."""
+    from pparse.tensors.scales import quantisation_of
+
+    found = quantisation_of(viewer, tensor) if dequantize else None
+    return tensor if found is None else found.tensor()
 
 
 class _Codes:
@@ -203,6 +259,18 @@ class _Codes:
         if self._dtype.packed:
             codes = codes & ((1 << self._dtype.bits) - 1)
         self._counts += np.bincount(codes, minlength=len(self._counts))
+
+    def join(self, other: _Codes) -> None:
+        """Add what another part has."""
+        self._counts += other._counts
+
+    def to_plain(self) -> list[list[int]]:
+        """Return what was counted: codes and their counts."""
+        return _to_plain(self._counts)
+
+    def take_plain(self, plain: list[list[int]]) -> None:
+        """Take what `to_plain` returned."""
+        self._counts[plain[0]] = plain[1]
 
     def result(self) -> Statistics:
         """Return the statistics."""
@@ -226,6 +294,13 @@ class _Codes:
         told.variance = float(((values - told.mean) ** 2 * counts).sum() / counts.sum())
         told.histogram = _ranges_of(values, counts)
         return told
+
+
+def _to_plain(counts: NDArray[Any]) -> list[list[int]]:
+    import numpy as np
+
+    found = np.flatnonzero(counts)
+    return [found.tolist(), counts[found].tolist()]
 
 
 def _ranges_of(values: NDArray[Any], counts: NDArray[Any]) -> tuple[Range, ...]:
@@ -257,6 +332,7 @@ def _power(exponent: int) -> float:
     return 2.0**exponent if exponent < 1024 else float("inf")
 
 
+_NOTED: Final = ("count", "nan", "infinite", "zeros", "min", "max")
 # Where the numbers of whole ones begin that are not negative: of those, by the bits they have.
 _POSITIVE: Final = 65
 
@@ -305,6 +381,28 @@ class _Moments:
         exact -= mean
         exact *= exact  # not `@`: for so few numbers, its threads cost more than they do
         self._join(len(exact), mean, float(exact.sum()))
+
+    def join(self, other: _Moments) -> None:
+        """Add what another part has."""
+        mine, others = self._told, other._told
+        for name in ("count", "nan", "infinite", "zeros"):
+            setattr(mine, name, getattr(mine, name) + getattr(others, name))
+        mine.min = others.min if mine.min is None else mine.min if others.min is None else min(mine.min, others.min)
+        mine.max = others.max if mine.max is None else mine.max if others.max is None else max(mine.max, others.max)
+        self._counts += other._counts
+        if others.finite:
+            self._join(others.finite, other._mean, other._squares)
+
+    def to_plain(self) -> list[Any]:
+        """Return what was counted."""
+        told = [getattr(self._told, name) for name in _NOTED]
+        return [*told, self._mean, self._squares, *_to_plain(self._counts)]
+
+    def take_plain(self, plain: list[Any]) -> None:
+        """Take what `to_plain` returned."""
+        *told, self._mean, self._squares, codes, counts = plain
+        self._told = Statistics(**dict(zip(_NOTED, told, strict=True)))
+        self._counts[codes] = counts
 
     def _join(self, count: int, mean: float, squares: float) -> None:
         total = self._told.finite
@@ -367,28 +465,39 @@ def statistics_in(
     *,
     sample: int | None = None,
     dequantize: bool = True,
+    workers: Workers | None = None,
 ) -> Iterator[TensorStatistics]:
     """Yield the statistics of each tensor, as they are made.
 
     ``dequantize``: of codes that the document has scales for, what they stand for, and not of the scales.
     """
-    from pparse.tensors.scales import codes_of, quantisation_of
+    from pparse.tensors.scales import codes_of
 
-    for tensor in viewer.tensors():
-        if chosen is not None and not chosen(viewer, tensor):
-            continue
-        if dequantize and codes_of(viewer, tensor) is not None:
-            continue
-        shape = tensor.shape if tensor.is_shape_known else None
-        found = TensorStatistics(tensor.name, tensor.type_name, shape)
+    def wanted() -> Iterator[Tensor]:
+        for tensor in viewer.tensors():
+            if (chosen is None or chosen(viewer, tensor)) and not (dequantize and codes_of(viewer, tensor) is not None):
+                yield tensor
+
+    def parts_of(tensor: Tensor) -> list[Part]:
+        places: list[tuple[int, int | None]] = [(0, None)]
         try:
-            meant = quantisation_of(viewer, tensor) if dequantize else None
-            of: Tensor = tensor if meant is None else meant.tensor()
-            found.statistics = statistics_of(of, sample)
-            found.is_estimate = sample is not None and sample < of.nbytes
+            of = _meant(viewer, tensor, dequantize=dequantize)
+            if of.dtype is not None and (sample is None or sample >= of.nbytes):
+                places = divided(viewer, tensor, of.size, max(1, PART // of.dtype.itemsize // EVEN) * EVEN)
+        except DataError:
+            pass  # told when it is measured
+        return [_Elements(viewer, tensor, *place, sample, dequantize) for place in places]
+
+    for tensor, parts in measured(wanted(), parts_of, workers or Workers()):
+        found = TensorStatistics(tensor.name, tensor.type_name, tensor.shape if tensor.is_shape_known else None)
+        try:
+            counted = next(parts)()
+            for part in parts:
+                counted.join(part())
+            found.statistics = counted.result()
+            found.is_estimate = sample is not None and sample < _meant(viewer, tensor, dequantize=dequantize).nbytes
         except DataError as error:
-            found.status = tensor.status if not tensor.is_complete else Status.UNSUPPORTED
-            found.reason = error.reason
+            found.status, found.reason = why_not(viewer, tensor, error)
         yield found
 
 
@@ -433,22 +542,28 @@ class ModelStatistics(Declared):
 
 
 def stats(
-    source: Source | Viewer, *, sample: int | str | None = None, dequantize: bool = True, **how: Any
+    source: Source | Viewer,
+    *,
+    sample: int | str | None = None,
+    dequantize: bool = True,
+    executor: Any = None,
+    **how: Any,
 ) -> ModelStatistics:
     """Return statistics of the tensors of a model, each read once in blocks.
 
     ``sample``: read at most so many bytes of each, and estimate. ``dequantize``: of codes that the document has scales
-    for, what they stand for. A `Viewer` is not closed; of any other source, ``how`` are keyword arguments of
-    `pparse.view`. Raises what that does.
+    for, what they stand for. ``executor``: who is to read them, a `pparse.ProcessPool` or any other executor of
+    `concurrent.futures`. A `Viewer` is not closed; of any other source, ``how`` are keyword arguments of `pparse.view`.
+    Raises what that does.
     """
     from pparse.tensors.viewer import Viewer, view
 
     refuse_unknown("stats", how)
     if not isinstance(source, Viewer):
         with view(source, **how) as viewer:
-            return stats(viewer, sample=sample, dequantize=dequantize)
+            return stats(viewer, sample=sample, dequantize=dequantize, executor=executor)
     most = None if sample is None else parse_size(sample)
-    tensors = list(statistics_in(source, sample=most, dequantize=dequantize))
+    tensors = list(statistics_in(source, sample=most, dequantize=dequantize, workers=Workers(executor)))
     return ModelStatistics(tensors, together(tensors))
 
 

@@ -15,6 +15,7 @@ else:
 ``["omitted", list, count, errors]``   findings that were counted but not kept
 ``["at", …]``, ``["moving"]``          of a conversion: how far it has come, see `pparse.conversion.converting`
 ``["done"]``, ``["entered"]``          the unit is done; or it was a container, whose members are units of their own
+``["result", key, result]``            of tasks in order, see `pparse.workers.notes`
 =====================================  ===============================================================================
 
 A unit that was not finished when the run was killed is repeated from its beginning, with the same number.
@@ -127,13 +128,23 @@ class Journal:
             yield offset, found[1], entry
             offset = found[1]
 
-    def lines(self, kind: str) -> Iterator[list[Any]]:
-        """Yield the lines of one kind, also those that only whoever continues the run knows. Raise `SourceError`."""
+    def all_entries(self) -> Iterator[tuple[int, int, list[Any]]]:
+        """Yield what `entries` does behind the first line. Raise `SourceError`."""
         self.flush()
         first = self._line_at(0)
-        for _, _, entry in self.entries(first[1] if first is not None else 0):
+        yield from self.entries(first[1] if first is not None else 0)
+
+    def lines(self, kind: str) -> Iterator[list[Any]]:
+        """Yield the lines of one kind, also those that only whoever continues the run knows. Raise `SourceError`."""
+        for _, _, entry in self.all_entries():
             if entry[0] == kind:
                 yield entry
+
+    def cut(self, offset: int) -> None:
+        """Drop the lines from ``offset`` on. Raise `SourceError`."""
+        self.flush()
+        with refused("cannot write", _NAME):
+            os.ftruncate(self.descriptor, offset)
 
     def unit(self, number: int) -> int | None:
         """Return the offset of the unit ``number`` if it is done, else None."""

@@ -1,0 +1,116 @@
+"""Who does the work of a command: this process, several, or a cluster; and what a run that is stopped leaves."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from pparse.errors import OptionError, UnsupportedError
+from pparse.limits import count_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from typing import Any, Final, Self
+
+    from pparse.cli.common import Arguments
+    from pparse.cli.output import Output
+    from pparse.tensors.viewer import Viewer
+    from pparse.workers.notes import Notes
+    from pparse.workers.results import Workers
+
+_MOST: Final = 256
+
+
+def add_arguments(parser: Arguments, *, resume: bool = True) -> None:
+    """Declare the options; ``resume``: of a command whose results can be noted."""
+    to = parser.add_argument_group("who does the work")
+    parser.add("-j --jobs N", "so many processes (1); 0: as many as there are processors", to, type=_count, default=1)
+    parser.add("--scheduler ADDRESS", "the workers of a dask cluster, such as tcp://10.0.0.7:8786", to)
+    if resume:
+        words = "note in this file what is done; if it is there, go on from it: for runs that may be stopped"
+        parser.add("--resume NOTES", words, to)
+
+
+def _count(text: str) -> int:
+    from argparse import ArgumentTypeError
+
+    if not text.isascii() or not text.isdecimal() or int(text) > _MOST:
+        raise ArgumentTypeError(f"must be a number up to {_MOST}, not {text!r}")
+    return int(text)
+
+
+class Jobs:
+    """What does the tasks of a command, for ``with``; processes are started when the first one is given to them.
+
+    Raises `OptionError` if the notes are of another run, `UnsupportedError` if dask is not installed.
+    """
+
+    def __init__(self, options: Any, out: Output, *run: str) -> None:
+        """``run``: the command, and what it is to read: notes of anything else are refused."""
+        self._options, self._out = options, out
+        self._stack = ExitStack()
+        self._executor: Executor | None = None
+        self._count = options.jobs
+        if options.jobs == 0:
+            import os
+
+            self._count = os.cpu_count() or 1
+        if options.scheduler is not None and options.jobs != 1:
+            raise OptionError("give --scheduler or --jobs, not both")
+        self._notes: Notes | None = None
+        if getattr(options, "resume", None) is not None:
+            import pparse
+            from pparse.limits import MemoryBudget
+            from pparse.workers.notes import Notes
+
+            about = {"run": list(run), "version": pparse.__version__}
+            self._notes = self._stack.enter_context(Notes(options.resume, about, MemoryBudget(options.budget)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    @property
+    def executor(self) -> Executor | None:
+        """What does the tasks; None: this process."""
+        if self._executor is None:
+            if self._options.scheduler is not None:
+                self._executor = self._cluster(self._options.scheduler)
+            elif self._count > 1:
+                from pparse.workers.pool import ProcessPool
+
+                pool = ProcessPool(self._count)
+                self._stack.callback(pool.shutdown, cancel_futures=True)
+                self._executor = pool
+        return self._executor
+
+    def _cluster(self, address: str) -> Executor:
+        try:
+            from dask.distributed import Client
+        except ImportError as error:
+            raise UnsupportedError("--scheduler needs the package distributed", package="distributed") from error
+        try:
+            client = self._stack.enter_context(Client(address, timeout=_PATIENCE))
+        except (OSError, ValueError) as error:
+            raise OptionError(f"no scheduler of dask answers at {address}: {error}") from error
+        self._count = max(1, sum(client.nthreads().values()))
+        self._out.progress.clear()
+        found: Executor = self._stack.enter_context(client.get_executor())
+        return found
+
+    def workers(self, *viewers: Viewer) -> Workers:
+        """Return who measures tensors of these models."""
+        from pparse.workers.results import Workers
+
+        executor, progress = self.executor, self._out.progress
+        if executor is None and self._notes is None:
+            return Workers()
+        total = sum(viewer.extent().listed_bytes for viewer in viewers) if progress.is_shown else None
+        words = f"with {count_words(self._count, 'worker')}" if executor is not None else "working"
+        return Workers(executor, self._count, notes=self._notes, progress=lambda done: progress(done, total, words))
+
+
+# Seconds to wait for a scheduler.
+_PATIENCE: Final = "10s"

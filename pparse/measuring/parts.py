@@ -1,0 +1,146 @@
+"""Parts of tensors, measured by themselves: by workers if there are some, and joined in order.
+
+A part is 64 MiB of a tensor, or all of it if others cannot begin in its middle. Whoever measures them, the parts are
+the same, and so is what they add up to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import sha256
+from itertools import chain, islice
+
+from pparse.data.base import Access
+from pparse.errors import SourceError, WorkerDiedError
+from pparse.findings import Finding, Status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Final, TypeVar
+
+    from pparse.errors import DataError
+    from pparse.tensors.tensor import Tensor
+    from pparse.tensors.viewer import Viewer
+    from pparse.workers.results import Workers
+
+    _Of = TypeVar("_Of")
+
+PART: Final = 64 << 20
+"""Bytes of a part."""
+EVEN: Final = 1 << 10
+"""Parts begin at multiples of so many elements: where bytes, and blocks of quantised types, do."""
+
+
+class Part:
+    """A part of tensors of the same names or of one, from ``start`` to ``stop`` (None: all): a task for workers.
+
+    What is pickled are viewers, which are opened once in a worker, and names.
+    """
+
+    what: str = ""
+    """What tells what is measured, and how, from all else."""
+
+    def __init__(self, tensors: Sequence[tuple[Viewer, Tensor]], start: int = 0, stop: int | None = None) -> None:
+        self.viewers = [viewer for viewer, _ in tensors]
+        self._names = [tensor.name for _, tensor in tensors]
+        self._tensors: list[Tensor] | None = [tensor for _, tensor in tensors]
+        self.start, self.stop = start, stop
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors; in a worker, they are looked up."""
+        if self._tensors is None:
+            self._tensors = [viewer[name] for viewer, name in zip(self.viewers, self._names, strict=True)]
+        return self._tensors
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes are read."""
+        size = sum(tensor.stored_nbytes for tensor in self.tensors)
+        return size if self.stop is None else min(size, PART * len(self.tensors))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether a worker cannot read it, or would have to decode what is before it."""
+        return not all(map(_can_go, self.viewers, self.tensors))
+
+    def key(self) -> str | None:
+        """Return what tells it from others; None if nothing tells its bytes from those of another file."""
+        told: list[object] = [self.what, self.start, self.stop]
+        for tensor in self.tensors:
+            told += [tensor.name, tensor.type_name, tensor.shape, tensor.encoding, tensor.strides, tensor.byteorder]
+            for span in (one for source in tensor.sources for one in source.spans):
+                identity = None if span.data is None else span.data.identity
+                if identity is None:
+                    return None
+                told.append((identity, span.offset, span.length))
+        return sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def run(self) -> Any:
+        """Measure it. Raises the errors of `Tensor.readinto`."""
+        raise NotImplementedError
+
+    def noted(self, result: Any) -> Any:
+        """Return a result as JSON has it."""
+        return result
+
+    def known(self, noted: Any) -> Any:
+        """Return the result that was noted so."""
+        return noted
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_tensors": None}
+
+
+def _can_go(viewer: Viewer, tensor: Tensor) -> bool:
+    spans = (span for source in tensor.sources for span in source.spans)
+    if not tensor.is_complete or any(span.data is None or span.data.access is not Access.FREE for span in spans):
+        return False
+    found = viewer.__dict__.get("_can_be_sent")
+    if found is None:
+        found = viewer.__dict__["_can_be_sent"] = _can_be_sent(viewer)
+    return bool(found)
+
+
+def _can_be_sent(viewer: Viewer) -> bool:
+    from pparse.document.handles import handle_of
+
+    try:
+        return isinstance(handle_of(viewer.extraction.outermost).source, str)
+    except SourceError:
+        return False
+
+
+def divided(viewer: Viewer, tensor: Tensor, size: int, step: int) -> list[tuple[int, int | None]]:
+    """Return where parts of ``step`` begin and end, of ``size``; just one if a checksum must be compared."""
+    if size <= step or not tensor.is_complete or viewer.checker(tensor) is not None:
+        return [(0, None)]
+    return [(start, min(size, start + step)) for start in range(0, size, step)]
+
+
+def measured(
+    items: Iterable[_Of], parts_of: Callable[[_Of], Sequence[Part]], workers: Workers
+) -> Iterator[tuple[_Of, Iterator[Callable[[], Any]]]]:
+    """Yield each item with what returns the results of its parts, at least one: each to be called once, in order."""
+    waiting: deque[tuple[_Of, int]] = deque()
+
+    def tasks() -> Iterator[Part]:
+        for item in items:
+            parts = parts_of(item)
+            waiting.append((item, len(parts)))
+            yield from parts
+
+    results = workers.results(tasks())
+    for first in results:
+        item, count = waiting.popleft()
+        own = islice(chain((first,), results), count)
+        yield item, own
+        deque(own, maxlen=0)  # an error ended it
+
+
+def why_not(viewer: Viewer, tensor: Tensor, error: DataError) -> tuple[Status, str]:
+    """Return status and reason of a tensor that could not be measured."""
+    if isinstance(error, WorkerDiedError):
+        viewer.findings.add(Finding("worker-died", error.reason, path=tensor.name, source=viewer.extraction.name))
+    return (tensor.status if not tensor.is_complete else Status.UNSUPPORTED), error.reason

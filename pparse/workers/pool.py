@@ -1,0 +1,154 @@
+"""Processes that do tasks, of which one may die: the task that it did fails, and the next one gets a new process.
+
+The pool of the standard library breaks as a whole when a process dies, does not tell at which task, and waits for ever
+if one was killed while it wrote a result. So each process has a pipe and a thread of its own here: the pipe ends with
+the process, and ends the process with whoever started it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from pparse.errors import WorkerDiedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+    from multiprocessing.connection import Connection
+    from typing import Any, Final
+
+# Where the system can fork, workers are forked from a process without threads that has imported all of this once.
+_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
+_IMPORTED: Final = ["pparse.workers.results", "pparse.measuring.statistics", "pparse.measuring.difference", "numpy"]
+# How often a process is started, if it dies at once.
+_STARTS: Final = 20
+_SIGKILL: Final = 9
+_SIGTERM: Final = 15
+# Seconds to wait for the exit code of a process that ended.
+_PATIENCE: Final = 5
+
+
+class ProcessPool(Executor):
+    """An executor of ``count`` processes. One that dies fails the task it was doing, and nothing else."""
+
+    def __init__(self, count: int) -> None:
+        from multiprocessing import get_context
+
+        self._context: Any = get_context(_METHOD)
+        if _METHOD == "forkserver":
+            self._context.set_forkserver_preload(_IMPORTED)
+        self._threads = ThreadPoolExecutor(count)
+        self._own = threading.local()
+        self._lock = threading.Lock()
+        self._all: set[_Process] = set()
+        self._is_closed = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Do ``fn(*args, **kwargs)`` in a process. The future raises `WorkerDiedError` if that dies."""
+        return self._threads.submit(self._call, (fn, args, kwargs))
+
+    def _call(self, call: object) -> Any:
+        data = pickle.dumps(call)
+        process = getattr(self._own, "process", None) or self._started()
+        self._own.process = process
+        try:
+            is_right, found = process.call(data)
+        except WorkerDiedError:
+            del self._own.process
+            with self._lock:
+                self._all.discard(process)
+            raise
+        if is_right:
+            return found
+        raise found
+
+    def _started(self) -> _Process:
+        """Return a process that is there: one that dies before it has a task fails none."""
+        ready = pickle.dumps((os.getpid, (), {}))
+        for _ in range(_STARTS):
+            with self._lock:
+                if self._is_closed:
+                    break
+                process = _Process(self._context)
+                self._all.add(process)
+            try:
+                process.call(ready)
+            except WorkerDiedError:
+                with self._lock:
+                    self._all.discard(process)
+                continue
+            return process
+        raise WorkerDiedError(f"{_STARTS} worker processes died before they had anything to do")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes: once all is done, or with ``cancel_futures`` at once."""
+        if cancel_futures:
+            self._end()
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            processes, self._all = self._all, set()
+        for process in processes:
+            process.end()
+
+
+class _Process:
+    """A process that does one task after the other."""
+
+    def __init__(self, context: Any) -> None:
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def call(self, data: bytes) -> tuple[bool, Any]:
+        """Do a pickled call; return whether it returned, and what it returned or raised. Raises `WorkerDiedError`."""
+        try:
+            self._connection.send_bytes(data)
+            found: tuple[bool, Any] = pickle.loads(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            raise self._death() from None
+        return found
+
+    def _death(self) -> WorkerDiedError:
+        self._process.join(_PATIENCE)
+        code = self._process.exitcode
+        self.end()
+        how = "" if code is None else f", by signal {-code}" if code < 0 else f", with exit code {code}"
+        was_killed = code is not None and -code in (_SIGKILL, _SIGTERM)
+        return WorkerDiedError(f"the process that did this died{how}", was_killed=was_killed)
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+
+
+def _serve(connection: Connection) -> None:
+    """Do what comes, until nobody is there any more."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever sends tasks decides what that means
+    while True:
+        try:
+            data = connection.recv_bytes()
+        except (EOFError, OSError):
+            return
+        try:
+            fn, args, kwargs = pickle.loads(data)
+            answer = pickle.dumps((True, fn(*args, **kwargs)))
+        except Exception as error:  # noqa: BLE001 -- it is raised where the task came from
+            answer = pickle.dumps((False, error))
+        try:
+            connection.send_bytes(answer)
+        except OSError:
+            return

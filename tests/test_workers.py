@@ -1,0 +1,204 @@
+"""Tasks that others do: results in order, the same whoever made them, also if workers die or the run is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import pparse
+from pparse.errors import DataError, MalformedError, OptionError, SourceError, WorkerDiedError
+from pparse.limits import MemoryBudget
+from pparse.measuring import statistics
+from pparse.measuring.difference import diff
+from pparse.measuring.hashing import content_hash, hash
+from pparse.measuring.statistics import stats
+from pparse.workers.notes import Notes
+from pparse.workers.pool import ProcessPool
+from pparse.workers.results import Workers
+
+SAMPLES = Path(__file__).parent.parent / "docs" / "samples"
+
+
+class Task:
+    """Returns the square of a number; ``how`` says what happens before, ``where`` counts how often it was begun."""
+
+    nbytes = 12 << 20  # so two go out together
+
+    def __init__(self, number: int, how: str = "", where: Path | None = None, *, is_local: bool = False) -> None:
+        self.number, self.how, self.where, self.is_local = number, how, where, is_local
+
+    def key(self) -> str | None:
+        return None if self.how == "nameless" else f"{self.number}"
+
+    def run(self) -> object:
+        begun = 0
+        if self.where is not None:
+            with open(self.where, "a") as file:
+                file.write("x")
+            begun = self.where.stat().st_size
+        if self.how == "bad" or (self.how == "bad there" and os.environ.get("HERE") != "yes"):
+            raise MalformedError("no number")
+        if self.how == "dies" or (self.how == "dies once" and begun == 1):
+            os._exit(3)
+        if self.how == "killed" and begun <= 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.number**2
+
+    def noted(self, result: object) -> object:
+        return [result]
+
+    def known(self, noted: list) -> object:
+        return noted[0]
+
+    def __reduce__(self) -> object:
+        if self.how == "stays":
+            raise SourceError("it cannot be sent")
+        return (Task, (self.number, self.how, self.where))
+
+
+def results_of(workers: Workers, tasks: list[Task]) -> list[object]:
+    """Return the results of tasks, or the classes of their errors."""
+    found: list[object] = []
+    for result in workers.results(tasks):
+        try:
+            found.append(result())
+        except DataError as error:
+            found.append(type(error))
+    return found
+
+
+def test_results_come_in_order_whatever_happens(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HERE", "no")
+    tasks = [Task(number, is_local=number % 5 == 0) for number in range(20)]
+    tasks += [Task(20, "bad"), Task(21, "stays"), Task(22, "dies once", tmp_path / "once"), Task(23)]
+    tasks += [Task(24, "dies", tmp_path / "dies"), Task(25), Task(26, "killed", tmp_path / "killed")]
+    tasks += [Task(27, "bad there")]
+    wanted: list[object] = [number**2 for number in range(28)]
+    wanted[20], wanted[24] = MalformedError, WorkerDiedError
+    done: list[int] = []
+    with ProcessPool(2) as pool:
+        pool.submit(int).result()  # the environment of workers is that of now
+        monkeypatch.setenv("HERE", "yes")
+        assert results_of(Workers(pool, 2, progress=done.append), tasks) == wanted
+        assert pool.submit(divmod, 7, 2).result() == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(divmod, 7, 0).result()
+    assert (tmp_path / "dies").stat().st_size == 2 + 2  # with the task that went out with it, and by itself
+    assert (tmp_path / "killed").stat().st_size == 6
+    assert done == sorted(done)
+    assert done[-1] == 26 * Task.nbytes
+    with ThreadPoolExecutor(3) as threads:
+        assert results_of(Workers(threads, 3), tasks[:22]) == wanted[:22]
+    assert results_of(Workers(), tasks[:22]) == wanted[:22]
+
+
+def test_notes_go_on_where_a_run_ended(tmp_path) -> None:
+    path, about = tmp_path / "run.notes", {"run": ["test"]}
+    counted = tmp_path / "counted"
+    tasks = [Task(n, "nameless" if n == 2 else "bad" if n == 3 else "", counted) for n in range(8)]
+    wanted = [n**2 if n != 3 else MalformedError for n in range(8)]
+
+    def run(tasks: list[Task], about: dict = about) -> list[object]:
+        with Notes(str(path), about, MemoryBudget(1 << 20)) as notes:
+            return results_of(Workers(notes=notes), tasks)
+
+    assert run(tasks[:5]) == wanted[:5]
+    with open(path, "ab") as file:
+        file.write(b'["result","5",[2')  # killed while it was written
+    counted.unlink()
+    assert run(tasks) == wanted
+    assert counted.stat().st_size == 5  # the two that are never noted, and the last three
+    counted.unlink()
+    assert run(tasks) == wanted
+    assert counted.stat().st_size == 2
+    other = [Task(100 + n, "", counted) for n in range(3)]
+    assert run([*tasks[:2], *other]) == [0, 1, 10000, 10201, 10404]  # a file changed: what is behind it is made again
+    assert len(path.read_bytes().splitlines()) == 1 + 5
+    with pytest.raises(OptionError, match="another command"):
+        run(tasks, {"run": ["other"]})
+    path.write_bytes(b"a text of somebody")
+    with pytest.raises(OptionError, match="something else"):
+        run(tasks)
+    assert path.read_bytes() == b"a text of somebody"
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch) -> tuple[Path, Path]:
+    """Two models whose tensors are measured in many parts."""
+    for module in (statistics, *map(sys.modules.get, _MEASURING)):
+        monkeypatch.setattr(module, "PART", 16 << 10)
+    monkeypatch.setattr(sys.modules[_MEASURING[0]], "PIECE", 4 << 10)
+    rng = np.random.default_rng(5)
+    arrays = {
+        "w": rng.standard_normal((70, 1000)).astype(np.float32),
+        "h": rng.standard_normal(30_000).astype(np.float16),
+        "i": rng.integers(-9, 9, 50_001),
+        "none": np.zeros((0, 3), np.float32),
+    }
+    old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
+    save_file(arrays, old)
+    arrays["w"][69, 999] = np.nan
+    arrays["h"] = arrays["h"] + np.float16(1)
+    save_file(arrays, new)
+    return old, new
+
+
+_MEASURING = ("pparse.measuring.hashing", "pparse.measuring.difference")
+
+
+def test_workers_measure_what_one_process_does(models) -> None:
+    """In parts: a pool of threads divides as this process does; and with processes, of samples of many formats."""
+    old, new = models
+    with ThreadPoolExecutor(3) as threads:
+        for measure in (hash, stats):
+            assert measure(old, executor=threads).to_dict() == measure(old).to_dict()
+        with pparse.view(old) as model:
+            whole = content_hash(model["w"])
+        assert next(one for one in hash(old).tensors if one.name == "w").content == whole
+        found = diff(old, new, executor=threads).to_dict()
+    assert found == diff(old, new).to_dict()
+    changed = {one["name"]: one["distance"]["changed"] for one in found["tensors"]}
+    assert changed == {"w": 1, "h": 30_000}
+    a, b = (pparse.view(path)["w"].numpy().astype(np.float64).ravel()[:-1] for path in models)
+    told = next(one for one in found["tensors"] if one["name"] == "w")["distance"]
+    assert told["cosine"] == pytest.approx(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+    with pparse.view(old) as model:
+        whole = stats(model).to_dict()["tensors"]
+        for one in (one for one in whole if one["statistics"]["count"]):
+            values = model[one["name"]].numpy().astype(np.float64)
+            assert one["statistics"]["mean"] == pytest.approx(values.mean())
+            assert one["statistics"]["std"] == pytest.approx(values.std())
+    samples = ["tiny-gpt.pt", "tiny-gpt.cut.safetensors", "sharded", "saved-model", "tiny-gpt.safetensors"]
+    with ProcessPool(1) as pool:
+        for name in samples:
+            for measure in (hash, stats):
+                assert measure(SAMPLES / name, executor=pool).to_dict() == measure(SAMPLES / name).to_dict(), name
+        content = (SAMPLES / "tiny-gpt.safetensors").read_bytes()
+        assert hash(content, executor=pool).to_dict() == hash(content).to_dict()  # not sent: it would travel whole
+
+
+def test_jobs_of_commands(run, tmp_path) -> None:
+    good, notes = str(SAMPLES / "tiny-gpt.safetensors"), str(tmp_path / "run.notes")
+    for command in (["stats", good], ["hash", "-t", good], ["diff", good, str(SAMPLES / "tiny-gpt.pt")]):
+        alone = vars(run(*command))
+        assert vars(run(*command, "-j", "2")) == alone
+        assert vars(run(*command, "--resume", notes)) == alone
+        lines = Path(notes).read_text().splitlines()
+        assert len(lines) == 1 + 21
+        assert alone["out"]
+        assert json.loads(lines[0])["run"]["run"][0] == command[0]
+        assert vars(run(*command, "--resume", notes)) == alone
+        assert Path(notes).read_text().splitlines() == lines
+        other = run("stats", str(SAMPLES / "tiny-gpt.pt"), "--resume", notes)
+        assert (other.code, "of another command" in other.err) == (2, True)
+        os.unlink(notes)
+    assert run("stats", good, "-j", "many").code == 2
+    assert run("stats", good, "-j", "2", "--scheduler", "tcp://127.0.0.1:1").code == 2
