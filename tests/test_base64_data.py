@@ -11,6 +11,7 @@ from pparse.data.base import BytesData
 from pparse.data.base64_data import Base64Data, UnescapedText
 from pparse.errors import GapError
 from tests import sweep
+from tests.rows import rows
 
 URL = bytes.maketrans(b"+/", b"-_")
 FORMS = {
@@ -34,8 +35,8 @@ def escaped(text: bytes, choose: random.Random) -> bytes:
     )
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 57, 1000, 300_000])
+@rows("form", FORMS)
+@rows("size", [0, 1, 2, 3, 4, 5, 57, 1000, 300_000])
 def test_any_stretch_of_a_text_is_decoded(form, size):
     raw = random.Random(size).randbytes(size)
     data = decoded(FORMS[form](base64.b64encode(raw)))

@@ -27,7 +27,7 @@ PARTS = {"safetensors-index", "pytorch-index", "tf-checkpoint-data", "tf-checkpo
 AS_TEXT = {"tensorflow-text", "onnx-json", "coreml-mil"}
 # Layouts of a format that has a contract; formats whose samples another one has; those that samples are wrapped in.
 NO_CONTRACT = PARTS | AS_TEXT | {"pytorch-tar"}
-NO_SAMPLE = PARTS | AS_TEXT | {"meta-graph", "deepspeed-zero"} | {"zip", "tar"}
+NO_SAMPLE = PARTS | AS_TEXT | {"meta-graph"} | {"zip", "tar"}
 
 
 def test_every_format_has_a_contract_and_a_sample_of_the_truth() -> None:

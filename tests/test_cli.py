@@ -216,8 +216,8 @@ def test_a_cut_file(command, run, model):
     assert (quiet.code, quiet.err) == (4, "")
 
 
-@pytest.mark.parametrize("command", ["ls", "info", "tree", "check"])
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 20])
+@rows("command", ["ls", "info", "tree", "check"])
+@rows("size", [1, 7, 8, 9, 20])
 def test_files_cut_in_the_header(command, size, run, model):
     path = model({"a": u8(3)})
     path.write_bytes(path.read_bytes()[:size])
@@ -360,7 +360,7 @@ BAD_ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("words", BAD_ARGUMENTS, ids=" ".join)
+@rows("words", BAD_ARGUMENTS, ids=" ".join)
 def test_bad_arguments_are_named_with_exit_code_2(words, run):
     ran = run(*words)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)

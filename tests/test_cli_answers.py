@@ -213,9 +213,9 @@ def folders(tmp_path, monkeypatch):
         made.write(tmp_path / "x.tar.gz", "folder/x.tar.gz")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("archive", ["x.tar", "x.tar.gz", "x.zip", "x.zip::folder/x.tar.gz"])
-@pytest.mark.parametrize("name", ["folder", "folder/"])
+@rows("command", COMMANDS)
+@rows("archive", ["x.tar", "x.tar.gz", "x.zip", "x.zip::folder/x.tar.gz"])
+@rows("name", ["folder", "folder/"])
 def test_a_folder_of_an_archive_is_no_empty_file(run, folders, archive, name, command):
     ran = run(command[0], f"{archive}::{name}", *command[1:])
     assert (ran.code, ran.out) == (2, "")

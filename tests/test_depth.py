@@ -12,6 +12,7 @@ from pparse import Limits
 from pparse.parsers.protobuf.parser import ProtobufParser
 from pparse.tree.parser import Parser
 from tests import sweep
+from tests.rows import rows
 
 
 def varint(number: int) -> bytes:
@@ -167,8 +168,8 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("value", VALUES)
+@rows("indent", [None, 2])
+@rows("value", VALUES)
 def test_the_writer_without_recursion_writes_as_the_standard_one(value, indent):
     from pparse.cli.get_json import _pieces
 

@@ -17,6 +17,7 @@ from pparse import DamagedTensorError, Status, TruncatedTensorError, Unsupported
 from pparse.data.base import BytesData
 from pparse.tensors.status import Remark
 from tests.msgpack_samples import FLAX, NUMPY, Raw, array, encode, ext, pairs
+from tests.rows import rows
 
 
 def test_arrays_have_names_types_shapes_and_values() -> None:
@@ -76,7 +77,7 @@ def test_each_cut_tells_which_tensors_are_whole() -> None:
             model["params.Dense_0.kernel"].numpy()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("made", "status"),
     [
         (array("float32", [2], bytes(7)), Status.DAMAGED),

@@ -20,6 +20,7 @@ from pparse.protobuf import Schema
 from pparse.protos import message_class, pool, schema
 from tests import sweep
 from tests.protobuf_referee import FDP, Chooser, World, descriptor_pb2, fill, plain, random_schema, twisted
+from tests.rows import rows
 from tests.test_protobuf import SEEDS, SYNTAXES, UNSHRUNK
 
 TYPES = ["tensorflow.GraphDef", "tensorflow.SavedModel", "onnx.ModelProto", "tensorflow.SavedObjectGraph"]
@@ -175,7 +176,7 @@ def _cases(table: str) -> list[tuple[str, str]]:
     return [(name, value) for name, values in lines for value in values.split(" | ")]
 
 
-@pytest.mark.parametrize(("name", "value"), _cases(GOOD))
+@rows(("name", "value"), _cases(GOOD))
 def test_values_that_the_library_takes_are_taken(name, value):
     text = f'{{"{name}": {value}}}'
     raw, _, findings = read(text.encode(), Schema(SMALL.descriptor), "s.M")
@@ -184,7 +185,7 @@ def test_values_that_the_library_takes_are_taken(name, value):
     assert plain(cls.FromString(raw)) == plain(json_format.Parse(text, cls()))
 
 
-@pytest.mark.parametrize(("name", "value"), _cases(BAD))
+@rows(("name", "value"), _cases(BAD))
 def test_values_that_it_refuses_are_left_out_and_condemn_their_message(name, value):
     with pytest.raises(json_format.ParseError):
         json_format.Parse(f'{{"{name}": {value}}}', SMALL.cls("s.M")())

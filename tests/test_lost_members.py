@@ -12,6 +12,7 @@ import pytest
 import pparse
 from pparse.data.base import BytesData
 from pparse.findings import Severity, Status
+from tests.rows import rows
 from tests.zstd import compress
 
 TEXT = b"".join(b"%d,%d\n" % (number, number * number) for number in range(9000))
@@ -34,9 +35,9 @@ def asked(content: bytes, codec: str = "gzip") -> tuple[Status, list[tuple[str, 
         return document.parse(codec).root.status, found
 
 
-@pytest.mark.parametrize("codec", WRITERS)
-@pytest.mark.parametrize("count", [2, 3])
-@pytest.mark.parametrize("at", range(3))
+@rows("codec", WRITERS)
+@rows("count", [2, 3])
+@rows("at", range(3))
 def test_a_member_whose_first_bytes_are_damaged_is_told_of(codec: str, count: int, at: int) -> None:
     parts = [WRITERS[codec](TEXT[number::count]) for number in range(count)]
     content = bytearray(b"".join(parts))

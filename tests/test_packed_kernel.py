@@ -217,7 +217,7 @@ def test_blocks_may_end_anywhere(data, shift):
         packed.BLOCK_SIZE, packed._SMALL = before
 
 
-@pytest.mark.parametrize("length", range(1, 40))
+@rows("length", range(1, 40))
 @pytest.mark.usefixtures("small_blocks")
 def test_faults_are_found_across_blocks(length):
     for fault in (b"\x80", b"\xff" * 9, b"\xff" * 12, b"\x80" * 10 + b"\x01\x02"):

@@ -6,6 +6,7 @@ import pytest
 
 import pparse
 from tests.pytorch_zoo import SAMPLES, WITH_TENSORS, check
+from tests.rows import rows
 
 # torch compares no checksum, and reads these; here, small content that its checksum contradicts is refused.
 CONTRADICTED = ("hostile/wrong_crc_data.pt", "hostile/wrong_crc_pickle.pt")
@@ -23,7 +24,7 @@ def test_what_its_checksum_contradicts_is_listed_and_refused(name):
             assert str(viewer[tensor.name].status) == "damaged"
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_TENSORS if name not in CONTRADICTED])
+@rows("name", [name for name in WITH_TENSORS if name not in CONTRADICTED])
 def test_tensors_are_those_of_the_library(name):
     with pparse.view(SAMPLES[name]) as viewer:
         check(viewer, name)

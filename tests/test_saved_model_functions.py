@@ -6,12 +6,11 @@ import json
 import random
 from pathlib import Path
 
-import pytest
-
 import pparse
 from pparse.protos import message_class
 from pparse.viewers.tensorflow.meta import words_of
 from tests import sweep
+from tests.rows import rows
 
 MODEL = Path("docs/samples/saved-model")
 X = "TensorSpec(shape={}, dtype=tf.float32, name='x')"
@@ -70,7 +69,7 @@ def test_info_shows_them(run):
     assert [len(found[0][key]) for key in ("signatures", "functions")] == [2, 2]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "expected"),
     [
         ({}, "None"),

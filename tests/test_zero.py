@@ -2,134 +2,18 @@
 
 from __future__ import annotations
 
-import io
-from collections import OrderedDict
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import pparse
-from tests.bench.inputs_pytorch import _REBUILD, Archive, _Global, _Pickler, _Storage
-from tests.pytorch_files import strides_of
 from tests.rows import rows
+from tests.zero_files import RANKS, STATE, Saved, rank_file, write
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_SIZE = _Global("torch", "Size")
-_STATE = "optimizer_state_dict"
-GROUPS = [["emb.weight", "l.0.weight", "head"], ["l.0.bias", "none", "one", "two"]]
-SHAPES = {
-    "emb.weight": (17, 6),
-    "l.0.weight": (6, 5),
-    "head": (3, 7),
-    "l.0.bias": (5,),
-    "none": (0, 4),
-    "one": (),
-    "two": (),
-}
-RANKS = 3
-
-
-class _Shape:
-    def __init__(self, numbers: Any) -> None:
-        self.numbers = tuple(numbers)
-
-    def __reduce__(self) -> Any:
-        return _SIZE, (self.numbers,)
-
-
-class _Saved:
-    """What ``torch.save`` writes: arrays of float32 anywhere in a value."""
-
-    def __init__(self) -> None:
-        self.storages: list[bytes] = []
-
-    def tensor(self, array: np.ndarray) -> Any:
-        key, shape = len(self.storages), tuple(array.shape)
-        self.storages.append(np.ascontiguousarray(array, "f4").tobytes())
-        arguments = (_Storage(key, max(1, array.size)), 0, shape, tuple(strides_of(list(shape))), False, OrderedDict())
-
-        class Tensor:
-            def __reduce__(self) -> Any:
-                return _REBUILD, arguments
-
-        return Tensor()
-
-    def write(self, path: Path, value: Any) -> None:
-        pickled = io.BytesIO()
-        _Pickler(pickled, 2).dump(value)
-        with path.open("wb") as file:
-            archive = Archive(file, "archive")
-            archive.add("data.pkl", pickled.getvalue())
-            archive.add("byteorder", b"little")
-            for key, content in enumerate(self.storages):
-                archive.add(f"data/{key}", content)
-            archive.add("version", b"3\n")
-            archive.close()
-
-
-def values() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(3)
-    return {name: rng.standard_normal(shape).astype("f4") for name, shape in SHAPES.items()}
-
-
-def padded(flat: np.ndarray, to: int) -> np.ndarray:
-    return np.concatenate([flat, np.full(-len(flat) % to, 7, "f4")])
-
-
-def write(
-    folder: Path, stage: int, paddings: list[list[int]] | None = None, *, said: bool = True
-) -> dict[str, np.ndarray]:
-    """Write a checkpoint of a stage; return the values of all that it holds."""
-    found, buffer, frozen = values(), np.arange(8, dtype="f4"), np.arange(12, dtype="f4").reshape(4, 3)
-
-    def of_rank(array: np.ndarray, rank: int) -> np.ndarray:
-        flat = padded(array.reshape(-1), RANKS)
-        return flat.reshape(RANKS, -1)[rank]
-
-    for rank in range(RANKS if stage == 3 else 1):
-        saved = _Saved()
-        fragment = of_rank(frozen, rank) if stage == 3 else frozen
-        shapes = [OrderedDict((name, _Shape(SHAPES[name])) for name in group) for group in GROUPS]
-        value = {
-            "module": OrderedDict(buffer=saved.tensor(buffer)),
-            "buffer_names": ["buffer"],
-            "param_shapes": shapes,
-            "frozen_param_shapes": {"frozen": _Shape((4, 3))},
-            "frozen_param_fragments": {"frozen": saved.tensor(fragment)},
-            "shared_params": {"tied": "emb.weight"},
-            "dp_world_size" if said else "other": RANKS,
-            "ds_version": "0.19.8",
-        }
-        saved.write(folder / f"{f'zero_pp_rank_{rank}_' if stage == 3 else ''}mp_rank_00_model_states.pt", value)
-    flats = []
-    for number, group in enumerate(GROUPS):
-        parts = []
-        for at, name in enumerate(group):
-            behind = paddings[number][at] if paddings else 0
-            parts += [found[name].reshape(-1), np.full(behind, 9, "f4")]
-        flats.append(padded(np.concatenate(parts), 2 * RANKS))
-    for rank in range(RANKS):
-        saved = _Saved()
-        state: dict[str, Any] = {"zero_stage": stage, "partition_count": RANKS}
-        if stage == 3:
-            made = [np.concatenate([of_rank(found[name], rank) for name in group]) for group in GROUPS]
-            # Ranks may cut their row of parameters anywhere.
-            row = np.concatenate(made)
-            state["fp32_flat_groups"] = [saved.tensor(row[:20]), saved.tensor(row[20:])]
-        else:
-            state["single_partition_of_fp32_groups"] = [saved.tensor(f.reshape(RANKS, -1)[rank]) for f in flats]
-            if paddings:
-                state["param_alignment_paddings"] = paddings
-        saved.write(folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt", {"optimizer_state_dict": state})
-    return {**found, "frozen": frozen, "buffer": buffer, "tied": found["emb.weight"]}
-
-
-def rank_file(folder: Path, rank: int) -> Path:
-    return folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
 
 
 @pytest.mark.parametrize(("stage", "paddings"), [(1, None), (2, [[2, 0, 4], [1, 0, 0, 3]]), (3, None)])
@@ -195,7 +79,7 @@ def test_a_changed_byte_of_the_shapes_is_in_doubt(tmp_path) -> None:
 
 def test_what_does_not_fit_is_damaged(tmp_path) -> None:
     write(tmp_path, 2)
-    saved = _Saved()
+    saved = Saved()
     state = {"zero_stage": 2, "single_partition_of_fp32_groups": [saved.tensor(np.zeros(4))]}
     for rank in range(RANKS):
         saved.write(rank_file(tmp_path, rank), {"optimizer_state_dict": state})
@@ -206,7 +90,7 @@ def test_what_does_not_fit_is_damaged(tmp_path) -> None:
 
 def _flats(folder: Path, rank: int, key: str) -> list[np.ndarray]:
     with pparse.view(rank_file(folder, rank)) as model:
-        return [model[f"{_STATE}.{key}.{group}"].numpy() for group in (0, 1)]
+        return [model[f"{STATE}.{key}.{group}"].numpy() for group in (0, 1)]
 
 
 @rows("stage, key", [(2, "single_partition_of_fp32_groups"), (3, "fp32_flat_groups")])
@@ -215,11 +99,9 @@ def test_a_rank_that_has_more_than_others_or_is_cut_elsewhere(stage, key, tmp_pa
         folder = tmp_path_factory.mktemp("zero")
         wanted = write(folder, stage)
         one, two = _flats(folder, rank, key)
-        saved = _Saved()
+        saved = Saved()
         made = [np.append(np.ones(6), one), two] if is_longer else [np.append(one, two[:2]), two[2:]]
-        saved.write(
-            rank_file(folder, rank), {_STATE: {"zero_stage": stage, key: [saved.tensor(flat) for flat in made]}}
-        )
+        saved.write(rank_file(folder, rank), {STATE: {"zero_stage": stage, key: [saved.tensor(flat) for flat in made]}})
         with pparse.view(folder) as model:
             found = list(model.tensors())
             assert "damaged" in {tensor.status.value for tensor in found}

@@ -170,6 +170,7 @@ class DcpParser(PickleParser):
     refines = ("pickle",)
     is_generic = False
     named_is_enough = False
+    needs_folder = True
     references: ClassVar[tuple[str, ...]] = (
         "torch/distributed/checkpoint/metadata.py",
         "torch/distributed/checkpoint/filesystem.py",

@@ -80,6 +80,10 @@ class Span(ByValue, by=("path", "offset", "length")):
         size = self.data.size
         return length if size is None else max(0, min(length, size - self.offset))
 
+    def part(self, start: int, length: int) -> Span:
+        """Return so many of the bytes, from ``start`` on."""
+        return Span(self.data, self.offset + start, length, self.path, self.end)
+
     @property
     def found_in(self) -> Data | None:
         """Data in which the bytes are found: ``data``; of content that is opened when it is read, what it lies in."""
@@ -729,8 +733,7 @@ class Tensor(HasStatus):
     def _refuse_stretch(self, start: int, end: int) -> None:
         """Raise if the bytes ``[start, end)`` of the array are not whole; other bytes do not matter."""
         self.resolve()
-        status = self.status
-        if status in WHOLE_OR_CUT:
+        if (status := self.status) in WHOLE_OR_CUT:
             if start < end and end > self.available_nbytes:
                 raise self._truncated(end)
             return
@@ -763,8 +766,7 @@ class Tensor(HasStatus):
         if status is COMPLETE:
             return
         reason = self.finding.reason if self.finding is not None else f"the tensor is {status}"
-        place = self._place()
-        wanted, got = self._source_nbytes, self.available_nbytes
+        place, wanted, got = self._place(), self._source_nbytes, self.available_nbytes
         if status is Status.TRUNCATED:
             raise self._truncated(wanted)
         if status is Status.MISSING:
@@ -931,8 +933,7 @@ class Tensor(HasStatus):
             return np.empty(form, dtype.numpy)
         start, block, inner = rows_around(items, self.shape)
         count = prod((*block, *self.shape[len(block) :]))
-        end = dtype.stored_nbytes(start + count)
-        if end > self.available_nbytes:
+        if (end := dtype.stored_nbytes(start + count)) > self.available_nbytes:
             raise self._truncated(end)
         group = 8 // gcd(8, dtype.bits)  # elements that fill whole bytes
         before = start % group
@@ -981,8 +982,11 @@ class Tensor(HasStatus):
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
         one = filler(dtype, found.dtype, fill_value)
         try:
-            zeros = not one.view(np.uint8).any()
-            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, one[0], found.dtype)
+            full = (
+                np.full(self.size, one[0], found.dtype)
+                if one.view(np.uint8).any()
+                else np.zeros(self.size, found.dtype)
+            )
         except (MemoryError, ValueError) as error:
             reason = f"the whole tensor would take {format_size(self.nbytes)}, but little of it exists"
             raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error

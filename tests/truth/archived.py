@@ -133,7 +133,17 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
 
 def members_of(case: Case, content: bytes) -> list[bytes]:
     """Return ``content`` if it is a member of the sample, which is an archive of stored files itself."""
-    zips = ("pytorch", "pytorch-rezipped", "pytorch-script", "pytorch-sharded", "pytorch-distcp", "pt2")
+    zips = (
+        "deepspeed-zero",
+        "deepspeed-zero-3",
+        "pytorch",
+        "pytorch-rezipped",
+        "pytorch-script",
+        "pytorch-sharded",
+        "pytorch-distcp",
+        "pt2",
+        "pytorch-dcp",
+    )
     archives = ("pytorch-tar", *zips, "npz", "npz-zipped")
     files = [case.sample.content, *case.sample.siblings.values()]
     return [content] if case.sample.name in archives and any(content in file for file in files) else []
@@ -161,7 +171,7 @@ def is_made(attempt: Attempt, path: str) -> bool:
 
 def is_shard(case: Case, path: str) -> bool:
     """Whether a file is another shard of the sample."""
-    return path.rpartition("/")[2] in case.sample.siblings and path.endswith((".safetensors", ".bin"))
+    return path.rpartition("/")[2] in case.sample.siblings and path.endswith((".safetensors", ".bin", ".pt"))
 
 
 def is_exempt(path: str) -> bool:

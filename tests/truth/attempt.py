@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pparse.findings import Finding
     from tests.truth.cases import Case
+    from tests.truth.known import Value
 
 BUDGET = 32 << 20
 
@@ -128,6 +129,12 @@ class Attempt:
     def target(self) -> str:
         """The path of the sample: through the archives, if it is in some."""
         return "::".join((self.path, *self.case.wrapped.inner))
+
+    @property
+    def truth(self) -> dict[str, Value]:
+        """The values that the target should have: in a folder, those of all shards."""
+        sample = self.case.sample
+        return {**sample.values, **sample.sibling_values} if self.case.wrapped.folder or sample.leads else sample.values
 
     @property
     def file(self) -> str:

@@ -58,7 +58,8 @@ class Case:
         room = self.wrapped.main.removesuffix(self.sample.file)
         leads = [self.wrapped.files[room + name] for name in self.sample.leads if self.wrapped.inner]
         damage = self.damage.reach(self.wrapped.content)
-        return reach if all(file.reach(damage).is_clean for file in leads) else replace(reach, lost=True)
+        found = all(file.reach(damage).is_clean and not file.renamed(damage) for file in leads)
+        return reach if found else replace(reach, lost=True)
 
     def write(self, folder: Path) -> str:
         """Write the damaged file, or folder; return its path."""

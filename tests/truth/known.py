@@ -19,13 +19,20 @@ if TYPE_CHECKING:
 class Value:
     """A value: its bytes; ``place``, the bytes of the file that it is made of; ``needs``, those that lead to it.
 
-    ``ends``: those that tell where it ends; zeros in their place tell that too, since no text has any.
+    ``ends``: those that tell where it ends; zeros in their place tell that too, since no text has any. ``at``: where
+    in ``content`` the bytes of ``place`` are, if others are in other files.
     """
 
     content: bytes
     place: tuple[int, int]
     needs: tuple[tuple[int, int], ...] = ()
     ends: tuple[int, int] | None = None
+    at: int = 0
+
+    @property
+    def part(self) -> bytes:
+        """The bytes of ``place``."""
+        return self.content[self.at : self.at + self.place[1] - self.place[0]]
 
 
 def by_place(sample: Sample, path: Path) -> dict[str, bytes]:

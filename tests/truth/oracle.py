@@ -93,12 +93,6 @@ def judge(attempt: Attempt) -> list[tuple[str, str]]:
     return found
 
 
-def truth_of(attempt: Attempt) -> dict[str, Value]:
-    """Return the values that the target should have: in a folder, those of all shards."""
-    case = attempt.case
-    return {**case.sample.values, **case.sample.sibling_values} if case.wrapped.folder else case.sample.values
-
-
 def untouched(attempt: Attempt, name: str) -> bool:
     """Whether the damage leaves a value, and all that leads to it, alone."""
     case = attempt.case
@@ -155,12 +149,12 @@ def is_zeroed(case: Case) -> bool:
     return case.damage.kind in ("zeros", "unwritten") and stored
 
 
-def same_where_untouched(expected: bytes, got: bytes, place: tuple[int, int], reach: Reach) -> bool:
-    """Whether two values of one length differ only where damage reaches them."""
-    start = place[0]
+def same_where_untouched(value: Value, got: bytes, reach: Reach) -> bool:
+    """Whether a value and another one of its length differ only where damage reaches them."""
+    start, end = value.place[0] - value.at, value.place[1]
     return all(
-        one == other or reach.touches(start + at, start + at + 1)
-        for at, (one, other) in enumerate(zip(expected, got, strict=True))
+        one == other or (value.at <= at < end - start and reach.touches(start + at, start + at + 1))
+        for at, (one, other) in enumerate(zip(value.content, got, strict=True))
     )
 
 
@@ -171,7 +165,7 @@ def a_nothing_false_is_vouched_for(attempt: Attempt) -> Iterator[str]:
     A value that no checksum covers may differ where the damage reaches it. One that is covered may be handed out before
     its checksum was come to: then it is not ``verified``, only bytes that are reached differ, and ``check`` finds it.
     """
-    truth = truth_of(attempt)
+    truth = attempt.truth
     case = attempt.case
     covered = case.wrapped.covered
     hidden = False
@@ -342,7 +336,7 @@ def vouched(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> Iterator[s
         len(value.content) == len(seen.content)
         and case.sample.layout == "offset"
         and not reach.lost
-        and not same_where_untouched(value.content, seen.content, value.place, reach)
+        and not same_where_untouched(value, seen.content, reach)
     ):
         yield f"{what} in bytes that the damage does not reach"
 
@@ -510,7 +504,7 @@ def d_what_is_whole_is_delivered(attempt: Attempt) -> Iterator[str]:
     case = attempt.case
     reach = case.reach
     nothing = reach.lost or reach.doubt or (case.sample.kind == "blob" and reach.frayed)
-    wanted = [] if nothing else [name for name in truth_of(attempt) if untouched(attempt, name)]
+    wanted = [] if nothing else [name for name in attempt.truth if untouched(attempt, name)]
     by_way = FROM_PYTHON if case.sample.kind == "tensors" else FROM_PYTHON | {"open"}
     if case.way in by_way and case.sample.kind not in ("blob", "records"):
         yield from delivered_values(attempt, wanted)
@@ -539,7 +533,7 @@ def delivered_values(attempt: Attempt, wanted: list[str]) -> Iterator[str]:
     given: dict[str, list[Seen]] = {}
     for seen in attempt.values:
         given.setdefault(seen.name, []).append(seen)
-    truth = truth_of(attempt)
+    truth = attempt.truth
     for name in wanted:
         if name not in given:
             yield f"{name!r} is not there, though it is whole"

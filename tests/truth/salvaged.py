@@ -148,7 +148,7 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
                 yield f"record {name} is none of the originals"
         return
     for name, content in found.items():
-        value, first = sample.values.get(name), sample.values.get(name.rpartition("#")[0])  # bytes may come twice
+        value, first = attempt.truth.get(name), attempt.truth.get(name.rpartition("#")[0])  # bytes may come twice
         if any(known is not None and known.content == content for known in (value, first)):
             continue
         if case.wrapped.covered:
@@ -156,7 +156,7 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
         elif value is None:
             if not sample.spread(reach).ranges and not reach.lost:
                 yield f"{name!r} is no tensor of the original"
-        elif sample.untouched(name, reach):
+        elif name not in sample.values or sample.untouched(name, reach):
             yield f"{name!r} is not the original, though the damage does not reach it"
         elif reach.cut and not case.damage.file:
             yield f"{name!r} is not the original, though nothing is wrong but that the end is missing"
@@ -170,7 +170,7 @@ def saved_values(attempt: Attempt) -> set[bytes]:
     found: set[bytes] = set()
     assert attempt.out is not None
     suffixes = {Path(name).suffix for name in sample.saved_as}
-    if sample.leads:
+    if sample.leads and not sample.folder_only:
         found |= checkpoint_values(attempt)
         suffixes = {".safetensors"}
     for path in sorted(attempt.out.rglob("*")):
@@ -178,6 +178,9 @@ def saved_values(attempt: Attempt) -> set[bytes]:
         if not path.is_file() or path.name == "RECOVERY.json" or ".partial/" in relative:
             continue
         content = path.read_bytes()
+        if sample.folder_only and attempt.case.wrapped.inner:  # files one by one, each of which has its part of a value
+            parts = ((value, sample.content[slice(*value.place)]) for value in sample.values.values())
+            found |= {value.content for value, part in parts if part in content}
         if content == sample.content or content in attempt.case.wrapped.known:
             return {value.content for value in sample.values.values()}
         if path.suffix in suffixes:

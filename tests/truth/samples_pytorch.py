@@ -21,6 +21,7 @@ from tests.pytorch_files import (
     tar_checkpoint,
 )
 from tests.truth.known import Sample, Value, by_place, mixed, sample
+from tests.zero_files import GROUPS, STATES_FILE, Zero, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -157,10 +158,61 @@ def make_pytorch_dcp() -> Sample:
         values[name] = Value(array.tobytes(), (begin, end), ((at, begin), (end, stop)))
         marks += [at, begin, end, stop]
     shard, beside = made.files["__0_0.distcp"], {METADATA: made.files[METADATA]}
-    how = {"hashed": True, "siblings": beside, "entry": METADATA, "folder_only": True}
+    how = {"hashed": True, "siblings": beside, "entry": METADATA, "folder_only": True, "leads": (METADATA,)}
     how["saved"] = "__0_0.distcp", "metadata.safetensors"
     where = "offset", tuple(dict.fromkeys(marks))
     return Sample("pytorch-dcp", "__0_0.distcp", shard, "tensors", values, *where, **how)  # type: ignore[arg-type]
+
+
+# Of these some lie in the file of one rank, others in two, or in all.
+ZERO_SHAPES = dict(zip(sum(GROUPS, []), [(70, 30), (20, 20), (40, 60), (900,), (0, 4), (), (700,)], strict=True))
+
+
+@sample
+def make_deepspeed_zero() -> Sample:
+    """The file of a rank is hit: it has a part of each group of parameters."""
+    return zero("deepspeed-zero", STATES_FILE, Zero(2, [[2, 0, 4], [1, 0, 0, 3]], shapes=ZERO_SHAPES))
+
+
+@sample
+def make_deepspeed_zero_3() -> Sample:
+    """The file of a rank is hit: it has a part of every parameter."""
+    # The first two parameters are in one flat tensor.
+    return zero("deepspeed-zero-3", f"zero_pp_rank_0_{STATES_FILE}", Zero(3, shapes=ZERO_SHAPES, cut=834))
+
+
+def zero(called: str, entry: str, made: Zero) -> Sample:
+    """Return a sample of a checkpoint of ZeRO whose second rank is hit."""
+    file, values, others = name_of(1), {}, {}
+    archive, marks = made.files[file], [8]
+    content = archive.out.getvalue()
+    head = archive.at["byteorder"][1]
+    for name, array in made.values.items():
+        pieces = made.pieces(GROUPS[0][0] if name == "tied" else name, 1)
+        if not pieces:
+            others[name] = Value(array.tobytes(), (0, 0))
+            continue
+        ((member, at, place),) = pieces
+        flat = archive.place(member)  # of which one checksum covers all
+        needs = (0, head), archive.entry("data.pkl", "byteorder"), flat
+        values[name] = Value(array.tobytes(), place, (*needs, *archive.around(member)), at=at)
+        marks += [*flat, *place]
+    beside = {name: one.out.getvalue() for name, one in made.files.items() if name != file}
+    how = {"hashed": True, "siblings": beside, "entry": entry, "folder_only": True, "header": head}
+    how["saved"] = file, entry.replace(".pt", ".safetensors")
+    how["read"] = read_rank
+    how["sibling_values"], how["leads"] = others, tuple(beside)
+    where = "offset", tuple(dict.fromkeys(marks))
+    return Sample(called, file, content, "tensors", values, *where, **how)  # type: ignore[arg-type]
+
+
+def read_rank(sample: Sample, path: Path) -> dict[str, bytes]:
+    """Return the parameters of which a rank has a part, with what stands there now."""
+    content = path.read_bytes()
+    return {
+        name: value.content[: value.at] + content[slice(*value.place)] + value.content[value.at + len(value.part) :]
+        for name, value in sample.values.items()
+    }
 
 
 @sample

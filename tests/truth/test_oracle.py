@@ -357,7 +357,7 @@ def test_a_sample_has_its_values_where_it_says(name):
         start, end = value.place
         assert 0 <= start <= end <= len(sample.content)
         if sample.layout == "offset":
-            assert sample.content[start:end] == value.content
+            assert sample.content[start:end] == value.part
 
 
 @rows("wrapper", WRAPPERS)

@@ -328,7 +328,8 @@ def archive(sample: Sample, make: Callable[[Entries], tuple], name: str) -> Wrap
     inside = layers[entry]
     if inside.decoded is None:
         marks = (*marks, *(inside.start + mark for mark in sample.landmarks))
-    return Wrapped(sample, name, whole, (entry,), files, entry, marks)
+    inner = f"pack/{sample.entry}" if sample.folder_only else entry
+    return Wrapped(sample, name, whole, (inner,), files, entry, marks)
 
 
 def updated(sample: Sample) -> Wrapped:
@@ -458,7 +459,9 @@ def applies(sample: str, wrapper: str) -> bool:
     made = load(sample)
     if wrapper == "folder":
         return made.entry in made.siblings
-    return not made.folder_only and (not made.leads or wrapper not in ALONE)
+    if made.folder_only:
+        return bool(made.leads) and wrapper not in ("plain", *ALONE)
+    return not made.leads or wrapper not in ALONE
 
 
 @cache

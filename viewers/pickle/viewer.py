@@ -52,9 +52,13 @@ class HeldSpan(Span):
 
     __slots__ = ("_held",)
 
-    def __init__(self, held: Stored, data: Data, begin: int, length: int, path: str, end: int) -> None:
+    def __init__(self, held: Stored, data: Data | None, begin: int, length: int, path: str, end: int | None) -> None:
         super().__init__(data, begin, length, path, end)
         self._held = held
+
+    def part(self, start: int, length: int) -> Span:
+        """Return so many of the bytes, which have the storage's checksum."""
+        return HeldSpan(self._held, self.data, self.offset + start, length, self.path, self.end)
 
     def verify(self) -> None:
         """Compare the checksum of the storage."""

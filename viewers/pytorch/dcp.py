@@ -21,7 +21,7 @@ from pparse.parsers.pytorch.rebuild import Odd, numbers, torch_type
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, join
 from pparse.tensors.parts import DataFiles, Part, box_of, covers, put_together, refusal
-from pparse.tensors.status import WHOLE_OR_CUT, finding_by_status
+from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
 from pparse.viewers.pickle.viewer import MOST_FACTS
 
@@ -64,6 +64,8 @@ class ChunkData(DerivedData):
         self._checked = False
         self._wanted = -1  # the CRC-32 of the bytes that stand there; -1: none
         self._read = 0, 0  # how many were read in order, and the CRC-32 of those
+        if self._is_checked:
+            self._prove()
 
     def pieces(self, start: int, end: int) -> tuple[tuple[Data, int, int], ...]:
         """Return the archive, as far as it is there."""
@@ -71,10 +73,6 @@ class ChunkData(DerivedData):
 
     def _how(self) -> tuple[object, ...]:
         return (self._shape, self._dtype.name)
-
-    def is_proved(self, start: int, end: int) -> bool:
-        """Say whether the checksum of the archive was compared, and agrees."""
-        return bool(self._owner.parser.places.proved[self._number]) and self.why_suspect(start, end) is None
 
     @property
     def there(self) -> int:
@@ -102,22 +100,25 @@ class ChunkData(DerivedData):
         """Return the tensor in the archive. Raises `DataError` if there is none, or another one."""
         inner = self._owner.open_archive(self._file, self.begin, self.end)
         found = None if inner is None else next(iter(inner.tensors()), None)
-        reason = ""
+        reason, is_there = "", self.end <= self._file.find_end()
         if found is None or found.name:
             reason = "a chunk of it is no archive with one tensor"
         elif found.is_shape_known and (found.dtype is not self._dtype or found.shape != self._shape):
             reason = f"a chunk of it is of type and shape {found.type_name} {found.shape_text} in its archive"
-        elif found.status not in WHOLE_OR_CUT and self.end <= self._file.find_end():
-            reason = f"in the archive of a chunk, {'it is lost' if found.finding is None else found.finding.reason}"
+        else:
+            if found._is_flawed():
+                found.resolve()  # around it, something is wrong: its own checksum may tell that it is right
+            if not found.is_complete and (is_there or found.status is not Status.TRUNCATED):
+                reason = f"in the archive of a chunk, {'it is lost' if found.finding is None else found.finding.reason}"
         if found is None or reason:
-            if self.end <= self._file.find_end():
+            if is_there:
                 self._file.data.condemn(self.begin, self.end, reason)
             raise MalformedError(reason, offset=self.begin)
         span = found.content_span
         if (self.size or 0) <= LITTLE:
             self._compare(found)
         if inner is not None and found.is_stored_as_array and span is not None and span.data is not None:
-            if not self._is_checked and self.end <= self._file.find_end():
+            if not self._is_checked and is_there:
                 (self._wanted,) = inner.resolve_all_but((found,)) or (-1,)
             self._direct = span.data, span.offset
         return found
@@ -125,6 +126,11 @@ class ChunkData(DerivedData):
     @property
     def _is_checked(self) -> bool:
         return self._checked or bool(self._owner.parser.places.proved[self._number])
+
+    def _prove(self) -> None:
+        """Note that the checksum agrees: whatever is said of the archive around the bytes, these are right."""
+        self._owner.parser.places.proved[self._number] = 1
+        self.vouch(0, self.size or 0)
 
     def verify(self) -> None:
         """Compare the checksum of the bytes, once."""
@@ -141,7 +147,7 @@ class ChunkData(DerivedData):
         for span in found.spans:
             span.verify()
         if found.is_complete and found.verified:
-            self._owner.parser.places.proved[self._number] = 1
+            self._prove()
 
     def _follow(self, offset: int, view: memoryview) -> None:
         """Take bytes into the checksum, if those before were."""
@@ -152,7 +158,7 @@ class ChunkData(DerivedData):
         if done < (self.size or 0):
             return
         if crc == self._wanted:
-            self._owner.parser.places.proved[self._number] = 1
+            self._prove()
             self._file.data.stats.discover(good=True)
         self._wanted = -1
         self.verify()  # if it is another one, this says why
@@ -217,6 +223,11 @@ class ChunkSpan(Span):
         """Compare the checksum: of a small chunk, reading it does."""
         self.chunk.verify()
 
+    def resolve(self) -> None:
+        """Compare that of a small chunk if something is known against the file: it may tell that the chunk is right."""
+        if self.length <= LITTLE and self.data is not None and self.data.flawed:
+            self.chunk.verify()
+
 
 class DcpViewer(NodeViewer):
     """A mapping of names to the tensors of a distributed checkpoint."""
@@ -261,6 +272,12 @@ class DcpViewer(NodeViewer):
         except (Odd, MalformedError) as error:
             return self._bad(name, getattr(error, "reason", str(error)))
 
+    @property
+    def _alone(self) -> Finding:
+        """The note that the shards were not looked for."""
+        reason = "the shards were not looked for, as .metadata does not lie in a folder; in an archive, name it alone"
+        return Finding("data-not-read", reason, severity=Severity.NOTE, source=self.extraction.name)
+
     def _bad(self, name: str, reason: str, status: Status = Status.DAMAGED, **more: Any) -> Tensor:
         finding = finding_by_status(status, reason, path=name, source=self.extraction.name)
         told = {"dtype": None, "shape": UNKNOWN_SHAPE, "spans": (), "owner": self, **more}
@@ -287,10 +304,10 @@ class DcpViewer(NodeViewer):
         elif dtype is not None and dtype.packed and not twice and len(chunks) > 1:
             reason = f"chunks of {dtype} are not put together"
         reason = reason or refusal(len(chunks), len(shape), session.budget) or ""
-        if self.extraction.folder is None:
-            reason = reason or "the shards were not looked for, as .metadata does not lie in a folder"
         if dtype is None or reason:
             return self._bad(name, reason, Status.UNSUPPORTED, **told)
+        if self.extraction.folder is None:
+            return Tensor(name, spans=(), status=Status.UNSUPPORTED, finding=self._alone, owner=self, **told)
         boxes = []
         for chunk in chunks:
             inner = state_of(chunk)
@@ -337,6 +354,7 @@ class DcpViewer(NodeViewer):
                 continue
             chunk = ChunkData(self, file, place, dtype, own)
             spans.append(ChunkSpan(chunk, file))
+            spans[-1].resolve()
             if chunk.there < size:
                 end, there = place.offset + place.length, file.find_end() - file.start
                 lacking.append(f"an archive ends at {end:,} of {file.name}, which has {there:,} bytes")

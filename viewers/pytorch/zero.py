@@ -272,13 +272,12 @@ class ZeroViewer(Viewer):
             if seen is not None and (flat.dtype, flat.byteorder) != seen:
                 raise Odd(f"{piece.name} of {where} is {flat.dtype.name}, unlike that of others")
             seen = dtype, order = flat.dtype, flat.byteorder
-            offset = span.offset + piece.start * dtype.itemsize
-            spans.append(Span(span.data, offset, piece.count * dtype.itemsize, span.path, span.end))
-            if not flat.is_complete and (flat.status is Status.DAMAGED or spans[-1].there < spans[-1].length):
-                worst = worst_status(worst, Status.DAMAGED if flat.status is Status.DAMAGED else Status.TRUNCATED)
-                reason = reason or (
-                    flat.finding.reason if flat.finding is not None else f"{piece.name} is {flat.status}"
-                )
+            spans.append(span.part(piece.start * dtype.itemsize, piece.count * dtype.itemsize))
+            # What is known of its bytes may change, and is asked of the spans.
+            claimed = flat.claimed_status
+            if claimed is Status.DAMAGED or (claimed is not Status.COMPLETE and spans[-1].there < spans[-1].length):
+                worst = worst_status(worst, Status.DAMAGED if claimed is Status.DAMAGED else Status.TRUNCATED)
+                reason = reason or (flat.finding.reason if flat.finding is not None else f"{piece.name} is {claimed}")
         if worst is Status.TRUNCATED and not any(span.there for span in spans):
             worst = Status.MISSING
         finding = None
