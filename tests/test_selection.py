@@ -202,6 +202,9 @@ def test_what_is_behind_the_first_rows_is_not_read(run, tmp_path) -> None:
     assert run("ls", CUT, "-n", "1", "--status", "missing").code == 4
     assert run("find", CUT, "-n", "1", "--status", "missing").code == 4
     assert run("ls", SAMPLES, "-n", "1", "-q").lines == ["backup.cut.tar.gz"]
+    for command in ("ls", "stats", "find"):  # whether there is another name is not known
+        assert run(command, GOOD, "h.0.*", "nothing", "-n", "1").code == 0
+        assert run(command, GOOD, "h.0.*", "nothing", "-n", "30").code == 2
 
 
 def test_members_have_a_size_and_a_status_and_no_type(run, tmp_path) -> None:

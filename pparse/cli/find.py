@@ -175,6 +175,7 @@ def _find(options: Any, out: Output) -> int:
             else:
                 table.row(safe(tensor.name), safe(dtype), tensor.shape_text, format_size(tensor.listed_nbytes), why)
         options.found += found.count
+        options.matches.was_ended |= not found.is_done
         if rows is not None and options.json:
             rows.end({"count": found.count, "nbytes": found.total})
         elif rows is None and not options.quiet:

@@ -238,8 +238,10 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
             written.add(row.to_dict())
         if options.json:
             written.end(_others_to_dict(rows.inventory))
+        options.matches.was_ended |= not rows.is_done
         return worst(rows.codes)
     _show_rows(ordered, rows, document, options, out)
+    options.matches.was_ended |= not rows.is_done
     return worst(rows.codes)
 
 

@@ -163,6 +163,7 @@ class _Listing:
     def close(self, *, digests: bool) -> Any:
         """Return the extent of the whole document, after ``digests`` of a new listing; None if this one was ended."""
         if not self.is_done:
+            self.matches.was_ended = True
             return self.viewer.kept_extent
         if self.streamed and not digests:
             self.viewer.close_extent(self.extent)
@@ -360,6 +361,7 @@ def _list_members(document: Extraction, options: Any, out: Output) -> int:
     else:
         _show_members(rows, counted, options, out)
     status = counted.status if counted.is_done else None
+    options.matches.was_ended |= not counted.is_done
     if options.json:
         found = document.findings if status is None else all_findings(document, status)
         known = None if status is None else status.value

@@ -50,6 +50,8 @@ class Selection:
         self._kept = 0
         self._conditions = _conditions(options)
         self._taken = 0
+        self.was_ended = False
+        """Whether not all names were asked for: nothing can be said of patterns without a match."""
 
     def __call__(self, name: str, others: Sequence[str] = (), rank: int = 0) -> bool:
         """Return whether to show what is called ``name``, and found by ``others``, the shortest last.
@@ -125,6 +127,8 @@ class Selection:
 
     def complaints(self) -> Iterator[str]:
         """Yield a message for each pattern without a match, with similar patterns, names or files."""
+        if self.was_ended:
+            return
         groups = [self._names[rank] for rank in sorted(self._names)]
         for pattern in self._unmet[:_COMPLAINTS]:
             yield pattern.complaint(groups, self._asked)

@@ -86,6 +86,7 @@ def _measure(options: Any, out: Output) -> int:
             _write(rows, found, options, out)
         else:
             _show(rows, found, options, out)
+        options.matches.was_ended |= not found.is_done
         code = code_of(viewer, None if found.is_done else False)
     return DAMAGED if found.lost else code
 
