@@ -175,12 +175,13 @@ def test_the_first_of_many_rows_are_held_alone() -> None:
 
 
 def test_what_is_behind_the_first_rows_is_not_read(run, tmp_path) -> None:
-    packed = tmp_path / "many.tar"
-    with tarfile.open(packed, "w") as tar:
+    packed, zipped, noise = tmp_path / "many.tar", tmp_path / "many.tar.gz", np.random.default_rng(1)
+    with tarfile.open(packed, "w") as tar, tarfile.open(zipped, "w:gz", compresslevel=1) as other:
         for number in range(500):
             entry = tarfile.TarInfo(f"{number}.bin")
             entry.size = 4_000
             tar.addfile(entry, io.BytesIO(bytes(4_000)))
+            other.addfile(entry, io.BytesIO(noise.bytes(4_000)))
 
     def read(*words):
         ran = run(*words, "--trace-io")
@@ -188,6 +189,14 @@ def test_what_is_behind_the_first_rows_is_not_read(run, tmp_path) -> None:
         return int(ran.err.split("\n")[-2].split()[1])
 
     assert read("ls", packed, "-n", "2") * 20 < read("ls", packed)
+    assert read("ls", zipped, "-n", "2") * 5 < read("ls", zipped)
+    spoilt = bytearray(zipped.read_bytes())
+    spoilt[-6] ^= 1
+    zipped.write_bytes(spoilt)
+    assert run("ls", zipped, "-n", "2").code == 0  # the checksum is at the end
+    assert all("damaged" in line for line in run("ls", zipped, "-n", "600").lines[1:-3])
+    assert all("damaged" in line for line in run("ls", zipped, "7*.bin", "-n", "2").lines[1:3])
+    assert run("ls", zipped, "7*.bin", "-n", "2").lines[-1].startswith("error ")
     big = tmp_path / "big.safetensors"
     big.write_bytes(save({f"{number:03}": np.zeros(100_000, "f4") for number in range(40)}))
     for words in (("find", big, "--zero"), ("stats", big), ("ls", big, "--digest")):

@@ -390,6 +390,7 @@ def _show_members(rows: Iterable[Member], counted: _Counted, options: Any, out: 
             out.say(f"{counted.chosen:,} of {count_words(counted.rows, 'member')} match")
         tell_rest(options.first, counted.chosen, out, is_done=counted.is_done)
         if not counted.is_done:
+            out.findings(counted.document.findings)
             return
         _tell_usual(table.usual, status_words(counted.status, None), out)
         _close_members(counted, size, out)
@@ -439,17 +440,20 @@ def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
     """Yield the members of a document; of a compressed stream, none before its end was reached.
 
     A stream may contradict its checksum at its end; the rows must say so, as the findings do. Walking an archive in it
-    means decoding it. The rows are held meanwhile; if they are too many, the rest is decoded twice.
+    means decoding it. The rows are held meanwhile; if they are too many, the rest is decoded twice. Of the first ones,
+    if there are so many and no others are wanted, nothing is said that is known only there.
     """
     inner, rows = document.parsed, _members(document, options)
     if inner.outermost is not inner:
         held = Held(document.session.budget, member_weight)
-        held.fill(rows)
-        inner.verify_streams(unless_indexed=True)
-        if inner.data.flawed:
-            document.forget()
-            held.items.clear()
-            rows = _members(document, options)
+        first = options.first if options.sort is None and options.matches.takes_all else None
+        held.fill(islice(rows, first))
+        if first is None or len(held.items) < first:
+            inner.verify_streams(unless_indexed=True)
+            if inner.data.flawed:
+                document.forget()
+                held.items.clear()
+                rows = _members(document, options)
         yield from held.flush()
     yield from rows
 
