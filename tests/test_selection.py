@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -303,3 +306,32 @@ def test_files_that_a_shell_left_as_globs(run, tmp_path, monkeypatch) -> None:
     missing = run("ls", "*.gguf")
     assert missing.code == 2
     assert "*.gguf" in missing.err
+
+
+def test_many_files_take_no_more_memory_and_few_descriptors(tmp_path) -> None:
+    resource = pytest.importorskip("resource")
+    from pparse.cli import main
+
+    raw = save(MADE)
+    for number in range(200):
+        (tmp_path / f"{number:03}.safetensors").write_bytes(raw)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+
+    def peak(command: str, files: str) -> int:
+        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+            tracemalloc.start()
+            try:
+                assert main([command, str(tmp_path / files)]) == 0
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 24, hard))
+    try:
+        for command in ("ls", "hash"):
+            few = peak(command, "00?.*")  # 10, with what is imported
+            assert peak(command, "*") < few + (2 << 20), command  # a tenth of that each, until it is collected
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -568,8 +568,8 @@ OBJECTS = {
         | FILE
         | {
             "tensors": "list of tensors: `name`, `dtype`, `shape`, `nbytes`, `status`, and `what` was found, in words",
-            "count": "number of tensors",
-            "nbytes": "bytes of all, as stored",
+            "count": "number of tensors found, even if `--sort --first` shows few; without `--sort`, of the first",
+            "nbytes": "bytes of these, as stored",
         },
     ),
     "find --duplicates --json": (
@@ -599,7 +599,10 @@ OBJECTS = {
         [(["stats", "--json", GOOD], [])],
         SCHEMA
         | FILE
-        | {"tensors": "list of [measured tensors](#measured)", "whole": "[statistics](#statistics) of all together"},
+        | {
+            "tensors": "list of [measured tensors](#measured)",
+            "whole": "[statistics](#statistics) of all together; if `--first` ended it, of those until then",
+        },
     ),
     "measured": (
         "A tensor that was measured.",
