@@ -335,3 +335,21 @@ def test_many_files_take_no_more_memory_and_few_descriptors(tmp_path) -> None:
             assert peak(command, "*") < few + (2 << 20), command  # a tenth of that each, until it is collected
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_how_to_leave_out_many_constants_is_said(run, tmp_path) -> None:
+    from pparse.protos import message_class
+
+    def lines(count: int) -> list[str]:
+        graph = message_class("tensorflow.GraphDef")()
+        for number in range(count + 1):
+            node = graph.node.add(name=f"save/{number}" if number else "weights", op="Const")
+            node.attr["value"].tensor.dtype = 1
+            node.attr["value"].tensor.float_val.append(1)
+        path = tmp_path / "graph.pb"
+        path.write_bytes(graph.SerializeToString())
+        assert run("ls", path, "--variables", "-q").lines == ["weights"]
+        return run("ls", path).lines
+
+    assert "100 of them are constants, or say how it was saved: --variables leaves them out" in lines(100)
+    assert not any("--variables" in line for line in lines(99))

@@ -54,6 +54,8 @@ _TRUNCATED: Final = Status.TRUNCATED
 _WHOLE: Final = frozenset(COMPLETE_WORDS.values())
 # The most letters of a reason beside a status.
 _REASON: Final = 160
+# From so many rows on that are no values of the model, it is said how to leave them out.
+_MANY: Final = 100
 # Letters of a digest in a terminal.
 _DIGEST: Final = 12
 # Memory of a group without its name; groups are charged in steps.
@@ -133,7 +135,7 @@ class _Listing:
         self.extent = viewer.new_extent()
         self.streamed = not viewer.counts_itself
         self.matches = matches
-        self.shown = 0
+        self.shown = self.others = 0
         self.hit: Tensor | None = None
         self.is_done = self.is_broken = False
         """Whether all tensors were listed, and whether any of those that match is broken."""
@@ -151,6 +153,12 @@ class _Listing:
                 self.is_broken |= status in BROKEN
                 yield tensor, status, verified
         self.is_done = True
+
+    def rank(self, tensor: Tensor) -> int:
+        """Return by what tensors are ordered before their names; count those that are no values of the model."""
+        rank: int = self.viewer.rank(tensor)
+        self.others += rank > 0
+        return rank
 
     def digest(self, tensor: Tensor) -> str | None:
         """Return the identity of a tensor's content; None if it is not whole, which reading it may have told."""
@@ -184,7 +192,7 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
         out,
         first=None if options.group else options.first,
         reverse=options.reverse,
-        rank=lambda row: viewer.rank(row[0]),
+        rank=lambda row: listing.rank(row[0]),
         **COLUMNS,
     )
     if how != UNSORTED:  # what was known of each when it was read is out of date
@@ -275,6 +283,8 @@ def _sum_up(
     viewer = listing.viewer
     if listing.shown != extent.count:
         out.say(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
+    if listing.others >= _MANY:
+        out.say(f"{listing.others:,} of them are constants, or say how it was saved: --variables leaves them out")
     if not options.group:
         tell_rest(options.first, listing.shown, out, is_done=True)
     out.say(
