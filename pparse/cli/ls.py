@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
   pparse ls model.safetensors '*.attn.*' --sort size
+  pparse ls model.gguf --dtype 'Q4*' --min-size 10MB --digest
   pparse ls model-*.safetensors -p '*.attn.*'
   pparse ls model.safetensors.index.json --group
   pparse ls records.riegeli '64/*'

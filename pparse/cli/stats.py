@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse stats model.safetensors
   pparse stats model.gguf 'blk.0.*' --histogram
+  pparse stats model.safetensors --sort std -n 10
   pparse stats --sample 1MiB model.safetensors.index.json
   pparse stats --jsonl model.pt > statistics.jsonl
 """
