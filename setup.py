@@ -120,11 +120,17 @@ def compiled() -> list[Extension]:
 
 # Not in a folder "build" of the source tree: whatever is imported there later would find the copies in it.
 options = {"build": {"build_base": temporary()}}
+# Completions and man pages, which a release makes first (docs/make_shell_files.py).
+shared: dict[str, list[str]] = {}
+for path in sorted(Path("share").rglob("*")):
+    if path.is_file():
+        shared.setdefault(path.parent.as_posix(), []).append(path.as_posix())
 if STABLE and not COMPILE:
     options["bdist_wheel"] = {"py_limited_api": f"cp3{sys.version_info.minor}"}
 setup(
     packages=packages,
     package_dir=FOLDERS,
+    data_files=list(shared.items()),
     ext_modules=extensions if WANTED else [],
     cmdclass={"build_ext": BuildExtensions},
     setup_requires=["mypy[mypyc]>=2.4"] if COMPILE else [],

@@ -611,7 +611,7 @@ def test_ls_sorts_numbers_as_numbers(run, model):
 
 
 def test_ls_streams_long_lists_in_file_order(run, several, monkeypatch):
-    monkeypatch.setattr("pparse.cli.ls.SORT_UP_TO", 5_000)
+    monkeypatch.setattr("pparse.cli.order.SORT_UP_TO", 5_000)
     ran = run("ls", several, "-q")
     assert ran.lines == [f"layers.{(number * 7919) % 6_000}.weight" for number in range(6_000)]
     assert run("ls", several, "-q", "--sort", "name").lines == [f"layers.{number}.weight" for number in range(6_000)]

@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 import pparse
-from pparse.cli.ls import Held, in_order
+from pparse.cli.order import Held, in_order
 from pparse.data.file_object import StreamData
 from pparse.errors import PathError, SourceError
 from pparse.findings import KEPT_PATH, KEPT_REASON, Finding, FindingList
@@ -211,9 +211,9 @@ def test_names_that_cannot_be_near_are_neither_kept_nor_compared(monkeypatch):
 
 
 def test_a_pattern_that_matches_nothing_keeps_no_long_names():
-    from pparse.cli.common import Matcher
+    from pparse.cli.selection import Selection
 
-    matches = Matcher(["nosuch"])
+    matches = Selection(["nosuch"])
     tracemalloc.start()
     try:
         assert not any(matches("n" * LONG + str(number)) for number in range(50))

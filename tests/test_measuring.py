@@ -26,7 +26,8 @@ from pparse.measuring.finding import Duplicates, Group, unused
 from pparse.measuring.hashing import PIECE, content_hash, hash
 from pparse.measuring.statistics import stats
 from pparse.tensors.dtype import in_bytes
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.span import Span
+from pparse.tensors.tensor import Tensor
 from tests.rows import rows
 
 ROOT = Path(__file__).parent.parent

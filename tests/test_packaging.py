@@ -31,6 +31,8 @@ WHICH = (
     "f'{h.hash64(bytes()):016x}-{f.fingerprint64(bytes()):016x}', h.__file__)"
 )
 EXTENSIONS = ("_highway", "_farmhash", "_crc32c")
+# What a release makes before it builds (docs/make_shell_files.py).
+PAGE = "share/man/man1/pparse.1"
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -55,6 +57,8 @@ def sdist(tmp_path_factory) -> Path:
         shutil.copy(ROOT / name, source)
     for name in FOLDERS:
         shutil.copytree(ROOT / name, source / name, ignore=LEFT_OUT)
+    (source / PAGE).parent.mkdir(parents=True)
+    (source / PAGE).write_text("a page")
     # Even where the extension is not wanted, its source goes along.
     return build("build_sdist", source, folder, PPARSE_PURE_PYTHON="1")
 
@@ -127,6 +131,7 @@ def test_wheel_that_does_without_serves_every_platform(wheel) -> None:
     modules = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
     there = {"pparse/" + name.removeprefix("pparse/") for name in modules}
     assert {name for name in names if name.endswith(".py")} == there
+    assert [name.partition(".data/data/")[2] for name in names if name.endswith(".1")] == [PAGE]
 
 
 def test_a_build_leaves_nothing_in_the_source_tree(sdist, tmp_path) -> None:

@@ -32,8 +32,9 @@ from pparse.errors import (
 )
 from pparse.findings import Finding, Status
 from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.span import Span
 from pparse.tensors.status import Extent, finding_by_status
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import Tensor
 from pparse.testing.fakes import FailingData, FakeData, GappyData, ShortData, UnknownSizeData
 from pparse.viewers.safetensors.viewer import SafetensorsViewer
 from tests import gguf_files, numpy_files, onnx_models, sweep

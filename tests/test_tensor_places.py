@@ -12,7 +12,8 @@ from pparse.errors import TruncatedTensorError
 from pparse.findings import Status
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.selection import boxes
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.span import Span
+from pparse.tensors.tensor import Tensor
 from tests import sweep
 from tests.rows import rows
 from tests.test_tensor import make, random_bytes

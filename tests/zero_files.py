@@ -155,7 +155,7 @@ class Zero:
         return flats
 
     def pieces(self, name: str, rank: int) -> list[tuple[str, int, tuple[int, int]]]:
-        """Return the pieces of a parameter in the file of a rank: member, where it begins in the value, and its place."""
+        """Return the pieces of a parameter in the file of a rank: member, where it begins in the value, its place."""
         archive, found = self.files[name_of(rank)], []
         for flat, at, begin, count in self._pieces.get((name, rank), ()):
             start = archive.place(f"data/{flat}")[0] + 4 * at

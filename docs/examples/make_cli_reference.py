@@ -49,7 +49,7 @@ EXIT_CODES = """## Exit codes
 | code | meaning |
 |---|---|
 | 0 | complete: nothing that was read is truncated, damaged or missing |
-| 1 | `diff`, `hash --check`: something differs; `find`: nothing was found |
+| 1 | `diff`, `hash --check`: something differs; `find`: nothing found; `ls`, `stats`, `hash`: no tensor fits |
 | 2 | usage; the file cannot be opened; no such path, name or library; a limit or budget; no digest; cannot write |
 | 3 | the format is not recognised, or there is no such format |
 | 4 | something is truncated, damaged or missing; the readable part was still delivered. Also: empty, or only zeros |
@@ -63,8 +63,11 @@ reads every member and compares its checksum; `check -R` and `recover` also chec
 give the same code. For a file that is not an archive, all three do. A finding of severity `error` means 4; notes do
 not change the code, and warnings only with `--strict` (`ls`, `info`, `check`, `extract`, `recover`).
 
-`ls`, `info`, `tree` and `check` take several files. If one cannot be read, the others still are; the code is the
-first of 70, 5, 2, 3, 4 and 1 that one of them has. A pattern of `ls` must match in at least one of them (else 2).
+`ls`, `info`, `tree`, `check`, `scan`, `find`, `stats` and `hash` take several files. If one cannot be read, the others
+still are; the code is the first of 70, 5, 2, 3, 4 and 1 that one of them has. A pattern must match a name in at least
+one of them (else 2). If names match and no tensor fits `--dtype`, `--shape`, `--min-size`, `--max-size`, `--status` and
+`--variables`, it is 1, and 2 for `diff`, `convert` and `get`, which then do nothing. With `--first`, `ls`, `stats` and
+`find` judge by what they read until then.
 """
 
 OUTPUT = """## Output
@@ -122,8 +125,8 @@ OBJECTS = {
         | {
             "tensors": "list of [tensors](#tensor); empty if there are members",
             "members": "list of [members](#member); empty if there are tensors",
-            "status": "of the whole document",
-            "extent": "[extent](#extent) of a model",
+            "status": "of the whole document; null if `--first` ended the list before its end",
+            "extent": "[extent](#extent) of a model; likewise",
         }
         | FINDINGS,
     ),
@@ -387,6 +390,7 @@ OBJECTS = {
             (["ls", "--json", CUT], ["tensors", "*"]),
             (["ls", "--json", "BAD"], ["tensors", "*"]),
             (["ls", "--json", TEXTS], ["tensors", "*"]),
+            (["ls", "--json", "--digest", CUT], ["tensors", "*"]),
         ],
         {
             "name": "the second of two equal names is `name#2`",
@@ -399,6 +403,7 @@ OBJECTS = {
             "spans": "list of [spans](#span): where its bytes are",
             "key": "of a variable of a TensorFlow checkpoint, if that is not its name: its key there",
             "finding": "[finding](#finding): what is wrong with it",
+            "content": "with `--digest`: identity of its content, by BLAKE3; null if it is not whole",
         },
     ),
     "span": (
@@ -563,8 +568,8 @@ OBJECTS = {
         | FILE
         | {
             "tensors": "list of tensors: `name`, `dtype`, `shape`, `nbytes`, `status`, and `what` was found, in words",
-            "count": "number of tensors",
-            "nbytes": "bytes of all, as stored",
+            "count": "number of tensors found, even if `--sort --first` shows few; without `--sort`, of the first",
+            "nbytes": "bytes of these, as stored",
         },
     ),
     "find --duplicates --json": (
@@ -594,7 +599,10 @@ OBJECTS = {
         [(["stats", "--json", GOOD], [])],
         SCHEMA
         | FILE
-        | {"tensors": "list of [measured tensors](#measured)", "whole": "[statistics](#statistics) of all together"},
+        | {
+            "tensors": "list of [measured tensors](#measured)",
+            "whole": "[statistics](#statistics) of all together; if `--first` ended it, of those until then",
+        },
     ),
     "measured": (
         "A tensor that was measured.",

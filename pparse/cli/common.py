@@ -1,32 +1,26 @@
-"""What every command shares: options, opening, errors, exit codes, patterns of names."""
+"""What every command shares: options, opening, errors, exit codes."""
 
 from __future__ import annotations
 
 import argparse
 import gc
-import re
 import sys
-from itertools import islice
 
 from pparse import errors
 from pparse.cli import screen, tell
-from pparse.errors import PathError, PparseError, SourceError, UnsupportedError, speak_of_commands
-from pparse.findings import Severity
-from pparse.lazy import lazy_pattern
-from pparse.limits import MIB, Limits, count_words, parse_size
-from pparse.paths import glob
+from pparse.errors import PparseError, SourceError, UnsupportedError, speak_of_commands
+from pparse.findings import Severity, Status
+from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable
     from types import ModuleType
     from typing import Any, Final, NoReturn
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
-    from pparse.tensors.tensor import Tensor
-    from pparse.tensors.viewer import Viewer
 
 # -- The exit codes of the command line, and which error or finding leads to which -------------------------------------
 
@@ -144,6 +138,24 @@ def size_from(least: int, words: str = "") -> Callable[[str], int]:
 size: Final = size_from(0)
 
 
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or not int(text[:18]):
+        raise argparse.ArgumentTypeError(f"a number from 1 on, not {text!r}")
+    return int(text[:18])
+
+
+def _status(text: str) -> str:
+    known = [status.value for status in Status]
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"no status {text!r}; statuses: {', '.join(known)}")
+    return text
+
+
+OR_PATTERNS: Final = "; after the first, an argument that is not a file is a PATTERN"
+"""What FILE may be in commands that filter names."""
+_PATTERN: Final = "only names that match this glob; repeatable"
+
+
 class Arguments(argparse.ArgumentParser):
     """The arguments of a command, each declared as the help shows it."""
 
@@ -178,11 +190,41 @@ class Arguments(argparse.ArgumentParser):
         for name, text in switches.items():
             self.add(f"--{name}", text, group)
 
-    def add_files(self, more: str = "") -> None:
+    takes_others = False
+    """Whether arguments after the first may be something else than files."""
+
+    def add_files(self, more: str = "", count: str = "+") -> None:
         """Declare FILE, one or more; ``more`` describes arguments that are not files."""
-        self.add(
-            "FILE", f"files, folders, - (standard input, a pipe too), or outer::inner{more}", dest="files", nargs="+"
-        )
+        words = f"files, folders, globs of them, - (standard input, a pipe too), or outer::inner{more}"
+        self.add("FILE", words, dest="files", nargs=count)
+        self.takes_others = bool(more)
+
+    def add_filters(self, *, pattern: str = _PATTERN, dtype: str = "--dtype") -> None:
+        """Declare which tensors count (`pparse.cli.selection.Selection`).
+
+        ``pattern``: the help of ``--pattern``; none, if patterns are declared otherwise. ``dtype``: what that option is
+        called where ``--dtype`` says what to write.
+        """
+        to = self.add_argument_group("which tensors")
+        if pattern:
+            self.add("-p --pattern PATTERN ...", pattern, to, dest="patterns")
+        types = "only this element type, or a glob such as 'float*'; repeatable"
+        self.add(f"{dtype} NAME ...", types, to, dest="dtypes")
+        self.add("--shape SHAPE ...", "only this shape, with * for any length: 768,*; repeatable", to, dest="shapes")
+        self.add("--min-size SIZE", "only of at least so many bytes", to, type=size)
+        self.add("--max-size SIZE", "only of at most so many bytes", to, type=size)
+        statuses = ", ".join(status.value for status in Status)
+        self.add("--status NAME ...", f"only of this status: {statuses}; repeatable", to, dest="statuses", type=_status)
+        variables = "only what a model has learned: no constants beside variables, nothing that says how it was saved"
+        self.add("--variables", variables, to)
+
+    def add_order(self, *columns: str, default: str) -> None:
+        """Declare ``--sort`` by one of ``columns``, and how many rows to show; ``default``: the order otherwise."""
+        to = self.add_argument_group("which rows")
+        self.add("--sort", f"order of rows ({default})", to, choices=(*columns, "none"))
+        self.add("--reverse", "the other way round", to)
+        first = "only the first N rows of each file; without --sort, the rest is not read"
+        self.add("-n --first N", first, to, type=_at_least_one)
 
     def add_strict(self) -> None:
         """Add ``--strict``, for commands that do not apply the rules of a reference reader."""
@@ -208,24 +250,33 @@ class Arguments(argparse.ArgumentParser):
         self.add("--color", color, to, choices=("auto", "always", "never"), default="auto")
 
 
-def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
-    """Build the parser of one command, run it, and turn errors into a message and an exit code."""
-    parser = Arguments(
-        prog=f"pparse {command}",
-        description=module.__doc__,
-        formatter_class=_HelpFormatter,
-        epilog=getattr(module, "EXAMPLES", None),
-        allow_abbrev=False,
-    )
+def described(module: ModuleType, command: str) -> dict[str, Any]:
+    """Return what the parser of a command is made with."""
+    how = {"formatter_class": _HelpFormatter, "epilog": getattr(module, "EXAMPLES", None), "allow_abbrev": False}
+    return {"prog": f"pparse {command}", "description": module.__doc__, **how}
+
+
+def declare(parser: Arguments, module: ModuleType, command: str) -> None:
+    """Declare all arguments of a command."""
     module.add_arguments(parser)
     if command != "formats":
         parser.add_common()
+
+
+def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
+    """Build the parser of one command, run it, and turn errors into a message and an exit code."""
+    parser = Arguments(**described(module, command))
+    declare(parser, module, command)
     try:
         options = _parse(parser, module.prepare(arguments) if hasattr(module, "prepare") else arguments)
     except SystemExit as stop:
         return int(stop.code or 0)
     from pparse.cli.output import Output
 
+    if "files" in vars(options):
+        from pparse.cli.files import expanded
+
+        options.files = expanded(options.files, others=parser.takes_others)
     out = Output(color=options.color)
     if command != "formats":
         options.limits = Limits(**dict(options.limits))
@@ -309,20 +360,6 @@ def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Na
     return options
 
 
-def is_there(word: str) -> bool:
-    """Say whether a word of the command line is a file: one that exists, standard input, or something in a file."""
-    from pparse.data import files
-
-    parts = word.split("::")
-    return word == "-" or any(files.is_there("::".join(parts[:count])) for count in range(len(parts), 0, -1))
-
-
-def split_files(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the files among ``words`` (the first always is one), and the other words."""
-    others = [word for word in words[1:] if not is_there(word)]
-    return [words[0], *(word for word in words[1:] if is_there(word))], others
-
-
 def each_file(
     options: Any, out: Output, run_one: Callable[[Any, Output], int], *, heading: bool = False, apart: bool = True
 ) -> int:
@@ -394,155 +431,3 @@ def open_file(options: Any, out: Any) -> Extraction:
     if options.format is not None:
         document.look_for_another_format()
     return document
-
-
-# -- Patterns of names, and suggestions if nothing matches them --------------------------------------------------------
-
-# How many names are kept for suggestions.
-_KEPT: Final = 5_000
-# The most patterns without a match that are reported one by one.
-_COMPLAINTS: Final = 10
-
-
-class Matcher:
-    """Tells which names match one of ``patterns`` or ``words``: globs, or regular expressions that match anywhere.
-
-    ``words`` come from places of the command line where a file may stand, so each may be meant as a file. Without any
-    pattern all names match. Until every pattern has matched, similar names are collected for suggestions.
-    """
-
-    def __init__(self, patterns: Sequence[str], words: Sequence[str] = (), *, regex: bool = False) -> None:
-        from pparse.tree.result import LONG_NAME
-
-        self._longest = LONG_NAME
-        self._unmet = [_Pattern(text, regex=regex) for text in dict.fromkeys(patterns)]
-        self._unmet += [_Pattern(text, regex=regex, word=True) for text in dict.fromkeys(words)]
-        self._met: list[_Pattern] = []
-        self._asked = 0
-        self._names: dict[int, list[str]] = {}
-        self._kept = 0
-
-    def __call__(self, name: str, others: Sequence[str] = (), rank: int = 0) -> bool:
-        """Return whether to show what is called ``name``, and found by ``others``, the shortest last.
-
-        Names of a low ``rank`` are suggested first.
-        """
-        if not self._unmet:
-            return not self._met or any(pattern.fits(name, others) for pattern in self._met)
-        self._asked += 1
-        hits = [pattern for pattern in self._unmet if pattern.fits(name, others)]
-        found = bool(hits) or any(pattern.fits(name, others) for pattern in self._met)
-        if hits:
-            self._met += hits
-            self._unmet = [pattern for pattern in self._unmet if pattern not in hits]
-        for pattern in self._unmet:
-            pattern.look_inside(name, *others[-1:])
-        for one in dict.fromkeys((name, *others[-1:])) if self._unmet else ():
-            if self._kept < _KEPT and len(one) <= self._longest:
-                self._names.setdefault(rank, []).append(one)
-                self._kept += 1
-        return found
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether there is no pattern."""
-        return not self._unmet and not self._met
-
-    def takes(self, viewer: Viewer, tensor: Tensor) -> bool:
-        """Return whether to show a tensor: a pattern matches its name, or another one that it is found by."""
-        if self.takes_all:
-            return True
-        others = viewer.other_names(tensor) if viewer.has_keys else ()
-        return self(tensor.name, others, viewer.rank(tensor) if self._unmet else 0)
-
-    def complaints(self) -> Iterator[str]:
-        """Yield a message for each pattern without a match, with similar patterns, names or files."""
-        groups = [self._names[rank] for rank in sorted(self._names)]
-        for pattern in self._unmet[:_COMPLAINTS]:
-            yield pattern.complaint(groups, self._asked)
-        if len(self._unmet) > _COMPLAINTS:
-            yield f"no name matches {count_words(len(self._unmet) - _COMPLAINTS, 'other pattern')}"
-
-    def complain(self, out: Output) -> bool:
-        """Write the `complaints`; return whether there is any."""
-        found = list(self.complaints())
-        for complaint in found:
-            out.error(complaint)
-        return bool(found)
-
-
-class _Pattern:
-    """A pattern, and similar names that were seen. ``word``: it may have been meant as a file."""
-
-    def __init__(self, text: str, *, regex: bool, word: bool = False) -> None:
-        self.text = text
-        self.test = _expression(text) if regex else glob(text)
-        self._is_plain = not set(text) & set("*?[](){}|^$+\\" if regex else "*?[{")
-        self._is_path = word and self._is_plain and _FILE.search(text.partition("::")[0]) is not None
-        self._wanted = "" if regex else text.strip("*?").lower()
-        self._inside: dict[str, int] = {}  # parts of names, as spelled there, that equal the pattern
-
-    def fits(self, name: str, others: Sequence[str]) -> bool:
-        """Return whether the pattern matches ``name``, or one of ``others``."""
-        return self.test(name) or any(map(self.test, others))
-
-    def look_inside(self, *names: str) -> None:
-        """Record where the first of the names of one thing that contains the pattern has it."""
-        for name in names:
-            at = name.lower().find(self._wanted) if self._wanted else -1
-            if at >= 0:
-                part = name[at : at + len(self._wanted)]
-                self._inside[part] = self._inside.get(part, 0) + 1
-                return
-
-    def complaint(self, groups: list[list[str]], asked: int) -> str:
-        """Return the message if nothing matched among ``asked`` names.
-
-        ``groups`` are the first of these, from those that most likely were meant to the least likely.
-        """
-        what = f"no name matches {self.text!r}"
-        files = _near_files(self.text) if self._is_path else []
-        if self._inside and not files:
-            part, count = next(iter(self._inside.items()))
-            return f"{what}; did you mean '*{part}*' ({count:,} of {count_words(asked, 'name')})?"
-        from pparse.tree.result import near_misses
-
-        near = [*files, *next(filter(None, (near_misses(self.text.strip("*?"), names) for names in groups)), ())]
-        if self._is_path and (files or not near):
-            what += ", and there is no such file"
-        if near:
-            quoted = [f"'{name}'" for name in near]
-            return f"{what}; did you mean {' or '.join(quoted)}?"
-        return f"{what}; names look like '{groups[0][0]}'" if groups and self._is_plain else what
-
-
-# Text that looks like a file: it has a folder or an extension.
-_FILE: Final = lazy_pattern(r"/|\.[A-Za-z0-9_]{1,12}$")
-
-
-def _near_files(path: str) -> list[str]:
-    """Return up to three existing files with a path similar to ``path``, which may name something inside one."""
-    from difflib import SequenceMatcher
-
-    from pparse.data import files
-
-    outer, mark, inner = path.partition("::")
-    folder, name = files.split(outer)
-
-    def nearness(one: str, other: str) -> float:
-        return SequenceMatcher(None, one.lower(), other.lower()).ratio()
-
-    stem = name.partition(".")[0]
-    there = islice(files.names_in(folder), _KEPT)
-    # A common extension does not make them similar.
-    near = [(-nearness(name, other), other) for other in there if nearness(stem, other.partition(".")[0]) >= 0.6]
-    best = sorted(pair for pair in near if pair[0] <= -0.6)
-    return [files.inside(folder, other) + mark + inner for _, other in best[:3]]
-
-
-def _expression(pattern: str) -> Callable[[str], bool]:
-    try:
-        search = re.compile(pattern).search
-    except re.error as error:
-        raise PathError(f"not a regular expression: {error}", path=pattern) from error
-    return lambda name: search(name) is not None

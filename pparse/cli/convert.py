@@ -9,8 +9,9 @@ has its name before everything is written and found to be whole. If it is stoppe
 from __future__ import annotations
 
 from pparse.cli import without_waiting
-from pparse.cli.common import DAMAGED, OK, Matcher, open_file, size
+from pparse.cli.common import DAMAGED, OK, open_file, size
 from pparse.cli.output import to_resume
+from pparse.cli.selection import Selection
 from pparse.display.text import safe
 from pparse.document.opening import resume_lines
 from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
@@ -79,6 +80,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--force", "replace existing files")
     parser.add("-n --dry-run", "only say what would be written")
     parser.add_json()
+    parser.add_filters(pattern="", dtype="--only-dtype")
 
 
 def run(options: Any, out: Output) -> int:
@@ -87,7 +89,8 @@ def run(options: Any, out: Output) -> int:
     from pparse.conversion.plan import Options
     from pparse.document.registry import viewer_for
 
-    matchers = [Matcher(options.include), *([Matcher(options.exclude)] if options.exclude else ())]
+    included = Selection(options.include, options=options)
+    matchers = [included, *([Selection(options.exclude)] if options.exclude else ())]
 
     def chosen(viewer: Viewer, tensor: Tensor) -> bool:
         is_wanted, *is_excluded = [matcher.takes(viewer, tensor) for matcher in matchers]
@@ -95,6 +98,7 @@ def run(options: Any, out: Output) -> int:
 
     def refuse_unmatched(plan: object) -> None:  # all names were asked for when there is a plan
         complaints = [complaint for matcher in matchers for complaint in matcher.complaints()]
+        complaints = complaints or included.unfit()
         if complaints:
             raise OptionError(f"{'; '.join(complaints)} (nothing was written)")
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 
 from pparse.cli import jobs
-from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, Matcher, worst
+from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, worst
 from pparse.cli.model import OpenedModel
+from pparse.cli.selection import Selection
 from pparse.display.text import safe, shorten
 from pparse.limits import count_words, format_size
 
@@ -43,21 +44,22 @@ def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add("OLD", "the first model", dest="old")
     parser.add("NEW", "the second model", dest="new")
-    parser.add("PATTERN", "only tensors that match one of these globs", dest="patterns", nargs="*")
+    parser.add("PATTERN", "only tensors that match one of these globs", dest="others", nargs="*")
     parser.add("--tolerance X", "values this far apart do not differ (0)", type=float, default=0.0)
     parser.add("--relative X", "… and this share of the value in NEW (0)", type=float, default=0.0)
-    parser.add("--no-metadata", "metadata do not count; with a PATTERN, they never do", dest="no_metadata")
+    parser.add("--no-metadata", "metadata do not count; if tensors are selected, they never do", dest="no_metadata")
     parser.add("-l --long", f"each difference, not a table by layers if there are more than {_ROWS}")
     jobs.add_arguments(parser)
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="differences, and one of all")
+    parser.add_filters()
 
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     from pparse.measuring.difference import Comparison
 
-    options.several, matches = False, Matcher(options.patterns)
+    options.several, matches = False, Selection(options.patterns, options.others, options)
     options.file = options.old
     with (
         jobs.Jobs(options, out, "diff", options.old, options.new, *options.patterns) as work,
@@ -65,13 +67,14 @@ def run(options: Any, out: Output) -> int:
     ):
         options.file = options.new
         with OpenedModel(options, out) as second:
-            chosen = None if matches.takes_all else matches.takes
             viewers = [first, second]
-            how: Any = {"tolerance": options.tolerance, "relative": options.relative, "chosen": chosen}
+            how: Any = {"tolerance": options.tolerance, "relative": options.relative}
+            if not matches.takes_all:
+                how |= {"chosen": matches.takes_name, "admitted": matches.admits}
             how["workers"] = work.workers(*viewers)
             report = _Report(Comparison(*viewers, **how), viewers, options, out)
             code = report.run(with_metadata=matches.takes_all and not options.no_metadata)
-    return USAGE if matches.complain(out) else code
+    return matches.code(code, out, nothing=USAGE)
 
 
 class _Report:
@@ -183,7 +186,7 @@ class _Report:
         table.close()
 
     def _show_layers(self) -> None:
-        from pparse.cli.ls import natural
+        from pparse.cli.order import natural
         from pparse.cli.output import Table
 
         table = Table(self._out, ("LAYER", "TENSORS", "WHAT", "CHANGED", "LARGEST"), "<><>>")

@@ -7,29 +7,20 @@ is read. Exit code 1 if nothing was found, 4 if a file is not whole: what is not
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
-from pparse.cli.common import (
-    DIFFERENT,
-    OK,
-    USAGE,
-    Matcher,
-    each_file,
-    exit_code_of,
-    size,
-    split_files,
-    worst,
-)
+from pparse.cli.common import DIFFERENT, OK, OR_PATTERNS, USAGE, each_file, exit_code_of, worst
+from pparse.cli.files import split_files
 from pparse.cli.model import OpenedModel, code_of
+from pparse.cli.order import COLUMNS, UNSORTED, Held, in_order, tell_rest, tensor_weight
+from pparse.cli.selection import Selection
 from pparse.display.text import safe
 from pparse.errors import DataError, OptionError, PparseError
-from pparse.findings import Status
+from pparse.findings import BROKEN
 from pparse.limits import MemoryBudget, count_words, format_size
-from pparse.measuring.content import TEXT, shape_word, type_word
-from pparse.tensors.dtype import DType
+from pparse.measuring.content import shape_word, type_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
@@ -52,13 +43,7 @@ _MOST: Final = 10
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_files("; after the first, an argument that is not a file is a PATTERN")
-    parser.add("-p --pattern PATTERN ...", "only names that match this glob; repeatable", dest="patterns")
-    parser.add("--dtype NAME ...", "only this element type; repeatable", dest="dtypes")
-    parser.add("--shape SHAPE", "only this shape, with * for any length: 768,*")
-    parser.add("--min-size SIZE", "only tensors of at least so many bytes", type=size)
-    parser.add("--max-size SIZE", "only tensors of at most so many bytes", type=size)
-    parser.add("--status NAME", "only this status", choices=tuple(status.value for status in Status))
+    parser.add_files(OR_PATTERNS)
     parser.add("--nan", "only tensors with values that are NaN or infinite")
     parser.add("--zero", "only tensors whose values are all zero")
     parser.add("--unwritten", "only tensors in holes of a file: never written")
@@ -67,15 +52,20 @@ def add_arguments(parser: Arguments) -> None:
         duplicates="tensors with the same content, in all files, and what they waste",
         unused="stretches of files that no tensor uses: why is this file so large",
     )
+    parser.add("-l --long", "in a terminal, nothing shortened")
     parser.add("-q --quiet", "names only")
     parser.add_json(lines="what was found")
+    parser.add_filters()
+    parser.add_order(*COLUMNS, default="that of the file")
 
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     options.files, others = split_files(options.files)
-    options.matches = Matcher(options.patterns, others)
+    options.matches = Selection(options.patterns, others, options)
     options.found = 0
+    if (options.duplicates or options.unused) and (options.sort or options.reverse or options.first):
+        raise OptionError("--sort, --reverse and --first are of single tensors, not of --duplicates or --unused")
     options.wanted = _Conditions(options, out)
     if options.duplicates:
         code = _duplicates(options, out)
@@ -93,10 +83,6 @@ class _Conditions:
 
     def __init__(self, options: Any, out: Output) -> None:
         self._options = options
-        try:
-            self._dtypes = {word for name in options.dtypes for word in (name, _name_of(name))}
-        except ValueError as error:
-            raise OptionError(str(error)) from error
         self._content: tuple[str, str, str] | None = None
         if options.same_as is not None:
             self._content = self._content_of(options.same_as, out)
@@ -115,18 +101,7 @@ class _Conditions:
     def why(self, viewer: Viewer, tensor: Tensor) -> str | None:
         """Return what was found about a tensor, perhaps nothing worth a word; None if it is not asked for."""
         options = self._options
-        if not options.matches.takes(viewer, tensor):
-            return None
-        nbytes = tensor.stored_nbytes
-        fits = (
-            (not self._dtypes or type_word(tensor) in self._dtypes or tensor.stored_dtype in self._dtypes)
-            and (options.shape is None or _fits(tensor, options.shape))
-            and (options.min_size is None or nbytes >= options.min_size)
-            and (options.max_size is None or nbytes <= options.max_size)
-            and (options.status is None or tensor.status.value == options.status)
-            and (not options.unwritten or tensor.unwritten_nbytes > 0)
-        )
-        if not fits:
+        if not options.matches.takes(viewer, tensor) or (options.unwritten and not tensor.unwritten_nbytes):
             return None
         words = [f"{tensor.unwritten_nbytes:,} bytes never written"] if tensor.unwritten_nbytes else []
         words += [tensor.status.value] if not tensor.is_complete else []
@@ -156,21 +131,29 @@ class _Conditions:
         return words or ["all zero"]
 
 
-def _name_of(name: str) -> str:
-    if name == TEXT:
-        return name
-    try:
-        return DType.named(name).name
-    except ValueError:
-        if name.upper() == name:
-            return name  # a format's own word
-        raise
+class _Finding:
+    """Tensors of a file that are asked for, each with what was found about it."""
 
+    def __init__(self, viewer: Viewer, options: Any) -> None:
+        self._viewer, self._wanted = viewer, options.wanted
+        self.count = self.total = 0
+        self.is_done = self.is_broken = False
 
-def _fits(tensor: Tensor, pattern: str) -> bool:
-    words = pattern.replace("×", ",").replace("x", ",").split(",") if pattern else []
-    shape = shape_word(tensor).split(",") if tensor.shape else []
-    return len(words) == len(shape) and all(map(fnmatchcase, shape, words))
+    def __iter__(self) -> Iterator[tuple[Tensor, str]]:
+        for tensor in self._viewer.tensors():
+            why = self._wanted.why(self._viewer, tensor)
+            if why is not None:
+                self.count, self.total = self.count + 1, self.total + tensor.stored_nbytes
+                self.is_broken |= tensor.status in BROKEN
+                yield tensor, why
+        self.is_done = True
+
+    def in_order(self, options: Any, out: Output) -> Iterator[tuple[Tensor, str]]:
+        """Yield them as they are to be shown."""
+        budget, least = self._viewer.extraction.session.budget, self._viewer.row_bytes
+        held = Held(budget, lambda row: tensor_weight(row[0], least), asked=True)
+        how = options.sort or UNSORTED
+        return in_order(self, how, held, out, first=options.first, reverse=options.reverse, **COLUMNS)
 
 
 def _find(options: Any, out: Output) -> int:
@@ -179,13 +162,9 @@ def _find(options: Any, out: Output) -> int:
     with OpenedModel(options, out) as viewer:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "tensors") if as_json else None
-        table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><")
-        count = total = 0
-        for tensor in viewer.tensors():
-            why = options.wanted.why(viewer, tensor)
-            if why is None:
-                continue
-            count, total = count + 1, total + tensor.stored_nbytes
+        table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><", full=options.long)
+        found = _Finding(viewer, options)
+        for tensor, why in found.in_order(options, out):
             dtype = type_word(tensor)
             if rows is not None:
                 shape = list(tensor.shape) if tensor.is_shape_known else None
@@ -194,15 +173,17 @@ def _find(options: Any, out: Output) -> int:
             elif options.quiet:
                 out.line(safe(tensor.name))
             else:
-                table.row(safe(tensor.name), safe(dtype), tensor.shape_text, format_size(tensor.stored_nbytes), why)
-        options.found += count
+                table.row(safe(tensor.name), safe(dtype), tensor.shape_text, format_size(tensor.listed_nbytes), why)
+        options.found += found.count
+        options.matches.was_ended |= not found.is_done
         if rows is not None and options.json:
-            rows.end({"count": count, "nbytes": total})
+            rows.end({"count": found.count, "nbytes": found.total})
         elif rows is None and not options.quiet:
-            if count:
+            if found.count:
                 table.close()
-            out.say(f"{count_words(count, 'tensor')} found, {format_size(total)}")
-        return code_of(viewer)
+            out.say(f"{count_words(found.count, 'tensor')} found, {format_size(found.total)}")
+            tell_rest(options.first, found.count, out, is_done=found.is_done)
+        return code_of(viewer, None if found.is_done else found.is_broken)
 
 
 def _duplicates(options: Any, out: Output) -> int:

@@ -18,6 +18,7 @@ from itertools import chain, islice
 from pparse.cli.common import DAMAGED, OK, open_file
 from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast, refuse_dtype
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
+from pparse.cli.selection import has_conditions
 from pparse.compressed.resumed import ResumedData
 from pparse.containers.archive import CUT_BEFORE, ArchiveMember, ArchiveParser
 from pparse.containers.stream import StreamParser
@@ -78,8 +79,6 @@ def add_arguments(parser: Arguments) -> None:
         "write to this file, completely or not at all; archive members as far as readable. The extension gives "
         "the form of a tensor: .npy .npz .safetensors .json .csv; a node is .json or else text; other names need --raw",
     )
-    pattern = "write all tensors that match to one .npz or .safetensors (-o); repeatable"
-    parser.add("-p --pattern GLOB ...", pattern, dest="patterns")
     parser.add("--dtype TYPE", "convert a tensor to this type, for example float32, fp16 or torch.bfloat16")
     dequantize = (
         "what quantised tensors stand for, as float32: codes multiplied by the scales that the file has for them"
@@ -92,6 +91,8 @@ def add_arguments(parser: Arguments) -> None:
         "record, the bytes that are there"
     )
     parser.add("--partial", partial, choices=("prefix", "fill"))
+    pattern = "write all tensors that match, and fit the options below, to one .npz or .safetensors (-o); repeatable"
+    parser.add_filters(pattern=pattern, dtype="--only-dtype")
 
 
 def run(options: Any, out: Output) -> int:
@@ -100,7 +101,7 @@ def run(options: Any, out: Output) -> int:
     with open_file(options, out) as document:
         if options.output and document.data.same_source(options.output):
             raise PathError("is the file being read; name another one", path=options.output)
-        if options.patterns:
+        if options.patterns or has_conditions(options):
             return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):
             return give_member(*document.origin, document.path, options, out)

@@ -7,8 +7,9 @@ import sys
 from itertools import chain, product
 from math import prod
 
-from pparse.cli.common import DAMAGED, OK, USAGE, Matcher
+from pparse.cli.common import DAMAGED, OK, USAGE
 from pparse.cli.output import refuse_terminal, write, write_binary, write_text
+from pparse.cli.selection import Selection
 from pparse.conversion.forms import why_no_name
 from pparse.display.text import few, safe, shorten
 from pparse.document.registry import viewer_for
@@ -25,8 +26,9 @@ from pparse.findings import Status
 from pparse.limits import LITTLE, MIB, count_words, format_size
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.scales import codes_of, is_scale, quantisation_of
+from pparse.tensors.span import Span
 from pparse.tensors.status import status_words
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -377,9 +379,9 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
         raise OptionError("-p writes tensors to one file: use -o x.npz or -o x.safetensors, without PATH and --raw")
     viewer = viewer_for(document)
     if viewer is None:
-        raise PathError(f"{document.format} has no tensors", path=options.patterns[0])
+        raise PathError(f"{document.format} has no tensors", path=document.name)
     dtype = options.dtype
-    matches = Matcher(options.patterns)
+    matches = Selection(options.patterns, options=options)
     whole: list[Tensor] = []
     texts: list[Tensor] = []
     lost: list[LeftOut] = []
@@ -402,7 +404,7 @@ def give_many(document: Extraction, options: Any, out: Output) -> int:
                 lost.append(entry)
             else:
                 (texts if tensor.is_text else whole).append(tensor)
-    code = USAGE if matches.complain(out) else DAMAGED if lost else OK
+    code = matches.code(DAMAGED if lost else OK, out, nothing=USAGE)
     if whole:
         items = [chosen(tensor, None if tensor.name in kept else dtype) for tensor in whole]
         write_chosen(items, form, options, out, viewer)

@@ -8,17 +8,10 @@ says how they are made. Exit code 4 if something is not whole, 1 if anything dif
 from __future__ import annotations
 
 from pparse.cli import jobs
-from pparse.cli.common import (
-    DAMAGED,
-    DIFFERENT,
-    OK,
-    USAGE,
-    Matcher,
-    each_file,
-    split_files,
-    worst,
-)
+from pparse.cli.common import DAMAGED, DIFFERENT, OK, OR_PATTERNS, each_file, worst
+from pparse.cli.files import split_files
 from pparse.cli.model import OpenedModel
+from pparse.cli.selection import Selection
 from pparse.data import files
 from pparse.display.text import escaped, safe, unescaped
 from pparse.errors import LimitError, OptionError
@@ -49,9 +42,7 @@ _LINE: Final = (
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    files_words = "files, folders, - or outer::inner; after the first, an argument that is not a file is a PATTERN"
-    parser.add("FILE", files_words, dest="files", nargs="*")
-    parser.add("-p --pattern PATTERN ...", "only tensors that match this glob; repeatable", dest="patterns")
+    parser.add_files(OR_PATTERNS, count="*")
     parser.add("-t --tensors", "the identity of each tensor, too")
     parser.add("-s --structure", "only that of the structure: no bytes of tensors are read")
     parser.add("--check LIST", "compare FILE, or the files that LIST names, with LIST, which this command printed")
@@ -59,6 +50,7 @@ def add_arguments(parser: Arguments) -> None:
     jobs.add_arguments(parser)
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="tensors, and one of the model")
+    parser.add_filters()
 
 
 def run(options: Any, out: Output) -> int:
@@ -75,10 +67,10 @@ def run(options: Any, out: Output) -> int:
             options.wanted = dict.fromkeys(options.files, next(iter(listed.values()), {}))
     if not options.files:
         raise OptionError("name a FILE, or a list with --check")
-    options.matches = Matcher(options.patterns, others)
+    matches = options.matches = Selection(options.patterns, others, options)
     with jobs.Jobs(options, out, "hash", *options.files, *others, *options.patterns) as options.work:
         code = each_file(options, out, _hash, apart=False)
-    return USAGE if options.matches.complain(out) else code
+    return matches.code(code, out)
 
 
 def _hash(options: Any, out: Output) -> int:

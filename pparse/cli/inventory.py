@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.cli.output import Output
+    from pparse.cli.selection import Selection
     from pparse.document.extraction import Extraction, FolderExtraction
     from pparse.document.inventory import InventoryItem
 
@@ -115,8 +116,9 @@ class _Rows:
         self._document = document
         self.inventory = Inventory(document, deep=options.recursive)
         self.formats: Counter[str] = Counter()
-        self.tensors = self.size = self.broken = self.unread = self.unknown = self.verified = 0
+        self.tensors = self.size = self.broken = self.unread = self.unknown = self.verified = self.chosen = 0
         self.codes: list[int] = []
+        self.is_done = False
         self._ranks: dict[str, set[str]] = {}
         self._options = options
         self._out = out
@@ -137,8 +139,16 @@ class _Rows:
                 if (found := rank.search(row.name)) is not None:
                     self._ranks.setdefault(program, set()).add(found[1])
             yield row
+        self.is_done = True
         if not self.codes:
             self._document.parse()
+
+    def those(self, matches: Selection) -> Iterator[_Row]:
+        """Yield those that are asked for."""
+        for row in self:
+            if matches.takes_other(row.name, row.size, row.status):
+                self.chosen += 1
+                yield row
 
     def layout(self) -> Iterator[str]:
         """Yield which programs laid out a checkpoint of several ranks so."""
@@ -214,15 +224,13 @@ class _Row:
 
 def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
     """Print the models of a folder, one a row, and what else lies in it. Raises `FormatError` if it holds none."""
-    from pparse.cli.ls import Held, in_order
+    from pparse.cli.order import UNSORTED, Held, in_order
 
     rows = _Rows(document, options, out)
-    chosen = (row for row in rows if options.matches(row.name))
     held = Held(document.session.budget, lambda row: 600 + 2 * len(row.name), asked=True)
-    by: dict[str, Any] = {"name": attrgetter("name"), "size": lambda row: row.size or 0, "offset": lambda row: 0}
-    ordered = in_order(chosen, options.sort or "none", held, out, **by)
-    size = str if options.bytes else format_size
-    shown = 0
+    by: dict[str, Any] = {"name": attrgetter("name"), "size": lambda row: row.size or 0, "status": attrgetter("status")}
+    how = options.sort or UNSORTED
+    ordered = in_order(rows.those(options.matches), how, held, out, first=options.first, reverse=options.reverse, **by)
     if options.json or options.jsonl:
         first = next(ordered, None)  # before anything is written
         written = JsonRows(out, options, {"format": "folder"}, "models")
@@ -230,10 +238,19 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
             written.add(row.to_dict())
         if options.json:
             written.end(_others_to_dict(rows.inventory))
+        options.matches.was_ended |= not rows.is_done
         return worst(rows.codes)
+    _show_rows(ordered, rows, document, options, out)
+    options.matches.was_ended |= not rows.is_done
+    return worst(rows.codes)
+
+
+def _show_rows(ordered: Iterator[_Row], rows: _Rows, document: FolderExtraction, options: Any, out: Output) -> None:
+    from pparse.cli.order import tell_rest
+
+    size = str if options.bytes else format_size
     table = Table(out, ("NAME", "FORMAT", "TENSORS", "SIZE", "STATUS"), "<<>><", full=options.long)
     for row in ordered:
-        shown += 1
         if options.quiet:
             out.line(safe(row.name))
             continue
@@ -242,13 +259,16 @@ def list_folder(document: FolderExtraction, options: Any, out: Output) -> int:
         table.row(safe(row.name), format, tensors, "-" if row.size is None else size(row.size), row.words)
     if not options.quiet:
         table.close()
-        if shown != len(rows.codes):
-            out.say(f"{shown:,} of {count_words(len(rows.codes), 'item')} match")
+        if not rows.is_done:
+            tell_rest(options.first, rows.chosen, out, is_done=False)
+            return
+        if rows.chosen != len(rows.codes):
+            out.say(f"{rows.chosen:,} of {count_words(len(rows.codes), 'item')} match")
+        tell_rest(options.first, rows.chosen, out, is_done=True)
         out.say(rows.words())
         for words in rows.layout():
             out.say(words)
         _tell_rest(document, rows.inventory, out, deep=options.recursive)
-    return worst(rows.codes)
 
 
 def describe_folder(document: FolderExtraction, options: Any, out: Output) -> int:

@@ -7,15 +7,18 @@ and where to resume the download.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from operator import methodcaller
 from sys import getsizeof
 
-from pparse.cli.common import BUG, USAGE, Matcher, each_file, exit_code_for, open_file, split_files
+from pparse.cli.common import OR_PATTERNS, each_file, exit_code_for, open_file
+from pparse.cli.files import split_files
+from pparse.cli.order import COLUMNS, SORT_UP_TO, UNSORTED, Held, in_order, tell_rest, tensor_weight
 from pparse.cli.output import JsonRows, Table, parameters_words, report_cut, report_document_cut, report_findings
+from pparse.cli.selection import Selection
 from pparse.display.text import safe, shorten
-from pparse.errors import LimitError
+from pparse.errors import OptionError, UnsupportedError
 from pparse.findings import BROKEN, COMPLETE, Status
-from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.tensors.status import COMPLETE_WORDS, status_words
 from pparse.tensors.viewer import findings_of
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
-    from pparse.limits import Charge, MemoryBudget
+    from pparse.limits import Charge
     from pparse.tensors.status import Extent
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse ls model.safetensors
   pparse ls model.safetensors '*.attn.*' --sort size
+  pparse ls model.gguf --dtype 'Q4*' --min-size 10MB --digest
   pparse ls model-*.safetensors -p '*.attn.*'
   pparse ls model.safetensors.index.json --group
   pparse ls records.riegeli '64/*'
@@ -46,13 +50,15 @@ EXAMPLES: Final = """examples:
   pparse ls backup.tar.gz -R
 """
 
-# Up to this number rows are held and sorted; more are streamed in file order.
-SORT_UP_TO: Final = 20_000
 # The status of rows that need not show it, if all have it.
 _TRUNCATED: Final = Status.TRUNCATED
 _WHOLE: Final = frozenset(COMPLETE_WORDS.values())
 # The most letters of a reason beside a status.
 _REASON: Final = 160
+# From so many rows on that are no values of the model, it is said how to leave them out.
+_MANY: Final = 100
+# Letters of a digest in a terminal.
+_DIGEST: Final = 12
 # Memory of a group without its name; groups are charged in steps.
 _GROUP: Final = 600
 _STEP: Final = 64 << 10
@@ -61,13 +67,10 @@ _MOST_KINDS: Final = 4096
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_files("; after the first, an argument that is not a file is a PATTERN")
-    pattern = "only names, or keys of variables, that match this glob; repeatable"
-    parser.add("-p --pattern PATTERN ...", pattern, dest="patterns")
+    parser.add_files(OR_PATTERNS)
     parser.add("--regex", "PATTERN is a regular expression, matched anywhere")
-    order = f"order of rows (by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget)"
-    parser.add("--sort", order, choices=("name", "size", "offset", "none"))
     parser.add("--group", "collapse names that differ only in numbers: h.{0..5}.w, which is a pattern, too")
+    parser.add("--digest", "the identity of each tensor's content, as 'pparse hash' has it: reads all of them")
     parser.add("-R --recursive", "also list archives inside an archive; of a folder, the models in all folders below")
     long = (
         "mode, time, method and compressed size of members; of a checkpoint of TensorFlow, keys of variables; "
@@ -78,14 +81,18 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--bytes", "sizes in bytes")
     parser.add_strict()
     parser.add_json(lines="tensors or members")
+    parser.add_filters(pattern="only names, or keys of variables, that match this glob; repeatable")
+    default = f"by name, numbers by value; unsorted above {SORT_UP_TO:,} rows or a quarter of --budget"
+    parser.add_order(*COLUMNS, default=default)
 
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
+    if options.group and options.digest:
+        raise OptionError("--digest is of single tensors, and --group collapses them: leave one of them out")
     options.files, others = split_files(options.files)
-    options.matches = Matcher(options.patterns, others, regex=options.regex)
-    code = each_file(options, out, _list, heading=True)
-    return USAGE if code != BUG and options.matches.complain(out) else code
+    matches = options.matches = Selection(options.patterns, others, options, regex=options.regex)
+    return matches.code(each_file(options, out, _list, heading=True), out)
 
 
 def _list(options: Any, out: Output) -> int:
@@ -96,9 +103,11 @@ def _list(options: Any, out: Output) -> int:
             from pparse.cli.inventory import is_inventory, list_folder
 
             if is_inventory(document, options):
+                _refuse_digest(document, options)
                 return list_folder(document, options, out)  # type: ignore[arg-type]
         viewer = viewer_for(document)
         if viewer is None:
+            _refuse_digest(document, options)
             return _list_members(document, options, out)
         code = _list_tensors(viewer, options, out)
         if document.is_folder and not (options.json or options.jsonl or options.quiet):
@@ -109,16 +118,28 @@ def _list(options: Any, out: Output) -> int:
         return code
 
 
+def _refuse_digest(document: Extraction, options: Any) -> None:
+    if options.digest:
+        raise UnsupportedError(f"--digest is of tensors, and {document.name} is {document.format}")
+
+
+def _asked_order(options: Any) -> str | None:
+    """Return the order that was asked for; to read no more than the first rows is to ask for that of the file."""
+    return options.sort or (UNSORTED if options.first is not None else None)
+
+
 class _Listing:
     """Streams tensors, each with its status and what was verified of it: counts all, and passes on those that match."""
 
-    def __init__(self, viewer: Any, matches: Matcher) -> None:
+    def __init__(self, viewer: Any, matches: Selection) -> None:
         self.viewer = viewer
         self.extent = viewer.new_extent()
         self.streamed = not viewer.counts_itself
         self.matches = matches
-        self.shown = 0
+        self.shown = self.others = 0
         self.hit: Tensor | None = None
+        self.is_done = self.is_broken = False
+        """Whether all tensors were listed, and whether any of those that match is broken."""
 
     def __iter__(self) -> Iterator[Row]:
         matches, viewer = self.matches, self.viewer
@@ -130,62 +151,96 @@ class _Listing:
                 self.hit = self.hit or tensor
             if takes_all or matches.takes(viewer, tensor):
                 self.shown += 1
+                self.is_broken |= status in BROKEN
                 yield tensor, status, verified
+        self.is_done = True
 
-    def close(self) -> Any:
-        """Return the extent of the whole document."""
-        if self.streamed:
+    def rank(self, tensor: Tensor) -> int:
+        """Return by what tensors are ordered before their names; count those that are no values of the model."""
+        rank: int = self.viewer.rank(tensor)
+        self.others += rank > 0
+        return rank
+
+    def digest(self, tensor: Tensor) -> str | None:
+        """Return the identity of a tensor's content; None if it is not whole, which reading it may have told."""
+        from pparse.measuring.hashing import hash_if_whole
+
+        found = hash_if_whole(tensor, "blake3")
+        self.is_broken |= tensor.status in BROKEN
+        return found
+
+    def close(self, *, digests: bool) -> Any:
+        """Return the extent of the whole document, after ``digests`` of a new listing; None if this one was ended."""
+        if not self.is_done:
+            self.matches.was_ended = True
+            return self.viewer.kept_extent
+        if self.streamed and not digests:
             self.viewer.close_extent(self.extent)
         return self.viewer.extent()
 
 
 def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
     listing = _Listing(viewer, options.matches)
-    how = options.sort
+    how = _asked_order(options)
     if how is None and viewer.has_more_than(SORT_UP_TO):
-        how = "none"
+        how = UNSORTED
     budget = viewer.extraction.session.budget
-    held = Held(budget, lambda row: _tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
+    held = Held(budget, lambda row: tensor_weight(row[0], viewer.row_bytes), asked=options.sort is not None)
     rows = in_order(
         listing,
         how,
         held,
         out,
-        name=lambda row: row[0].name,
-        size=lambda row: row[0].listed_nbytes,
-        offset=lambda row: (row[0].spans[0].path, row[0].spans[0].offset) if row[0].spans else ("", 1 << 63),
-        rank=lambda row: viewer.rank(row[0]),
+        first=None if options.group else options.first,
+        reverse=options.reverse,
+        rank=lambda row: listing.rank(row[0]),
+        **COLUMNS,
     )
-    if how != "none":  # what was known of each when it was read is out of date
+    if how != UNSORTED:  # what was known of each when it was read is out of date
         rows = ((tensor, *tensor.as_listed()) for tensor, _, _ in rows)
     size: Callable[[int], str] = str if options.bytes else format_size
     usual = ""
     if options.json or options.jsonl:
         shown = JsonRows(out, options, {"format": viewer.format}, "tensors")
         for tensor, _, _ in rows:
-            shown.add(tensor_to_dict(tensor))
+            more = {"content": listing.digest(tensor)} if options.digest else {}
+            shown.add({**tensor_to_dict(tensor), **more})
     elif options.quiet:
         for tensor, _, _ in rows:
             out.line(safe(tensor.name))
     elif options.group:
         usual = _show_groups(rows, size, budget.charge(0, "groups of names"), options, out)
     else:
-        usual = _show_tensors(rows, size, options, out, keys=options.long and viewer.has_keys)
-    extent = listing.close()
-    if options.json:
+        usual = _show_tensors(rows, listing, size, options, out)
+    extent = listing.close(digests=options.digest)
+    if options.json and extent is None:
+        found = [finding.to_dict() for finding in viewer.findings]
+        shown.end({"members": [], "status": None, "extent": None, "findings": found})
+    elif options.json:
         found = [finding.to_dict() for finding in findings_of(viewer, extent)]
         shown.end({"members": [], "status": extent.status.value, "extent": extent.to_dict(), "findings": found})
+    elif extent is None and not (options.jsonl or options.quiet):
+        _tell_usual(usual, "", out)
+        tell_rest(options.first, listing.shown, out, is_done=False)
+        out.findings(viewer.findings)
     elif not (options.jsonl or options.quiet):
-        _sum_up(listing, extent, size, usual, out)
-    return exit_code_for(viewer.findings, damaged=not extent.is_sound, strict=options.strict)
+        _sum_up(listing, extent, size, usual, options, out)
+    damaged = listing.is_broken if extent is None else not extent.is_sound
+    return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
 
 
-def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any, out: Output, *, keys: bool) -> str:
+def _show_tensors(rows: Iterable[Row], listing: _Listing, size: Callable[[int], str], options: Any, out: Output) -> str:
     """Print tensors; return the status of those that are shown without one."""
-    heads = ("NAME", "DTYPE", "SHAPE", "SIZE", "STATUS", *(("KEY",) if keys else ()))
-    table = Table(out, heads, "<<<><<"[: len(heads)], full=options.long, usual=_WHOLE)
+    keys = options.long and listing.viewer.has_keys
+    digest = ("DIGEST",) if options.digest else ()
+    heads = ("NAME", "DTYPE", "SHAPE", "SIZE", *digest, "STATUS", *(("KEY",) if keys else ()))
+    table = Table(out, heads, "<<<><<<"[: len(heads)], full=options.long, usual=_WHOLE)
+    letters = None if options.long or not out.columns else _DIGEST
     cells: dict[object, tuple[str, str, str, int]] = {}  # of types and shapes: models have few
     for tensor, known, verified in rows:
+        if digest:
+            digest = ((listing.digest(tensor) or "-")[:letters],)
+            known, verified = tensor.as_listed()  # reading it may have told more
         if known is COMPLETE:
             status = COMPLETE_WORDS[verified]
             if tensor.unwritten_nbytes:
@@ -200,7 +255,7 @@ def _show_tensors(rows: Iterable[Row], size: Callable[[int], str], options: Any,
             if len(cells) >= _MOST_KINDS:
                 cells.clear()
             same = cells[alike] = safe(tensor.type_name), tensor.shape_text, size(nbytes), nbytes
-        row: tuple[str, ...] = safe(tensor.name), same[0], same[1], same[2], status
+        row: tuple[str, ...] = safe(tensor.name), same[0], same[1], same[2], *digest, status
         if keys:
             row += (safe(tensor.key or tensor.name),)
         table.row(*row)
@@ -221,12 +276,18 @@ def _tell_usual(usual: str, summary: str, out: Output) -> None:
         out.say(f"listed without a status: {usual}")
 
 
-def _sum_up(listing: _Listing, extent: Extent, size: Callable[[int], str], usual: str, out: Output) -> None:
+def _sum_up(
+    listing: _Listing, extent: Extent, size: Callable[[int], str], usual: str, options: Any, out: Output
+) -> None:
     """Print what is known of all tensors, listed or not, and what is wrong with them."""
     _tell_usual(usual, status_words(extent.status, extent.all_verified), out)
     viewer = listing.viewer
     if listing.shown != extent.count:
         out.say(f"{listing.shown:,} of {count_words(extent.count, 'tensor')} match")
+    if listing.others >= _MANY:
+        out.say(f"{listing.others:,} of them are constants, or say how it was saved: --variables leaves them out")
+    if not options.group:
+        tell_rest(options.first, listing.shown, out, is_done=True)
     out.say(
         f"{count_words(extent.count, 'tensor')}, {size(extent.listed_bytes)}"
         + (f", {parameters_words(extent.parameters)}: " if extent.counts_parameters else ": ")
@@ -257,11 +318,12 @@ def _show_groups(rows: Iterable[Row], size: Callable[[int], str], charge: Charge
             group[3] = group[3] if group[3] is verified else None
     heads = ("NAMES", "COUNT", "DTYPE", "SHAPE", "SIZE", "STATUS")
     table = Table(out, heads, "<><<><", full=options.long, usual=_WHOLE)
-    for (name, dtype, shape, status), (count, total, ranges, verified) in groups.items():
+    for (name, dtype, shape, status), (count, total, ranges, verified) in islice(groups.items(), options.first):
         words = _words(out, status, verified=verified)
         table.row(safe(_fill_in(name, ranges)), str(count), safe(dtype), shape, size(total), words)
     table.close()
     charge.release()
+    tell_rest(options.first, len(groups), out, is_done=True)
     return table.usual
 
 
@@ -298,55 +360,63 @@ def _list_members(document: Extraction, options: Any, out: Output) -> int:
     from pparse.recovery.document_verdict import all_findings  # as models need none of it
 
     counted = _Counted(document, options)
-    chosen = (member for member in counted if options.matches(member.name))
     held = Held(document.session.budget, member_weight, asked=True)
-    how = options.sort or "none"
-    rows = in_order(chosen, how, held, out, name=lambda m: m.name, size=lambda m: m.size, offset=lambda m: m.start)
+    by: dict[str, Any] = {"name": lambda m: m.name, "size": lambda m: m.size, "offset": lambda m: m.start}
+    by |= {"status": lambda m: m.status.value}
+    how = options.sort or UNSORTED
+    rows = in_order(counted.those(options.matches), how, held, out, first=options.first, reverse=options.reverse, **by)
     if options.json or options.jsonl:
         shown = JsonRows(out, options, {"format": document.format, "tensors": []}, "members")
         for member in rows:
             shown.add(_member_to_dict(member))
     else:
         _show_members(rows, counted, options, out)
-    status = counted.status
+    status = counted.status if counted.is_done else None
+    options.matches.was_ended |= not counted.is_done
     if options.json:
-        shown.end({"status": status.value, "findings": [item.to_dict() for item in all_findings(document, status)]})
+        found = document.findings if status is None else all_findings(document, status)
+        known = None if status is None else status.value
+        shown.end({"status": known, "findings": [item.to_dict() for item in found]})
     damaged = counted.damaged or status in BROKEN
     return exit_code_for(document.findings, damaged=damaged, strict=options.strict)
 
 
 def _show_members(rows: Iterable[Member], counted: _Counted, options: Any, out: Output) -> None:
     size: Callable[[int], str] = str if options.bytes else format_size
-    shown = 0
     long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
     heads = ("NAME", "KIND", *long, "SIZE", "STATUS")
     table = Table(out, heads, "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE)
     for member in rows:
-        shown += 1
         if options.quiet:
             out.line(safe(member.name))
         else:
             more = _long_cells(member, size) if options.long else ()
             words = _words(out, member.status, member.reason)
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
-    counted.document.parsed.verify_streams(unless_indexed=True)
+    if counted.is_done:
+        counted.document.parsed.verify_streams(unless_indexed=True)
     if not options.quiet:
         table.close()
-        if shown != counted.rows:
-            out.say(f"{shown:,} of {count_words(counted.rows, 'member')} match")
+        if counted.is_done and counted.chosen != counted.rows:
+            out.say(f"{counted.chosen:,} of {count_words(counted.rows, 'member')} match")
+        tell_rest(options.first, counted.chosen, out, is_done=counted.is_done)
+        if not counted.is_done:
+            out.findings(counted.document.findings)
+            return
         _tell_usual(table.usual, status_words(counted.status, None), out)
         _close_members(counted, size, out)
 
 
 class _Counted:
-    """Passes members of a document on and counts them: ``rows``, all members; ``count``, those of the main kind of the
-    format, and ``whole``, the complete ones among them; ``unsupported``; ``damaged``, whether any is."""
+    """Passes members of a document on and counts them: ``rows``, all members; ``chosen``, those asked for; ``count``,
+    those of the main kind of the format, and ``whole``, the complete ones among them; ``unsupported``; ``damaged``,
+    whether any is; ``is_done``, whether those were all."""
 
     def __init__(self, document: Extraction, options: Any) -> None:
         self.document = document
         self.word: str = document.result.listing.member_word
-        self.rows = self.count = self.whole = self.unsupported = 0
-        self.damaged = False
+        self.rows = self.chosen = self.count = self.whole = self.unsupported = 0
+        self.damaged = self.is_done = False
         self._options = options
 
     @property
@@ -367,23 +437,34 @@ class _Counted:
             self.unsupported += status is Status.UNSUPPORTED
             self.damaged |= status in BROKEN
             yield member
+        self.is_done = True
+
+    def those(self, matches: Selection) -> Iterator[Member]:
+        """Yield those that are asked for."""
+        for member in self:
+            if matches.takes_other(member.name, member.size, member.status.value):
+                self.chosen += 1
+                yield member
 
 
 def _drained_members(document: Extraction, options: Any) -> Iterator[Member]:
     """Yield the members of a document; of a compressed stream, none before its end was reached.
 
     A stream may contradict its checksum at its end; the rows must say so, as the findings do. Walking an archive in it
-    means decoding it. The rows are held meanwhile; if they are too many, the rest is decoded twice.
+    means decoding it. The rows are held meanwhile; if they are too many, the rest is decoded twice. Of the first ones,
+    if there are so many and no others are wanted, nothing is said that is known only there.
     """
     inner, rows = document.parsed, _members(document, options)
     if inner.outermost is not inner:
         held = Held(document.session.budget, member_weight)
-        held.fill(rows)
-        inner.verify_streams(unless_indexed=True)
-        if inner.data.flawed:
-            document.forget()
-            held.items.clear()
-            rows = _members(document, options)
+        first = options.first if options.sort is None and options.matches.takes_all else None
+        held.fill(islice(rows, first))
+        if first is None or len(held.items) < first:
+            inner.verify_streams(unless_indexed=True)
+            if inner.data.flawed:
+                document.forget()
+                held.items.clear()
+                rows = _members(document, options)
         yield from held.flush()
     yield from rows
 
@@ -461,93 +542,12 @@ def _member_to_dict(member: Member) -> dict[str, object]:
     return row
 
 
-# -- sorted rows: held while they are few and small, else streamed in file order -------------------------------------
+# -- memory of rows that are held to be sorted -------------------------------------------------------------------------
 
-# Rows may take a quarter of the budget; three quarters if the user asked for an order.
-_PARTS: Final = 4
 # Memory of a member without its name and the data of its format.
 _MEMBER: Final = 600
-
-_NUMBERS: Final = lazy_pattern(r"([0-9]{1,18})")
-
-
-def natural(name: str) -> list[str | int]:
-    """Return a sort key that puts layer 2 before layer 10."""
-    # Text and numbers alternate, so that numbers are only compared with numbers.
-    parts: list[str | int] = list(_NUMBERS.split(name))
-    parts[1::2] = map(int, parts[1::2])
-    return parts
 
 
 def member_weight(member: Member) -> int:
     """Return about how many bytes of memory a member takes; its format may hold the raw name, too."""
     return _MEMBER + 2 * getsizeof(member.name)
-
-
-def _tensor_weight(tensor: Tensor, each: int) -> int:
-    """Return about how many bytes of memory a tensor takes; ``each`` is the least for its format."""
-    return each + 2 * getsizeof(tensor.name) + 160 * tensor.held_spans + 32 * len(tensor.shape)
-
-
-class Held:
-    """Rows that are held in ``items``, charged to ``budget`` by their ``weight``, as many as its share has room for.
-
-    At most `SORT_UP_TO` rows, unless the user ``asked`` for an order, which also allows more of the budget.
-    """
-
-    def __init__(self, budget: MemoryBudget, weight: Callable[[Any], int], *, asked: bool = False) -> None:
-        self.items: list[Any] = []
-        self._weight = weight
-        self._asked = asked
-        self._most = budget.limit // _PARTS * (_PARTS - 1 if asked else 1)
-        self._taken = 0
-        self._charge: Charge = budget.charge(0, "the rows that are held to be sorted")
-
-    def fill(self, rows: Iterator[Any]) -> bool:
-        """Take rows while there is room, and one more; return whether those were all."""
-        for row in rows:
-            self.items.append(row)
-            self._taken += self._weight(row)
-            if (len(self.items) > SORT_UP_TO and not self._asked) or self._taken > self._most:
-                return False
-            if self._taken > self._charge.amount:
-                try:
-                    self._charge.resize(self._taken + _STEP)
-                except LimitError:
-                    return False
-        return True
-
-    def flush(self) -> Iterator[Any]:
-        """Yield the rows, and release their memory."""
-        self.items.reverse()
-        while self.items:
-            yield self.items.pop()
-        self._charge.release()
-
-
-def in_order(
-    rows: Iterable[Any], how: str | None, held: Held, out: Output, **by: Callable[[Any], Any]
-) -> Iterator[Any]:
-    """Return ``rows`` sorted (``how`` None: by rank and name); if they cannot be held, in file order with a note.
-
-    ``by`` gives name, size, offset and perhaps rank of a row.
-    """
-    stream = iter(rows)
-    if how != "none":
-        name, size = by["name"], by["size"]
-        rank: Callable[[Any], Any] = by.get("rank", lambda item: 0)
-        key: dict[str | None, Callable[[Any], Any]] = {
-            "size": lambda item: (-size(item), natural(name(item))),
-            "offset": by["offset"],
-            "name": lambda item: natural(name(item)),
-            None: lambda item: (rank(item), natural(name(item))),
-        }
-        if held.fill(stream):
-            held.items.sort(key=key[how])
-        elif how is not None:
-            out.error(
-                f"note: more than {len(held.items):,} rows, too many to sort in the memory budget: they are in the "
-                "order of the file; a larger --budget sorts more"
-            )
-        yield from held.flush()
-    yield from stream

@@ -52,6 +52,6 @@ class OpenedModel:
             document.close()
 
 
-def code_of(viewer: Viewer) -> int:
-    """Return the exit code of a command that looked at all tensors."""
-    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound)
+def code_of(viewer: Viewer, broken: bool | None = None) -> int:
+    """Return the exit code of a command that looked at all tensors; if not at all, at ``broken`` ones, or at none."""
+    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound if broken is None else broken)

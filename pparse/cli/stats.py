@@ -7,16 +7,21 @@ if something is not whole.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pparse.cli import jobs
-from pparse.cli.common import DAMAGED, USAGE, Matcher, each_file, size, split_files
+from pparse.cli.common import DAMAGED, OR_PATTERNS, each_file, size
+from pparse.cli.files import split_files
 from pparse.cli.model import OpenedModel, code_of
+from pparse.cli.order import UNSORTED, Held, in_order, tell_rest
+from pparse.cli.selection import Selection
 from pparse.display.text import safe
 from pparse.findings import BROKEN
 from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
@@ -26,33 +31,51 @@ if TYPE_CHECKING:
 EXAMPLES: Final = """examples:
   pparse stats model.safetensors
   pparse stats model.gguf 'blk.0.*' --histogram
+  pparse stats model.safetensors --sort std -n 10
   pparse stats --sample 1MiB model.safetensors.index.json
   pparse stats --jsonl model.pt > statistics.jsonl
   pparse stats -j 8 --resume run.notes large/
 """
 
 _BAR: Final = 40
+_FIGURES: Final = ("min", "max", "mean", "std", "nan", "zeros")
+# Memory of statistics that are held to be sorted: histograms are most of them.
+_HELD: Final = 8_000
+
+
+def _figure(name: str) -> Callable[[TensorStatistics], Any]:
+    return lambda one: None if one.statistics is None else getattr(one.statistics, name)
+
+
+# What rows are sorted by.
+_COLUMNS: Final[dict[str, Callable[[Any], Any]]] = {
+    "name": attrgetter("name"),
+    "dtype": attrgetter("dtype"),
+    **{name: _figure(name) for name in _FIGURES},
+}
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
-    parser.add_files("; after the first, an argument that is not a file is a PATTERN")
-    parser.add("-p --pattern PATTERN ...", "only tensors that match this glob; repeatable", dest="patterns")
+    parser.add_files(OR_PATTERNS)
     parser.add("--histogram", "how many values of each tensor lie between powers of two")
     parser.add("--sample SIZE", "read at most so many bytes of each tensor, evenly spread: an estimate", type=size)
     parser.add("--codes", "of quantised tensors, the codes and scales as they are stored")
     jobs.add_arguments(parser)
+    parser.add("-l --long", "in a terminal, nothing shortened")
     parser.add_json(lines="tensors, and one of all")
+    parser.add_filters()
+    parser.add_order("name", "dtype", *_FIGURES, default="that of the file")
 
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     options.files, others = split_files(options.files)
-    options.matches = Matcher(options.patterns, others)
+    matches = options.matches = Selection(options.patterns, others, options)
     with jobs.Jobs(options, out, "stats", *options.files, *others, *options.patterns) as options.work:
         code = each_file(options, out, _measure, heading=True)
-    return USAGE if options.matches.complain(out) else code
+    return matches.code(code, out)
 
 
 def _measure(options: Any, out: Output) -> int:
@@ -63,11 +86,15 @@ def _measure(options: Any, out: Output) -> int:
         how: Any = {"sample": options.sample, "dequantize": not options.codes}
         how["workers"] = options.work.workers(viewer)
         found = _Summed(statistics_in(viewer, chosen, **how), Statistics())
+        held = Held(viewer.extraction.session.budget, lambda one: _HELD + 2 * len(one.name), asked=True)
+        sort = options.sort or UNSORTED
+        rows = in_order(found, sort, held, out, first=options.first, reverse=options.reverse, **_COLUMNS)
         if options.json or options.jsonl:
-            _write(found, options, out)
+            _write(rows, found, options, out)
         else:
-            _show(found, options, out)
-        code = code_of(viewer)
+            _show(rows, found, options, out)
+        options.matches.was_ended |= not found.is_done
+        code = code_of(viewer, None if found.is_done else False)
     return DAMAGED if found.lost else code
 
 
@@ -77,8 +104,8 @@ class _Summed:
     def __init__(self, tensors: Iterator[TensorStatistics], whole: Statistics) -> None:
         self._tensors = tensors
         self.whole = whole
-        self.count = self.with_nan = self.lost = 0
-        self.is_estimate = False
+        self.seen = self.count = self.with_nan = self.lost = 0
+        self.is_estimate = self.is_done = False
 
     def __iter__(self) -> Iterator[TensorStatistics]:
         for one in self._tensors:
@@ -89,14 +116,16 @@ class _Summed:
                 self.is_estimate |= one.is_estimate
             elif one.status in BROKEN:
                 self.lost += 1
+            self.seen += 1
             yield one
+        self.is_done = True
 
 
-def _write(found: _Summed, options: Any, out: Output) -> None:
+def _write(shown: Iterator[TensorStatistics], found: _Summed, options: Any, out: Output) -> None:
     from pparse.cli.output import JsonRows
 
     rows = JsonRows(out, options, {}, "tensors")
-    for one in found:
+    for one in shown:
         rows.add(one.to_dict())
     whole: dict[str, object] = {"whole": found.whole.to_dict()}
     if options.json:
@@ -105,12 +134,12 @@ def _write(found: _Summed, options: Any, out: Output) -> None:
         rows.add(whole)
 
 
-def _show(found: _Summed, options: Any, out: Output) -> None:
+def _show(shown: Iterator[TensorStatistics], found: _Summed, options: Any, out: Output) -> None:
     from pparse.cli.output import Table
 
     heads = ("NAME", "DTYPE", "MIN", "MAX", "MEAN", "STD", "NOTES")
-    table = Table(out, heads, "<<>>>><")
-    for one in found:
+    table = Table(out, heads, "<<>>>><", full=options.long)
+    for one in shown:
         told = one.statistics
         cells = ("", "", "", "") if told is None else _cells(told)
         notes = out.paint(f"{one.status}: {safe(one.reason)}", "yellow") if told is None else _notes(one, told)
@@ -120,6 +149,7 @@ def _show(found: _Summed, options: Any, out: Output) -> None:
             for line in _bars(told):
                 out.line(f"    {line}")
     table.close()
+    tell_rest(options.first, found.seen, out, is_done=found.is_done)
     whole = found.whole
     if not whole.count:
         out.say("no values")

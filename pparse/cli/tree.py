@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 
-from pparse.cli.common import each_file, exit_code_for, open_file, split_files
+from pparse.cli.common import each_file, exit_code_for, open_file
+from pparse.cli.files import split_files
 from pparse.cli.output import JsonRows
 from pparse.display.text import columns_of, fitted, safe
 from pparse.document.registry import viewer_for

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from errno import ENOENT, ENOTDIR
 from functools import cached_property
+from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 
@@ -677,9 +678,11 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
     for ending in _UNFINISHED:
         if name + ending in names:
             return f"{name + ending} beside it may be the download of it that is not finished"
-    plain, ending = _plain(name), name.rpartition(".")[2]
+    plain, ending = _plain(name), "." + name.rpartition(".")[2]
     alike = sorted(other for other in names if other != name and _plain(other) == plain)
-    others = [*alike, *sorted(one for one in names if one.endswith(f".{ending}") and one not in (name, *alike))]
+    not_those = {name, *alike}
+    rest = (one for one in names if one.endswith(ending) and one not in not_those)
+    others = [*alike, *nsmallest(_MOST_SIZES, rest)]
     count = min(at, _BEGIN)
     begin = outer.data.pread(outer.start, count) if count and expected else b""
     for other in others[:_MOST_SIZES] if expected else ():

@@ -11,6 +11,7 @@ values; where one of the two is NaN or infinite, the value counts as changed, an
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import zip_longest
 from math import inf, prod, sqrt
 
@@ -134,16 +135,17 @@ class Comparison:
         tolerance: float = 0.0,
         relative: float = 0.0,
         chosen: Callable[[Viewer, Tensor], bool] | None = None,
+        admitted: Callable[[Viewer, Tensor], bool] | None = None,
         workers: Workers | None = None,
     ) -> None:
         """Values are close if they are at most ``tolerance + relative * abs(new)`` apart. ``chosen``: which count.
 
-        Raises `OptionError`.
+        Of a pair, also the old one must be ``admitted``, of a tensor that was added, the new one. Raises `OptionError`.
         """
         for name, value in (("tolerance", tolerance), ("relative", relative)):
             if not 0 <= value < inf:
                 raise OptionError(f"{told(f'--{name}', name)} must be 0 or a larger number, not {value}")
-        self._old, self._new, self._chosen = old, new, chosen
+        self._old, self._new, self._chosen, self._admitted = old, new, chosen, admitted
         self._tolerance, self._relative = tolerance, relative
         self._workers = workers or Workers()
 
@@ -179,7 +181,7 @@ class Comparison:
 
     def _namesakes(self, gone: list[Tensor], charge: Charge) -> Iterator[_Pair]:
         """Yield pairs of tensors with the same name; put others of the first model into ``gone``."""
-        for tensor in self._wanted(self._old):
+        for tensor in filter(partial(self._admits, self._old), self._wanted(self._old)):
             other = self._new.find(tensor.name)
             if other is not None:
                 yield tensor, other
@@ -191,6 +193,9 @@ class Comparison:
         for tensor in viewer.tensors():
             if not viewer.is_bookkeeping(tensor) and (self._chosen is None or self._chosen(viewer, tensor)):
                 yield tensor
+
+    def _admits(self, viewer: Viewer, tensor: Tensor) -> bool:
+        return self._admitted is None or self._admitted(viewer, tensor)
 
     def _left_over(self, gone: list[Tensor], came: list[Tensor]) -> Iterator[Difference]:
         """Yield tensors whose names are in one model only."""
@@ -221,7 +226,7 @@ class Comparison:
             else:
                 found = by_name.pop(same.pop().name)
                 yield Difference(RENAMED, tensor.name, found.name, (kind[0],) * 2, (kind[1],) * 2)
-        for tensor in by_name.values():
+        for tensor in filter(partial(self._admits, self._new), by_name.values()):
             yield Difference(ADDED, tensor.name, "", ("", type_word(tensor)), ("", shape_word(tensor)))
 
     # -- two tensors -------------------------------------------------------------------------------------------------

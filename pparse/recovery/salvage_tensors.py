@@ -31,8 +31,8 @@ from pparse.parsers.safetensors.header import REFERENCE_HEADER_LIMIT, word_of
 from pparse.recovery.report import RecoveredFile, doubtful_name
 from pparse.recovery.salvage import NOTHING, SAVED, UNHARMED, Rest, text_of
 from pparse.tensors.npy import write_npy
+from pparse.tensors.span import Span
 from pparse.tensors.status import there_words
-from pparse.tensors.tensor import Span, Tensor
 from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pparse.recovery.salvage import Job
     from pparse.recovery.salvage_onnx import ModelWriter
     from pparse.recovery.target import TargetFile
+    from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.viewers.safetensors.viewer import SafetensorsViewer
 

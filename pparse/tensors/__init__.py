@@ -8,8 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pparse.tensors.dtype import DTYPES, DType
     from pparse.tensors.scales import dequantized
+    from pparse.tensors.span import Span
     from pparse.tensors.status import Extent
-    from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+    from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
     from pparse.tensors.viewer import Viewer
 __getattr__ = lazy_names(
     __name__,
@@ -17,7 +18,7 @@ __getattr__ = lazy_names(
         "DTYPES": "dtype",
         "DType": "dtype",
         "UNKNOWN_SHAPE": "tensor",
-        "Span": "tensor",
+        "Span": "span",
         "Tensor": "tensor",
         "Extent": "viewer",
         "Viewer": "viewer",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pparse.tensors.dtype import DType
-    from pparse.tensors.tensor import Span
+    from pparse.tensors.span import Span
 
     Decode = Callable[[NDArray[Any], NDArray[Any]], None]
 

@@ -16,7 +16,7 @@ from pparse.data.spliced import DerivedData
 from pparse.document.opening import Resume
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
-from pparse.tensors.tensor import Span
+from pparse.tensors.span import Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

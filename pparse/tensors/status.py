@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.document.opening import Resume
     from pparse.limits import MemoryBudget
-    from pparse.tensors.tensor import Span, Tensor
+    from pparse.tensors.span import Span
+    from pparse.tensors.tensor import Tensor
 
 
 # Statuses of tensors whose bytes are right, as far as they are there.

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pparse.graphs.graph import Graph
     from pparse.limits import Limits, MemoryBudget
     from pparse.tensors.dtype import DType
-    from pparse.tensors.tensor import Span, Tensor
+    from pparse.tensors.span import Span
+    from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.tree.parser import Parser
 

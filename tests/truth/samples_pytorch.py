@@ -6,6 +6,7 @@ import json
 import random
 import struct
 import zipfile
+from itertools import chain
 from math import prod
 
 from tests.dcp_files import METADATA, Dcp
@@ -165,7 +166,9 @@ def make_pytorch_dcp() -> Sample:
 
 
 # Of these some lie in the file of one rank, others in two, or in all.
-ZERO_SHAPES = dict(zip(sum(GROUPS, []), [(70, 30), (20, 20), (40, 60), (900,), (0, 4), (), (700,)], strict=True))
+ZERO_SHAPES = dict(
+    zip(chain.from_iterable(GROUPS), [(70, 30), (20, 20), (40, 60), (900,), (0, 4), (), (700,)], strict=True)
+)
 
 
 @sample

@@ -22,7 +22,7 @@ from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.parts import Part, PartsData, box_of, covers, number_of, refusal
-from pparse.tensors.tensor import Span
+from pparse.tensors.span import Span
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint import entry as bundle
 from pparse.viewers.tensor_proto.maker import NumberValues

@@ -20,8 +20,9 @@ from pparse.locking import Lock
 from pparse.parsers.checkpoint.parser import key_of
 from pparse.parsers.checkpoint.table import crc_of
 from pparse.tensors.parts import MAX_FILES, DataFiles, Part, box_of, covers, put_together, refusal
+from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status, status_by_place
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.result import near_misses
 from pparse.viewers.checkpoint import entry as bundle

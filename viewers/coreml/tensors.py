@@ -16,7 +16,8 @@ from pparse.findings import Status
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import Grid
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
+from pparse.tensors.span import Span
+from pparse.tensors.tensor import UNKNOWN_SHAPE
 from pparse.viewers.coreml.blobs import BlobFiles
 from pparse.viewers.coreml.codes import Codes, CodesData, LinearTensor, TableTensor
 from pparse.viewers.tensor_proto.external import ExternalMaker

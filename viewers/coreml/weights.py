@@ -7,7 +7,8 @@ from pparse.findings import Finding, Status
 from pparse.parsers.milblob import SENTINEL, SIZE
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.span import Span
+from pparse.tensors.tensor import Tensor
 from pparse.viewers.coreml.tensors import array_word
 
 TYPE_CHECKING = False

@@ -12,7 +12,8 @@ from pparse.errors import DataError, MalformedError, PparseError
 from pparse.findings import Finding, Status
 from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.span import Span
+from pparse.tensors.tensor import Tensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph
 from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
 

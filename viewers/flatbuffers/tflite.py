@@ -18,7 +18,8 @@ from pparse.findings import Finding, Status
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import Grid, Quantisation
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.span import Span
+from pparse.tensors.tensor import Tensor
 from pparse.tensors.text_tensor import TextTensor
 from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
 from pparse.tree.index import meant_by_name

@@ -18,8 +18,9 @@ from pparse.errors import DataError, FaultError, LimitError, MalformedError, Pat
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
 from pparse.tensors.dtype import DTYPES
+from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.index import meant_by_name, name_of_repeated
 

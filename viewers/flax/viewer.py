@@ -12,8 +12,9 @@ from pparse.parsers.msgpack.flax import CHUNKED
 from pparse.parsers.msgpack.parser import decode, head, is_text
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import join, node_called
+from pparse.tensors.span import Span
 from pparse.tensors.status import Remark, status_by_place
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import LIST, MAP, SCALAR
 from pparse.tree.node import as_dict

@@ -9,8 +9,9 @@ from pparse.parsers.gguf.parser import TYPES, decoder
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, repeated_names
+from pparse.tensors.span import Span
 from pparse.tensors.status import CONFLICTS, SHARED, sharers, status_by_place
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

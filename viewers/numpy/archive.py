@@ -13,8 +13,9 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.npy import ArrayHeader, nameless, read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
+from pparse.tensors.span import Span
 from pparse.tensors.status import SETTLED
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.numpy.viewer import tensor_of, with_spans
 

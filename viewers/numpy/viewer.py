@@ -7,8 +7,9 @@ from functools import cached_property
 from pparse.data.trailing_bytes import SHIFTED
 from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.npy import is_longer, read_header
+from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 
 TYPE_CHECKING = False

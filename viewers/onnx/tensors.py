@@ -19,7 +19,8 @@ from pparse.findings import Status
 from pparse.kernels.wire import LEN, read_length
 from pparse.parsers.onnx.parser import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.parsers.protobuf.message import Message, Problem
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span
+from pparse.tensors.span import Span
+from pparse.tensors.tensor import UNKNOWN_SHAPE
 from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalMaker, PlacedOutside
 from pparse.viewers.tensor_proto.maker import NumberValues, has_too_many, is_cut, numbers
 

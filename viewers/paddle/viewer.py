@@ -10,8 +10,9 @@ from pparse.findings import Status
 from pparse.parsers.paddle.params import PaddleParamsParser, params_name
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.node_viewer import NodeViewer
+from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalViewer
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at

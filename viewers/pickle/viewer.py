@@ -21,8 +21,9 @@ from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
 from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.node_viewer import node_called
+from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place, unwritten_in
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
 from pparse.viewers.pickle.walk import Walk, tree_of

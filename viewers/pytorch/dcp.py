@@ -21,8 +21,9 @@ from pparse.parsers.pytorch.rebuild import Odd, numbers, torch_type
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, join
 from pparse.tensors.parts import DataFiles, Part, box_of, covers, put_together, refusal
+from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.viewers.pickle.viewer import MOST_FACTS
 
 TYPE_CHECKING = False

@@ -22,8 +22,9 @@ from pparse.parsers.pytorch.rebuild import Odd, numbers
 from pparse.parsers.pytorch.zero import MOST_RANKS, STATES, ranks_in
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.parts import DataFiles
+from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import MAP
 from pparse.viewers.pytorch.viewer import PyTorchViewer

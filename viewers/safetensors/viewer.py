@@ -15,8 +15,9 @@ from itertools import starmap
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import COMPLETE, Finding, Status
+from pparse.tensors.span import Span
 from pparse.tensors.status import last_written, unwritten_in
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.entry import SCALAR
 from pparse.tree.index import meant_by_name, name_in, name_of_repeated

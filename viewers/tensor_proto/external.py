@@ -12,8 +12,8 @@ from pparse.document.opening import Resume
 from pparse.errors import EndOfDataError, LimitError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.protobuf.message import Problem
+from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place
-from pparse.tensors.tensor import Span
 from pparse.viewers.tensor_proto.maker import TensorMaker
 from pparse.viewers.tensor_proto.viewer import ProtoViewer
 

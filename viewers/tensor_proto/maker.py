@@ -26,8 +26,9 @@ from pparse.parsers.protobuf.lists import CONTINUED
 from pparse.parsers.protobuf.message import Message, Problem, problem_of, problem_of_lost
 from pparse.parsers.protobuf.values import fixed_size
 from pparse.protobuf.schema import signed
+from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status
-from pparse.tensors.tensor import UNKNOWN_SHAPE, Span, Tensor
+from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.text_tensor import TextTensor
 
 TYPE_CHECKING = False

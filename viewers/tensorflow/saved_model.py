@@ -156,9 +156,11 @@ class SavedModelViewer(TensorflowViewer):
         self.close_extent(extent)
 
     def rank(self, tensor: Tensor) -> int:
-        """Return 0 for variables, 1 for what says how they were saved, 2 for constants."""
+        """Return 0 for variables, 1 for what says how they were saved, 2 for constants, unless there are only these."""
         variables = self._listed_variables
-        return 2 if tensor._owner is self.model or variables is None else variables.rank(tensor)
+        if variables is None:
+            return self.model.rank(tensor)
+        return 2 if tensor._owner is self.model else variables.rank(tensor)
 
     def __iter__(self) -> Iterator[str]:
         for part in self._parts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pparse.errors import EndOfDataError, PathError, SourceError
 from pparse.findings import Finding, Status
+from pparse.lazy import lazy_pattern
 from pparse.parsers.checkpoint.parser import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.protos import schema as builtin_schema
@@ -19,13 +20,19 @@ from pparse.viewers.tensorflow.tensors import TensorflowMaker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
+    from typing import Any, Final
 
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
+    from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Signature
     from pparse.tree.node import Node
     from pparse.viewers.tensorflow.meta import Asset, ConcreteFunction
+
+
+# Names of constants by which variables are saved and restored: scopes of a Saver (tensorflow/python/training/saver.py),
+# functions of an object's saver (tensorflow/python/checkpoint/functional_saver.py).
+_SAVING: Final = lazy_pattern(r"save(_[0-9]+)?/|@__inference__traced_(save|restore)_")
 
 
 class TensorflowViewer(ProtoViewer):
@@ -63,6 +70,10 @@ class TensorflowViewer(ProtoViewer):
         tensorflow/core/framework/node_def_util.cc).
         """
         return "[" not in text and self.root.find(text) is None
+
+    def rank(self, tensor: Tensor) -> int:
+        """Return 1 for constants of the part of a graph that saves and restores variables, and for texts; else 0."""
+        return int(tensor.is_text or _SAVING.match(tensor.name) is not None)
 
     # -- what the file says of itself --------------------------------------------------------------------------------
 

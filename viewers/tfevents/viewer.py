@@ -25,7 +25,7 @@ from pparse.locking import steps
 from pparse.protobuf.schema import signed
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES, DType
-from pparse.tensors.tensor import Span, Tensor
+from pparse.tensors.span import Span
 from pparse.tensors.text_tensor import TextTensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.index import name_of_repeated
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.tensors.status import Extent
+    from pparse.tensors.tensor import Tensor
 
     _Added = tuple["_Series", int, int, tuple[int, int]]
 
