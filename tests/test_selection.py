@@ -353,3 +353,17 @@ def test_how_to_leave_out_many_constants_is_said(run, tmp_path) -> None:
 
     assert "100 of them are constants, or say how it was saved: --variables leaves them out" in lines(100)
     assert not any("--variables" in line for line in lines(99))
+
+
+def test_cut_files_of_a_folder_ask_once_for_its_names(run, tmp_path, monkeypatch) -> None:
+    from pparse.document.folder import LocalFolder
+
+    for number in range(20):
+        (tmp_path / f"{number}.safetensors").write_bytes(CUT.read_bytes())
+    os.utime(tmp_path, (1_000, 1_000))  # nothing came or went for long
+    asked, listed = [], LocalFolder.list
+    monkeypatch.setattr(LocalFolder, "list", lambda self: asked.append(self.path) or listed(self))
+    assert "beside it has" not in run("ls", tmp_path / "*").out
+    assert len(asked) == 1
+    (tmp_path / "00.safetensors").write_bytes(GOOD.read_bytes())  # seen at once
+    assert run("ls", tmp_path / "1*").out.count("'00.safetensors' beside it has the 23,680 bytes") == 11

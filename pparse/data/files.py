@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import stat
+import time
 from itertools import islice, product
 
 from pparse.data.base import Data
@@ -609,6 +610,23 @@ def real_path(path: str) -> str:
 def linked_name(path: str) -> str | None:
     """Return the name of the file that ``path``, a symbolic link, leads to; None if it is no link."""
     return os.path.basename(os.path.realpath(path)) if os.path.islink(path) else None
+
+
+# Nanoseconds after which the time of a folder surely shows a further change.
+_SETTLED: Final = 2_000_000_000
+
+
+def folder_stamp(path: str) -> tuple[int, ...] | None:
+    """Return what is another one once a name in a folder came or went; None if one may have, just now, without a trace.
+
+    What links lead to may change all the same.
+    """
+    try:
+        told = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    is_settled = time.time_ns() - told.st_mtime_ns > _SETTLED
+    return (told.st_dev, told.st_ino, told.st_mtime_ns) if is_settled else None
 
 
 def names_in(folder: str) -> Iterator[str]:

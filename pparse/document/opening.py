@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from errno import ENOENT, ENOTDIR
-from functools import cached_property
+from functools import cached_property, lru_cache
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
@@ -641,8 +641,17 @@ def files_of(document: Extraction) -> set[str]:
 
 def _names_beside(outer: Extraction) -> frozenset[str]:
     """Return the names of the files in the folder of a file, or in a folder; none if that is far away."""
-    is_far = outer.folder is not None and outer.folder.distance is Distance.FAR
-    return frozenset() if is_far else names_in(outer.folder)
+    folder = outer.folder
+    if not isinstance(folder, LocalFolder):
+        return frozenset() if folder is not None and folder.distance is Distance.FAR else names_in(folder)
+    stamp = files.folder_stamp(folder.path or ".")
+    return names_in(folder) if stamp is None else _names_at(folder.path, stamp)
+
+
+# Of many files in a folder that are not whole, each asks for the same names.
+@lru_cache(maxsize=1)
+def _names_at(path: str, stamp: tuple[int, ...]) -> frozenset[str]:
+    return names_in(LocalFolder(path))
 
 
 def _control(name: str, names: frozenset[str]) -> str | None:
@@ -678,8 +687,8 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
     for ending in _UNFINISHED:
         if name + ending in names:
             return f"{name + ending} beside it may be the download of it that is not finished"
-    plain, ending = _plain(name), "." + name.rpartition(".")[2]
-    alike = sorted(other for other in names if other != name and _plain(other) == plain)
+    ending = "." + name.rpartition(".")[2]
+    alike = [other for other in _by_plain(names).get(_plain(name), ()) if other != name]
     not_those = {name, *alike}
     rest = (one for one in names if one.endswith(ending) and one not in not_those)
     others = [*alike, *nsmallest(_MOST_SIZES, rest)]
@@ -690,6 +699,14 @@ def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expecte
             has = f"{other!r} beside it has the {expected:,} bytes that this should have"
             return f"{has}, and begins as it does" if at else f"or rename it, if that is it: {has}"
     return f"or rename {alike[0]!r}, if that is it" if alike and not at else ""
+
+
+@lru_cache(maxsize=1)
+def _by_plain(names: frozenset[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        found.setdefault(_plain(name), []).append(name)
+    return found
 
 
 def _plain(name: str) -> str:
