@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from functools import cache
 
+from pparse.cli import jobs
 from pparse.cli.common import DAMAGED, DANGEROUS, OK, USAGE, each_file, open_file, row_of
 from pparse.cli.output import cut_to_dict, report_cut, report_document_cut
 from pparse.data import files
@@ -76,6 +77,7 @@ def add_arguments(parser: Arguments) -> None:
         "-R --recursive",
         "also check the documents inside an archive; of a folder, each model in it and below, and .json files",
     )
+    jobs.add_arguments(parser)
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_json(lines="findings")
 
@@ -102,7 +104,9 @@ def run(options: Any, out: Output) -> int:
         # Configurations and vocabularies are read within seconds, too; digests are published of models.
         passed = spread(options, out, ".json" if options.sha256 is None else None)
     options.bad = []
-    code = each_file(options, out, _check)
+    options.several = len(options.files) > 1
+    with jobs.Jobs(options, out, "check", *options.files) as work:
+        code = each_file(options, out, work.of_files(_check, options))
     if options.quiet or options.json or options.jsonl:
         return code
     if options.several:

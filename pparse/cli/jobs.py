@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from pparse.errors import OptionError, UnsupportedError
+from pparse.errors import OptionError, PparseError, UnsupportedError
 from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
     from typing import Any, Final, Self
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
     from pparse.workers.notes import Notes
     from pparse.workers.results import Workers
+
+    _RunOne = Callable[[Any, Output], int]
 
 _MOST: Final = 256
 
@@ -111,6 +114,117 @@ class Jobs:
         words = f"with {count_words(self._count, 'worker')}" if executor is not None else "working"
         return Workers(executor, self._count, notes=self._notes, progress=lambda done: progress(done, total, words))
 
+    def results(self, tasks: Iterable[Any]) -> Iterator[Callable[[], Any]]:
+        """Yield what returns the result of each task, or raises its error; to be called in order."""
+        from pparse.workers.results import Workers
 
+        return Workers(self.executor, self._count, notes=self._notes).results(tasks)
+
+    def of_files(self, run_one: _RunOne, options: Any) -> _RunOne:
+        """Return what does a command on ``options.file``: by a worker, if there are some. Files come as they are named.
+
+        What ``run_one`` adds to ``options.bad`` is added here.
+        """
+        if self.executor is None and self._notes is None:
+            return run_one
+        tasks = [_Told(file, options, self._out, run_one) for file in options.files]
+        made = zip(tasks, self.results(tasks), strict=False)
+
+        def tell(options: Any, out: Output) -> int:
+            task, result = next(made)
+            try:
+                told, bad, code = result()
+            except PparseError:
+                options.bad += task.options.bad
+                raise
+            for is_error, text in told:
+                (out.error if is_error else out.write)(text)
+            options.bad += map(tuple, bad)
+            return int(code)
+
+        return tell
+
+
+class OneFile:
+    """A task on one file, with the options of a command."""
+
+    def __init__(self, file: str, options: Any, out: Output) -> None:
+        from argparse import Namespace
+
+        known = {name: value for name, value in vars(options).items() if name not in _HERE}
+        self.options = Namespace(**known, file=file, bad=[])
+        self._out: Output | None = out
+        self._kind = out.kind
+
+    @property
+    def out(self) -> Output:
+        """The output of the command; in a worker, one that keeps what is written."""
+        if self._out is None:
+            from pparse.cli.output import Recorded
+
+            self._out = Recorded(self._kind)
+        return self._out
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_out": None}
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file; of what is none, as much as goes out by itself."""
+        from os import stat
+
+        try:
+            return stat(self.options.file).st_size
+        except OSError:
+            return 1 << 30
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it can only be read here: standard input."""
+        return bool(self.options.file == "-")
+
+    def key(self) -> str | None:
+        """Return what tells the file from others, and from itself once it was changed; None of a folder."""
+        from os import stat
+        from stat import S_ISREG
+
+        try:
+            found = stat(self.options.file)
+        except OSError:
+            return None
+        told = self.options.file, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return repr(told) if S_ISREG(found.st_mode) else None
+
+    def run(self) -> Any:
+        """Do it; return what can be pickled."""
+        raise NotImplementedError
+
+    def noted(self, result: Any) -> Any:
+        """Return a result as JSON has it."""
+        return result
+
+    def known(self, noted: Any) -> Any:
+        """Return the result that was noted so."""
+        return noted
+
+
+class _Told(OneFile):
+    """A command on one file, with what it tells."""
+
+    def __init__(self, file: str, options: Any, out: Output, run_one: _RunOne) -> None:
+        super().__init__(file, options, out)
+        self._run = run_one
+
+    def run(self) -> list[Any]:
+        """Do it; return what it tells, what it found to be bad, and its exit code."""
+        from pparse.cli.output import Recorded
+
+        out = Recorded(self._kind)
+        code = self._run(self.options, out)
+        return [out.told, self.options.bad, code]
+
+
+# Attributes of options that do not go to workers.
+_HERE: Final = frozenset(("work", "file", "files", "bad", "exit_codes"))
 # Seconds to wait for a scheduler.
 _PATIENCE: Final = "10s"

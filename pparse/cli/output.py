@@ -56,8 +56,8 @@ class Progress:
     report anything. It knows how far the file that `watch` was given is read.
     """
 
-    def __init__(self) -> None:
-        self._enabled = sys.stderr.isatty()
+    def __init__(self, *, is_shown: bool = True) -> None:
+        self._enabled = is_shown and sys.stderr.isatty()
         self._begun = time.monotonic()
         self._next = self._begun + _AFTER
         self._drawn = False
@@ -168,7 +168,7 @@ class Output:
     """Standard output: buffered, in the encoding of the terminal, coloured if wanted."""
 
     def __init__(self, *, color: str = "auto") -> None:
-        self._out = sys.stdout
+        self._out: Any = sys.stdout
         self.terminal = self._out.isatty()
         self.columns, self.height = screen(self._out) if self.terminal else (0, 0)
         """Columns and lines of the terminal; 0 for anything else, where nothing is shortened."""
@@ -240,6 +240,11 @@ class Output:
         self.progress.clear()
         tell(f"pparse: {shorten(safe(text), 2_000)}")
 
+    @property
+    def kind(self) -> tuple[bool, int, int, bool]:
+        """What others must know to write as this does."""
+        return self.terminal, self.columns, self.height, self.color
+
     def tell_written(self, code: int) -> None:
         """Report on stderr the files that were written, in a terminal, or if something is wrong with what they hold."""
         if code == DAMAGED or (code == OK and sys.stderr.isatty()):
@@ -269,6 +274,30 @@ class Output:
         source = f"{safe(finding.source)}: " if finding.source else ""
         text = shorten(safe(finding.words(finding.path if path is None else path)))
         self.say(f"{self.paint(f'{finding.severity!s:7}', color)} {source}{text}", indent=8)
+
+
+class Recorded(Output):
+    """Keeps what a command would write, to be written in another process to its output ``like`` this one."""
+
+    def __init__(self, like: tuple[bool, int, int, bool]) -> None:
+        self.terminal, self.columns, self.height, self.color = like
+        self.stats, self.progress, self.wrote = None, Progress(is_shown=False), []
+        self.told: list[tuple[bool, str]] = []
+        """What was written, in order: whether it is an error, and the text."""
+        self._out = self
+
+    def write(self, text: str) -> None:
+        """Keep text."""
+        if self.told and not self.told[-1][0]:
+            text = self.told.pop()[1] + text
+        self.told.append((False, text))
+
+    def error(self, text: str) -> None:
+        """Keep a message."""
+        self.told.append((True, text))
+
+    def flush(self) -> None:
+        """Do nothing: it is kept."""
 
 
 class JsonRows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pparse.cli import jobs
 from pparse.cli.common import DAMAGED, DANGEROUS, OK, exit_code_of, open_file, worst
 from pparse.containers.code_scan import code_in
 from pparse.data import files
@@ -48,6 +49,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add_files()
     parser.add("-a --all", "also tell of files that are harmless or hold no code, and of each name in a file")
     parser.add("--allow LIST", "a file of names, one a line ('shop.Cart', 'shop.*'), that count as harmless")
+    jobs.add_arguments(parser, resume=False)
     parser.add("-q --quiet", "no output, only the exit code")
     parser.add_one_of(
         json='one JSON document ("schema": 1), with every name and call',
@@ -60,22 +62,36 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     allowed = _Allowed(options.allow)
     report = _Report(options, out)
-    for file, named in _files(options.files):
-        options.file = file
-        uses: list[CodeUse] = []
-        error: PparseError | None = None
-        try:
-            with open_file(options, out) as document:
-                for use in code_in(document):
-                    allowed.judge(use)
-                    uses.append(use)
-        except PparseError as found:
-            if isinstance(found, FormatError) and not named:
+    with jobs.Jobs(options, out) as work:
+        for result in work.results(_Scan(file, options, out, named=named) for file, named in _files(options.files)):
+            file, named, uses, error = result()
+            if isinstance(error, FormatError) and not named:
                 report.others += 1
                 continue
-            error = found
-        report.add(file, in_order(uses), error)
+            for use in uses:
+                allowed.judge(use)
+            report.add(file, in_order(uses), error)
     return report.close()
+
+
+class _Scan(jobs.OneFile):
+    """The code in a file, and why not all of it was read."""
+
+    def __init__(self, file: str, options: Any, out: Output, *, named: bool) -> None:
+        super().__init__(file, options, out)
+        self._named = named
+
+    def run(self) -> tuple[str, bool, list[CodeUse], PparseError | None]:
+        """Scan it."""
+        uses: list[CodeUse] = []
+        error = None
+        try:
+            with open_file(self.options, self.out) as document:
+                for use in code_in(document):
+                    uses.append(use)  # what was found before an error counts
+        except PparseError as found:
+            error = found
+        return self.options.file, self._named, uses, error
 
 
 class _Report:

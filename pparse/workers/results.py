@@ -15,7 +15,7 @@ from collections import deque
 from concurrent.futures import BrokenExecutor, CancelledError
 from functools import partial
 
-from pparse.errors import DataError, PparseError, WorkerDiedError
+from pparse.errors import PparseError, WorkerDiedError
 from pparse.lazy import Declared
 
 TYPE_CHECKING = False
@@ -186,6 +186,6 @@ def _run_all(tasks: list[Task]) -> list[tuple[Any] | None]:
     for task in tasks:
         try:
             made.append((task.run(),))
-        except DataError:
+        except PparseError:
             made.append(None)
     return made
