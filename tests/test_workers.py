@@ -202,3 +202,41 @@ def test_jobs_of_commands(run, tmp_path) -> None:
         os.unlink(notes)
     assert run("stats", good, "-j", "many").code == 2
     assert run("stats", good, "-j", "2", "--scheduler", "tcp://127.0.0.1:1").code == 2
+
+
+def test_files_are_checked_by_workers(run, tmp_path) -> None:
+    """What is told is the same, in the same order, also of files that cannot be opened."""
+    names = ["tiny-gpt.safetensors", "tiny-gpt.cut.pt", "none", "tiny-gpt.pt", "tiny-gpt.cut.safetensors"]
+    paths, notes = [str(SAMPLES / name) for name in names], str(tmp_path / "notes")
+    for command in (["check"], ["check", "--json"], ["check", "--jsonl"], ["check", "-q"], ["scan", "-a"]):
+        alone = vars(run(*command, *paths))
+        assert vars(run(*command, *paths, "-j", "2")) == alone
+        if command[0] == "check":
+            assert vars(run(*command, *paths, "--resume", notes)) == alone
+            assert vars(run(*command, *paths, "--resume", notes)) == alone
+            assert len(Path(notes).read_text().splitlines()) == 1 + 5
+            os.unlink(notes)
+
+
+def test_check_compares_a_list_beside_the_file(run, tmp_path) -> None:
+    content = bytearray((SAMPLES / "tiny-gpt.safetensors").read_bytes())
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(content)
+    listed = tmp_path / "m.safetensors.hashes"
+    assert run("hash", "--save", str(path)).code == 0
+    assert run("hash", "-t", str(path)).out.replace(str(path), "m.safetensors") == listed.read_text()
+    good = run("check", str(path))
+    assert (good.code, "the list of identities agrees" in good.out) == (0, True)
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert run("ls", str(path)).code == 0
+    found = run("check", "--json", str(path))
+    assert found.code == 4
+    assert [one["code"] for one in found.json["findings"]] == ["identity"]
+    assert run("hash", "--check", str(listed), str(path)).code == 1
+    path.write_bytes(content[:-1])
+    assert run("hash", "--save", str(path)).code == 4
+    assert listed.stat().st_size > 2000  # what is not whole leaves it alone
+    listed.write_text("x")
+    assert run("check", str(path)).code == 2
+    assert run("hash", "--save", "-").code == 2

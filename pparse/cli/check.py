@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pparse.cli.output import Output
     from pparse.data.base import Data
     from pparse.document.extraction import Extraction, FolderExtraction
+    from pparse.tensors.viewer import Viewer
 
 # What the last line says.
 _OK: Final = "ok"
@@ -60,6 +61,7 @@ EXAMPLES: Final = """examples:
   pparse check --sha256 model.safetensors.index.json
   pparse check records.riegeli
   pparse check --sha256=9f2c…(64 digits) model.safetensors
+  pparse check -R -j 4 downloads/
 """
 
 
@@ -106,6 +108,7 @@ def run(options: Any, out: Output) -> int:
     options.bad = []
     options.several = len(options.files) > 1
     with jobs.Jobs(options, out, "check", *options.files) as work:
+        options.work = work
         code = each_file(options, out, work.of_files(_check, options))
     if options.quiet or options.json or options.jsonl:
         return code
@@ -226,9 +229,8 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
                 report_cut(out, extent, document, most=None)
             else:
                 report_document_cut(out, document, status)
-            words = (
-                compared(document, extent, tally["digest", Severity.NOTE]) if not damaged and not tally.limits else None
-            )
+            agreed = tally["digest", Severity.NOTE], tally["identity", Severity.NOTE]
+            words = compared(document, extent, *agreed) if not damaged and not tally.limits else None
             unread = status is Status.UNSUPPORTED and not document.findings.errors
             broken = status in BROKEN or (tally.is_broken and not unread)
             verdict, color = tally.verdict(rules, broken=broken, odd=odd, looked=words is not None)
@@ -278,11 +280,31 @@ def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> It
         from pparse.recovery.document_verdict import findings_below
 
         yield from findings_below(document, strict=options.strict)
+    if viewer is not None:
+        yield from _of_list(viewer, options)
     if options.sha256 is not None:
         digests = _check_digests(document, options.sha256)
         right = {finding.source for finding in digests if finding.severity is Severity.NOTE}
         yield from (finding for finding in zeros if finding.source not in right)
         yield from digests
+
+
+def _of_list(viewer: Viewer, options: Any) -> Iterator[Finding]:
+    """Yield what differs from the list of identities that lies beside the file, if there is one."""
+    from pparse.measuring.hash_list import algorithm_of, findings_of_list, list_beside, read_list
+    from pparse.measuring.hashing import Hashing
+
+    path = None if options.file == "-" or "::" in options.file else list_beside(options.file)
+    if path is None:
+        return
+    listed = read_list(path)
+    wanted = listed.get(files.name_of(options.file.rstrip("/"))) or (listed.popitem()[1] if len(listed) == 1 else None)
+    if wanted is None:
+        raise OptionError(f"{path} has no line on {options.file}")
+    workers = options.work.workers(viewer) if options.work is not None else None
+    content = any(kind != "structure" for kind, _ in wanted)
+    hashing = Hashing(viewer, algorithm_of(wanted), content=content, workers=workers)
+    yield from findings_of_list(hashing, wanted, path, viewer.extraction.name)
 
 
 def _others(document: FolderExtraction) -> Iterator[Finding]:

@@ -13,13 +13,15 @@ from pparse.cli.files import split_files
 from pparse.cli.model import OpenedModel
 from pparse.cli.selection import Selection
 from pparse.data import files
-from pparse.display.text import escaped, safe, unescaped
-from pparse.errors import LimitError, OptionError
+from pparse.display.text import safe
+from pparse.errors import NotWholeError, OptionError
 from pparse.limits import count_words
+from pparse.measuring.hash_list import SUFFIX, algorithm_of, departures, line_of, read_list
+from pparse.writers.files import AtomicFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Final
+    from typing import Any, BinaryIO, Final
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
@@ -31,13 +33,8 @@ EXAMPLES: Final = """examples:
   pparse hash -t model.safetensors > model.hashes
   pparse hash --check model.hashes
   pparse hash --check model.hashes second-download.gguf
+  pparse hash --save model.safetensors
 """
-
-_MOST_BYTES: Final = 256 << 20
-_LINE: Final = (
-    r"(?P<digest>(?P<algorithm>\w+):[0-9a-f]+)  (?P<kind>model    |structure|tensor   )  "
-    r"(?P<file>[^\t]+)(?:\t(?P<name>[^\t]*))?"
-)
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -45,6 +42,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add_files(OR_PATTERNS, count="*")
     parser.add("-t --tensors", "the identity of each tensor, too")
     parser.add("-s --structure", "only that of the structure: no bytes of tensors are read")
+    parser.add("--save", f"write the list to NAME{SUFFIX} beside each file, where 'pparse check' finds it")
     parser.add("--check LIST", "compare FILE, or the files that LIST names, with LIST, which this command printed")
     parser.add("--algorithm NAME", "blake3 or sha256 (blake3)", choices=("blake3", "sha256"), default="blake3")
     jobs.add_arguments(parser)
@@ -59,7 +57,7 @@ def run(options: Any, out: Output) -> int:
     if options.files:
         options.files, others = split_files(options.files)
     if options.check is not None:
-        listed = _read_list(options.check)
+        listed = read_list(options.check)
         options.files = options.files or list(listed)
         if len(listed) > 1:
             options.wanted = listed
@@ -68,6 +66,8 @@ def run(options: Any, out: Output) -> int:
     if not options.files:
         raise OptionError("name a FILE, or a list with --check")
     matches = options.matches = Selection(options.patterns, others, options)
+    if options.save and not (matches.takes_all and options.check is None and not options.structure):
+        raise OptionError("--save writes a list of the whole model: without patterns, --check and --structure")
     with jobs.Jobs(options, out, "hash", *options.files, *others, *options.patterns) as options.work:
         code = each_file(options, out, _hash, apart=False)
     return matches.code(code, out)
@@ -81,7 +81,7 @@ def _hash(options: Any, out: Output) -> int:
         wanted = options.wanted.get(options.file)
         if wanted is None:
             raise OptionError(f"{options.check} has no line on {options.file}")
-        options.algorithm = next(iter(wanted.values())).partition(":")[0]
+        options.algorithm = algorithm_of(wanted)
     chosen = None if options.matches.takes_all else options.matches.takes
     with OpenedModel(options, out) as viewer:
         workers = options.work.workers(viewer)
@@ -90,14 +90,26 @@ def _hash(options: Any, out: Output) -> int:
             hashing = Hashing(viewer, options.algorithm, chosen, content=content, workers=workers)
             return _compare(hashing, wanted, options, out)
         hashing = Hashing(viewer, options.algorithm, chosen, content=not options.structure, workers=workers)
-        return _Printed(hashing, options, out).run()
+        if not options.save:
+            return _Printed(hashing, options, out).run()
+        if "::" in options.file or options.file == "-":
+            raise OptionError(f"--save writes beside a file or a folder, and {options.file} is none")
+        path = options.file.rstrip("/") + SUFFIX
+        with AtomicFile(path) as file:
+            code = _Printed(hashing, options, out, file.stream).run()
+            if code != OK:
+                raise NotWholeError("not all of it is whole, and no list was written", source=options.file)
+        if not options.quiet:
+            out.say(f"wrote {safe(path)}: {count_words(hashing.count, 'tensor')}")
+        return code
 
 
 class _Printed:
-    """Prints identities as they come."""
+    """Prints identities as they come, or writes them to ``saved``."""
 
-    def __init__(self, hashing: Hashing, options: Any, out: Output) -> None:
-        self._hashing, self._options, self._out = hashing, options, out
+    def __init__(self, hashing: Hashing, options: Any, out: Output, saved: BinaryIO | None = None) -> None:
+        self._hashing, self._options, self._out, self._saved = hashing, options, out, saved
+        self._file = options.file if saved is None else files.name_of(options.file.rstrip("/"))
         self._lost: list[TensorHash] = []
 
     def run(self) -> int:
@@ -112,7 +124,7 @@ class _Printed:
                 self._lost.append(tensor)
             if rows is not None:
                 rows.add(tensor.to_dict())
-            elif options.tensors and tensor.content is not None:
+            elif (options.tensors or options.save) and tensor.content is not None:
                 self._line(tensor.content, "tensor", tensor.name)
         if not hashing.count and not options.matches.takes_all:
             return OK  # nothing is wanted of it
@@ -124,15 +136,17 @@ class _Printed:
             rows.add(found)
         else:
             for kind, digest in digests.items():
-                if digest is not None and (kind == "model" or options.structure or options.tensors):
+                if digest is not None and (kind == "model" or options.structure or options.tensors or options.save):
                     self._line(digest, kind)
             self._tell_lost()
         return DAMAGED if hashing.structure is None or (hashing.model is None and not options.structure) else OK
 
     def _line(self, digest: str, kind: str, name: str = "") -> None:
-        if not self._options.quiet:
-            path = escaped(self._options.file) + (f"\t{escaped(name)}" if kind == "tensor" else "")
-            self._out.line(f"{self._options.algorithm}:{digest}  {kind:9}  {path}")
+        line = line_of(self._options.algorithm, digest, kind, self._file, name)
+        if self._saved is not None:
+            self._saved.write(f"{line}\n".encode("utf-8", "surrogatepass"))
+        elif not self._options.quiet:
+            self._out.line(line)
 
     def _tell_lost(self) -> None:
         hashing, file = self._hashing, self._options.file
@@ -147,61 +161,17 @@ class _Printed:
 
 def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], options: Any, out: Output) -> int:
     """Compare a model with the lines of a list; return the exit code."""
-    left = dict(wanted)
-    codes, told = {OK}, list[tuple[str, str, str]]()
-    says_all = any(kind == "tensor" for kind, _ in wanted)
-
-    def judge(kind: str, name: str, digest: str | None, reason: str) -> None:
-        meant = left.pop((kind, name), None)
-        if meant is not None and digest is None:
-            codes.add(DAMAGED)
-            told.append((kind, name, f"not whole: {reason}"))
-        elif meant is not None and meant != f"{options.algorithm}:{digest}":
-            codes.add(DIFFERENT)
-            told.append((kind, name, "different"))
-
-    for tensor in hashing:
-        if says_all and ("tensor", tensor.name) not in wanted:
-            told.append(("tensor", tensor.name, "not in the list"))
-        judge("tensor", tensor.name, tensor.content, tensor.reason)
-    judge("structure", "", hashing.structure, "names are lost")
-    judge("model", "", hashing.model, "see 'pparse check'")
-    told += [(kind, name, "not in the file") for kind, name in left]
-    agree = len(wanted) - sum(word != "not in the list" for _, _, word in told)
-    code = worst({*codes, DIFFERENT} if len(told) > len(wanted) - agree or left else codes)
+    told = list(departures(hashing, wanted, options.algorithm))
+    listed = [one for one in told if one.is_listed]
+    agree = len(wanted) - len(listed)
+    codes = {DAMAGED for one in told if one.is_lost} | {DIFFERENT for one in told if not one.is_lost}
     if options.json or options.jsonl:
-        rows = [{"kind": kind, "name": name or None, "verdict": word} for kind, name, word in told]
+        rows = [{"kind": one.kind, "name": one.name or None, "verdict": one.words} for one in told]
         out.json({"file": options.file, "agree": agree, "lines": len(wanted), "others": rows})
     elif not options.quiet:
-        for kind, name, word in told:
-            what = f"{safe(options.file)}::{safe(name)}" if kind == "tensor" else f"{safe(options.file)}: {kind}"
-            out.say(f"{what}: {safe(word)}")
+        for one in told:
+            of_tensor = one.kind == "tensor"
+            what = f"{safe(options.file)}::{safe(one.name)}" if of_tensor else f"{safe(options.file)}: {one.kind}"
+            out.say(f"{what}: {safe(one.words)}")
         out.say(f"{safe(options.file)}: {agree:,} of {count_words(len(wanted), 'line')} agree")
-    return code
-
-
-def _read_list(path: str) -> dict[str, dict[tuple[str, str], str]]:
-    """Return by file, kind and name of a tensor the identities that a list has."""
-    import re
-
-    with files.open_file(path) as data:
-        size = data.size or 0
-        if size > _MOST_BYTES:
-            raise LimitError("the list is too long", option="", wanted=size, got=_MOST_BYTES, path=path)
-        text = data.read_exact(0, size).decode("utf-8", "replace")
-    found: dict[str, dict[tuple[str, str], str]] = {}
-    algorithm = ""
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.removesuffix("\r")
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = re.fullmatch(_LINE, line)
-        if match is None or algorithm not in ("", match["algorithm"]):
-            what = "has another algorithm" if match is not None else "is none that 'pparse hash' prints"
-            raise OptionError(f"{path}: line {number} {what}: {line[:80]!r}")
-        digest, kind, file, name = match["digest"], match["kind"].rstrip(), match["file"], match["name"] or ""
-        algorithm = match["algorithm"]
-        found.setdefault(unescaped(file), {})[kind, unescaped(name)] = digest
-    if not found:
-        raise OptionError(f"{path}: no line of it has an identity")
-    return found
+    return worst(codes)

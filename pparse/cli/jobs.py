@@ -125,7 +125,7 @@ class Jobs:
 
         What ``run_one`` adds to ``options.bad`` is added here.
         """
-        if self.executor is None and self._notes is None:
+        if len(options.files) == 1 or (self.executor is None and self._notes is None):
             return run_one
         tasks = [_Told(file, options, self._out, run_one) for file in options.files]
         made = zip(tasks, self.results(tasks), strict=False)
@@ -152,7 +152,7 @@ class OneFile:
         from argparse import Namespace
 
         known = {name: value for name, value in vars(options).items() if name not in _HERE}
-        self.options = Namespace(**known, file=file, bad=[])
+        self.options = Namespace(**known, file=file, bad=[], work=None)
         self._out: Output | None = out
         self._kind = out.kind
 

@@ -165,11 +165,11 @@ def untold(extraction: Extraction, source: str) -> Iterator[Finding]:
             yield told
 
 
-def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> str:
+def compared(document: Extraction, extent: Extent | None, digests: int = 0, lists: int = 0) -> str:
     """Describe what a check of ``document`` read, and which checksums were compared and agree.
 
     ``extent`` is that of its viewer, if it has one; ``digests`` the number of whole files whose digest given elsewhere
-    agrees.
+    agrees, ``lists`` of lists of identities that do.
     """
     from pparse.containers.stream import StreamParser
 
@@ -190,6 +190,8 @@ def compared(document: Extraction, extent: Extent | None, digests: int = 0) -> s
     said += [f"the checksum of the {parser.name} stream agrees" for parser in agreeing]
     if digests:
         said.append("the SHA-256 agrees" if digests == 1 else f"the SHA-256 of {digests:,} files agrees")
+    if lists:
+        said.append("the list of identities agrees")
     if not said and (things or not listed):
         what = "it" if things < 2 else "their data" if word == "file" else "them"
         said.append(f"no checksum covers {what}")
