@@ -292,7 +292,7 @@ class CancelledError(PparseError):
     """The caller's ``cancel`` callable returned true."""
 
 
-class WorkerDiedError(DataError):
+class WorkerDiedError(FaultError):
     """A process that did a part of the work died."""
 
     def __init__(self, reason: str, *, was_killed: bool = False, **known: Any) -> None:

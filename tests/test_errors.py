@@ -36,6 +36,7 @@ from pparse.errors import (
     TensorError,
     TruncatedTensorError,
     UnsupportedError,
+    WorkerDiedError,
     speak_of_commands,
     spoken,
 )
@@ -68,6 +69,7 @@ SAMPLES = [
     PathError("no such key"),
     MissingNameError("no such tensor", path="w", suggestions=("wq",)),
     CancelledError("cancelled"),
+    WorkerDiedError("killed", was_killed=True),
     NotWholeError("2 tensors are not whole", source="f", lost=(("w", "damaged", "r"),)),
     EngineError("stood still", state="body"),
     TensorError("odd", name="w"),

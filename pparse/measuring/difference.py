@@ -11,6 +11,7 @@ values; where one of the two is NaN or infinite, the value counts as changed, an
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from itertools import zip_longest
 from math import inf, prod, sqrt
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
 
     _Pair = tuple[Tensor, Tensor]
+    _Place = tuple[int, int | None]
 
 EQUAL, CLOSE, CAST = "equal", "close", "equal after a cast"
 ADDED, REMOVED, RENAMED = "added", "removed", "renamed"
@@ -368,7 +370,7 @@ def _equal_bytes(old: Iterable[memoryview], new: Iterable[memoryview]) -> bool:
 
 
 def _are_numbers(*tensors: Tensor) -> bool:
-    return all(one.dtype is not None and one.dtype.is_number and one.dtype.numpy.itemsize <= 16 for one in tensors)
+    return all(one.dtype is not None and one.dtype.is_number and one.dtype.bits <= 128 for one in tensors)
 
 
 class _Sums(Declared):
@@ -433,17 +435,30 @@ class _Stretch(Part):
     def run(self) -> _Sums | bool:
         """Compare them. Raises the errors of `Tensor.blocks`."""
         old, new = self.tensors
-        if self._is_same_type and not self.is_measured:
-            sizes = (tensor.itemsize if self.stop is not None else 0 for tensor in (old, new))
-            blocks = (
-                content_blocks(tensor, BLOCK, self.start * size, None if self.stop is None else self.stop * size)
-                for tensor, size in zip((old, new), sizes, strict=True)
-            )
-            if self._is_same_place() or _equal_bytes(*blocks):
-                return True
+        places = _places(old, new, self.start, self.stop)
+        if self._is_same_type and not self.is_measured and self._are_equal(places):
+            return True
         if not _are_numbers(old, new):
             return False
-        return _sums(old, new, self._tolerance, self._relative, self.start, self.stop)
+        found = _sums(old, new, self._tolerance, self._relative, places)
+        if places != [(self.start, self.stop)]:  # zeros on both sides
+            count = (old.size if self.stop is None else self.stop) - self.start
+            found.finite += count - sum((stop or 0) - start for start, stop in places)
+        return found
+
+    def _are_equal(self, places: list[_Place]) -> bool:
+        """Return whether the bytes are equal."""
+        if self._is_same_place():
+            return True
+        for start, stop in places:
+            sizes = (tensor.itemsize if stop is not None else 0 for tensor in self.tensors)
+            blocks = (
+                content_blocks(tensor, BLOCK, start * size, None if stop is None else stop * size)
+                for tensor, size in zip(self.tensors, sizes, strict=True)
+            )
+            if not _equal_bytes(*blocks):
+                return False
+        return True
 
     def noted(self, result: Any) -> Any:
         """Return sums as a list."""
@@ -458,21 +473,59 @@ def _is_plain(tensor: Tensor) -> bool:
     return tensor.coded() is tensor and lies_plain(tensor)
 
 
+def _places(old: Tensor, new: Tensor, start: int, stop: int | None) -> list[_Place]:
+    """Return which elements of ``[start, stop)`` are to be read: not those in holes of files on both sides."""
+    if not all(_is_plain(one) and one.content_span is not None and _zeros_are_zero(one) for one in (old, new)):
+        return [(start, stop)]
+    end = old.size if stop is None else stop
+    holes = [_holes(tensor, start, end) for tensor in (old, new)]
+    found: list[_Place] = []
+    at = start
+    while all(holes):
+        first = max(some[0][0] for some in holes)
+        last = min(some[0][1] for some in holes)
+        if first < last:
+            if at < first:
+                found.append((at, first))
+            at = last
+        ended = holes[0] if holes[0][0][1] <= holes[1][0][1] else holes[1]
+        ended.popleft()
+    if at == start:
+        return [(start, stop)]
+    return [*found, (at, end)] if at < end else found
+
+
+def _zeros_are_zero(tensor: Tensor) -> bool:
+    """Return whether an element of zeros is the number 0: not of powers of two."""
+    dtype = tensor.dtype
+    return (
+        dtype is not None and dtype.kind in ("float", "int", "uint", "bool") and not dtype.name.startswith("float8_e8")
+    )
+
+
+def _holes(tensor: Tensor, start: int, end: int) -> deque[tuple[int, int]]:
+    """Return the elements of ``[start, end)`` that lie in holes of the file, in order."""
+    span, size = tensor.content_span, tensor.itemsize
+    if span is None or span.data is None:
+        return deque()
+    holes = span.data.holes(span.offset + start * size, span.offset + end * size)
+    inside = ((-(-(first - span.offset) // size), (last - span.offset) // size) for first, last in holes)
+    return deque((first, last) for first, last in inside if first < last)
+
+
 def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> Distance:
     """Return how far two tensors of one shape are from each other."""
-    return _sums(old, new, tolerance, relative).distance(prod(old.shape))
+    return _sums(old, new, tolerance, relative, [(0, None)]).distance(prod(old.shape))
 
 
-def _sums(
-    old: Tensor, new: Tensor, tolerance: float, relative: float, start: int = 0, stop: int | None = None
-) -> _Sums:
-    """Return what is counted of two tensors of one shape, from element ``start`` to ``stop``."""
+def _sums(old: Tensor, new: Tensor, tolerance: float, relative: float, places: list[_Place]) -> _Sums:
+    """Return what is counted of two tensors of one shape, of these elements; others are zero on both sides."""
     import numpy as np
 
     told = _Sums()
     narrow, wide = _narrower(old, new), _common_type(old, new)
     with np.errstate(all="ignore"):
-        for first, second in zip(_pieces(old, start, stop), _pieces(new, start, stop), strict=True):
+        for first, second in _pairs(old, new, places):
             a, b = (first, second) if wide is None else (first.astype(wide), second.astype(wide))
             changed = (a != b) & ~(np.isnan(a) & np.isnan(b))
             told.changed += int(np.count_nonzero(changed))
@@ -500,8 +553,13 @@ def _sums(
     return told
 
 
+def _pairs(old: Tensor, new: Tensor, places: list[_Place]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield the values of both, as many of one as of the other."""
+    for place in places:
+        yield from zip(_pieces(old, *place), _pieces(new, *place), strict=True)
+
+
 def _pieces(tensor: Tensor, start: int, stop: int | None) -> Iterator[NDArray[Any]]:
-    """Yield the values of a tensor, as many at a time as of the other one."""
     left = tensor.size if stop is None else stop - start
     for values in tensor.blocks(_AT_ONCE * tensor.itemsize, start=start):
         yield values[:left]
