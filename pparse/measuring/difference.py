@@ -58,6 +58,7 @@ SAME: Final = frozenset((EQUAL, CLOSE))
 """The verdicts of tensors that do not differ."""
 # Elements that are worked on at once.
 _AT_ONCE: Final = 64 << 10
+_WITH_ZERO: Final = ("float", "int", "uint", "bool")
 # Memory of a tensor that is held to be paired.
 _HELD: Final = 700
 
@@ -561,7 +562,7 @@ def _pairs(old: Tensor, new: Tensor, places: list[_Place]) -> Iterator[tuple[NDA
 
 def _pieces(tensor: Tensor, start: int, stop: int | None) -> Iterator[NDArray[Any]]:
     left = tensor.size if stop is None else stop - start
-    for values in tensor.blocks(_AT_ONCE * tensor.itemsize, start=start):
+    for values in tensor.blocks(min(_AT_ONCE, max(left, 8)) * tensor.itemsize, start=start):
         yield values[:left]
         left -= len(values)
         if left <= 0 and stop is not None:
