@@ -30,6 +30,7 @@ WORK = ".m.safetensors.pparse-convert"
 # Everything that changes the disk.
 STEPS = (
     (ConversionFolder, "_write"),
+    (ConversionFolder, "copy"),
     (Journal, "flush"),
     (convert_module, "_sync"),
     (os, "replace"),
@@ -44,6 +45,7 @@ STEPS = (
 def small_pieces(monkeypatch):
     """Let small samples take many pieces, and the journal follow each of them."""
     monkeypatch.setattr(convert_module, "PIECE", 512)
+    monkeypatch.setattr(convert_module, "COPIED", 512)
     monkeypatch.setattr(convert_module, "CHECKPOINT", 1500)
     monkeypatch.setattr(convert_module, "_WORTH_A_THREAD", 500)
 
@@ -295,16 +297,21 @@ def test_a_source_that_changes_meanwhile_leaves_nothing(tmp_path, model):
 
 
 def test_a_full_disk_keeps_what_was_done(tmp_path, samples, monkeypatch):
-    write = ConversionFolder._write
     room = [40]
 
-    def write_until_full(self, *args):
-        room[0] -= 1
-        if room[0] < 0:
-            raise SourceError("cannot write: No space left on device", errno=errno.ENOSPC)
-        return write(self, *args)
+    def until_full(name):
+        write = getattr(ConversionFolder, name)
 
-    monkeypatch.setattr(ConversionFolder, "_write", write_until_full)
+        def write_until_full(self, *args):
+            room[0] -= 1
+            if room[0] < 0:
+                raise SourceError("cannot write: No space left on device", errno=errno.ENOSPC)
+            return write(self, *args)
+
+        monkeypatch.setattr(ConversionFolder, name, write_until_full)
+
+    until_full("_write")
+    until_full("copy")
     with pytest.raises(SourceError):
         pparse.convert(SAMPLE, tmp_path / "m.safetensors")
     monkeypatch.undo()

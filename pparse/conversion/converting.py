@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pparse.conversion.plan import Report
     from pparse.document.opening import Source
     from pparse.limits import MemoryBudget
+    from pparse.tensors.span import Span
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
 
@@ -47,12 +48,14 @@ if TYPE_CHECKING:
 
 # After so many bytes it is made sure that they are on the disk, and the journal says so.
 CHECKPOINT: Final = 256 * MIB
+COPIED: Final = 16 * MIB
+"""Bytes that the system is asked to copy at once, between two looks at whether the user stops."""
 # How often tensors are left out, and the rest begun again, if damage only shows while reading.
 _TRIES: Final = 4
 _SUFFIX: Final = ".pparse-convert"
 _JOURNAL: Final = "journal"
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-# Waking a thread takes as long as writing so many bytes.
+# Waking a thread, or asking the system to copy, takes as long as writing so many bytes.
 _WORTH_A_THREAD: Final = 128 << 10
 # How long a wait for a thread lasts before it looks again, in seconds: a signal may have eaten what was to wake it.
 _PATIENCE: Final = 0.5
@@ -276,7 +279,14 @@ class _Run:
         sums = self._plan.form.has_checksums or item.wanted_crc is not None
         state = (number, done, item.crc, item.overflowed)  # replaced at once: an interruption comes at any moment
         try:
-            for piece in item.pieces(done, *buffers):
+            span = item.plain_span() if not sums and item.nbytes >= _WORTH_A_THREAD else None
+            while span is not None and state[1] < item.nbytes:
+                copied = self._work.copy(file, item.at + state[1], span, state[1], min(COPIED, item.nbytes - state[1]))
+                if not copied:
+                    break
+                state = (number, state[1] + copied, 0, 0)
+                self._count(copied, state)
+            for piece in item.pieces(state[1], *buffers):
                 self._work.write_meanwhile(file, item.at + state[1], piece)
                 state = (number, state[1] + len(piece), crc32(piece, state[2]) if sums else 0, item.overflowed)
                 self._count(len(piece), state)
@@ -580,6 +590,14 @@ class ConversionFolder:
             self._write(number, at, (piece,))
         else:
             self._meanwhile.begin(partial(self._write, number, at, (piece,)))
+
+    def copy(self, number: int, at: int, span: Span, start: int, length: int) -> int:
+        """Let the system copy bytes of a file, from ``start`` of ``span`` on; return how many it did. As `write`."""
+        self._meanwhile.wait()
+        with errors.refused("cannot write", self.part(number)):
+            self._turn_to(number, None)
+            copied: int = span.data.copy_to(span.offset + start, length, self._open.fileno(), at)  # type: ignore[union-attr]
+            return copied
 
     def _turn_to(self, number: int, size: int | None) -> None:
         if self._number == number and size is None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any, Final
 
+    from pparse.tensors.span import Span
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
     from pparse.tree.node import Node
@@ -132,6 +133,15 @@ class Item:
             got = self.tensor.readinto_from(start, piece)
             yield piece[:got]
             start += got
+
+    def plain_span(self) -> Span | None:
+        """Return the stretch of a file that the bytes are, unchanged; None if they must be read. Raises as `pieces`."""
+        tensor = self.tensor
+        span = tensor.content_span if self.is_straight else None
+        if span is None or span.data is None or tensor.is_checked_by_reading:
+            return None
+        tensor.readinto_from(0, bytearray())  # raises if it is not whole
+        return span
 
     def _computed(self, start: int, count: int) -> Iterator[memoryview]:
         """Yield the bytes of ``count`` elements at a time; ``start`` is a multiple of that many, or the end."""

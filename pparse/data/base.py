@@ -516,6 +516,13 @@ class Data(ABC):
         done or said than that goes in few steps."""
         return False
 
+    def copy_to(self, offset: int, length: int, descriptor: int, at: int) -> int:
+        """Let the system write up to ``length`` bytes from ``offset`` on into an open file, from ``at`` on.
+
+        Return how many it wrote; 0 if they must be read and written. File systems that can (XFS, Btrfs) share blocks.
+        """
+        return 0
+
     def preadv(self, offset: int, views: list[memoryview]) -> int:
         """Fill several buffers, one after the other, from ``offset`` and return the number of bytes written.
 

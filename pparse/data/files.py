@@ -34,6 +34,10 @@ MAX_SYSTEM_READ: Final = 1 << 30
 # The most buffers that one call fills (Linux: IOV_MAX is 1024).
 MAX_VIEWS: Final = 1_000
 _HAS_PREAD = hasattr(os, "pread")
+# EIO: who reads and writes by himself is told which of both failed.
+_NO_WAY: Final = ["EOPNOTSUPP", "ENOSYS", "EINVAL", "EXDEV", "EFBIG", "EPERM", "ETXTBSY", "EIO"]
+NOT_COPIED: Final = frozenset(getattr(errno, name) for name in _NO_WAY)
+"""What the system says where it does not copy from file to file by itself."""
 _HAS_PREADV = hasattr(os, "preadv")
 _AT_ONCE: Final = MAX_SYSTEM_READ if _HAS_PREADV else 0
 
@@ -487,6 +491,21 @@ class FileData(Data):
         self.place = offset + length
         self.stats.count(self.name, offset, length)
         return True
+
+    def copy_to(self, offset: int, length: int, descriptor: int, at: int) -> int:
+        """Let the system copy bytes, or share their blocks (``copy_file_range``)."""
+        if not hasattr(os, "copy_file_range") or self.closed or not self.is_plain or self.gaps:
+            return 0
+        with self._file as source:
+            try:
+                count = os.copy_file_range(source, descriptor, self._clip(offset, length), offset, at)
+            except OSError as error:
+                if error.errno in NOT_COPIED:
+                    return 0
+                raise
+        self.place = offset + count
+        self.stats.count(self.name, offset, count)
+        return count
 
     def preadv(self, offset: int, views: list[memoryview]) -> int:
         """Fill several buffers with few system calls."""

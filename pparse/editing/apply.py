@@ -24,7 +24,7 @@ import sys
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 
-from pparse.data.files import EDIT_JOURNAL
+from pparse.data.files import EDIT_JOURNAL, NOT_COPIED
 from pparse.errors import DataChangedError, SourceError, UnsupportedError, refused, system_error, told
 from pparse.limits import MIB
 from pparse.writers.files import AtomicFile, refuse_full, sweep, sync_folder, try_lock
@@ -45,7 +45,6 @@ _PIECE: Final = 1 * MIB
 _SHARED: Final = 256 * MIB  # so much is copied by a call of the system, between two reports of progress
 _INSERT: Final = 0x20  # linux/falloc.h
 _BINARY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-_NO_WAY: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EFBIG, errno.EPERM, errno.ETXTBSY)
 
 
 @contextmanager
@@ -321,7 +320,7 @@ def _copied(source: int, start: int, target: int, to: int, length: int) -> Itera
             try:
                 count = os.copy_file_range(source, target, min(length, _SHARED), start, to)
             except OSError as error:
-                if error.errno not in _NO_WAY:
+                if error.errno not in NOT_COPIED:
                     raise
             shared = bool(count)
         if not count:

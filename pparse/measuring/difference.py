@@ -246,7 +246,7 @@ class Comparison:
         if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(_is_plain, pair))):
             return [_Stretch(both, 0, None, how)]
         step = max(1, PART // max(old.itemsize, new.itemsize) // EVEN) * EVEN
-        places = [divided(viewer, tensor, old.size, step) for viewer, tensor in both]
+        places = [divided(tensor, old.size, step) for _, tensor in both]
         return [_Stretch(both, *place, how) for place in min(places, key=len)]
 
     def _compared(self, old: Tensor, new: Tensor, parts: Iterable[Callable[[], _Sums | bool]]) -> Difference:

@@ -207,7 +207,7 @@ class Hashing:
 
     def _parts_of(self, tensor: Tensor) -> list[Part]:
         viewer, is_plain = self._viewer, tensor.is_complete and tensor.dtype is not None and lies_plain(tensor)
-        places = divided(viewer, tensor, content_size(tensor) if is_plain else 0, PART)
+        places = divided(tensor, content_size(tensor) if is_plain else 0, PART)
         return [_Pieces(self._algorithm, viewer, tensor, *place) for place in places]
 
     def _hashed(self, tensor: Tensor, parts: Iterable[Callable[[], bytes]]) -> TensorHash:

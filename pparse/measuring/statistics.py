@@ -483,7 +483,7 @@ def statistics_in(
         try:
             of = _meant(viewer, tensor, dequantize=dequantize)
             if of.dtype is not None and (sample is None or sample >= of.nbytes):
-                places = divided(viewer, tensor, of.size, max(1, PART // of.dtype.itemsize // EVEN) * EVEN)
+                places = divided(tensor, of.size, max(1, PART // of.dtype.itemsize // EVEN) * EVEN)
         except DataError:
             pass  # told when it is measured
         return [_Elements(viewer, tensor, *place, sample, dequantize) for place in places]

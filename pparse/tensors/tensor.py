@@ -532,6 +532,11 @@ class Tensor(HasStatus):
         return size
 
     @property
+    def is_checked_by_reading(self) -> bool:
+        """Whether a checksum is compared with its bytes as they are read."""
+        return self._owner is not None and self._owner.checker(self) is not None
+
+    @property
     def is_stored_as_array(self) -> bool:
         """Whether the bytes as stored are those of the array in C order, little-endian (packed below 8 bits)."""
         dtype = self.dtype
