@@ -49,6 +49,16 @@ def test_two_workers_compute_the_mean_of_every_tensor_of_a_set():
             assert float(tensor.to_dask(chunks=4).astype("f8").mean().compute()) == pytest.approx(mean(tensor))
 
 
+def test_workers_of_a_cluster_measure_what_one_process_does():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+        client.get_executor() as executor,
+    ):
+        for measure in (pparse.hash, pparse.stats):
+            assert measure(SHARDED, executor=executor).to_dict() == measure(SHARDED).to_dict()
+
+
 def test_torch_takes_a_tensor_by_dlpack():
     torch = pytest.importorskip("torch")
     with pparse.view(SHARDED) as model:
