@@ -237,6 +237,7 @@ class DcpViewer(NodeViewer):
     most_facts = MOST_FACTS
     resolves_late = True
     row_bytes = 1_500
+    runs_ahead = 2  # a tensor may have thousands of chunks
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -253,6 +254,10 @@ class DcpViewer(NodeViewer):
     def table(self) -> Node | None:
         """What describes the tensors and objects, by name."""
         return self.parser.described
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors, with `runs_ahead`."""
+        yield from super().tensors()
 
     # -- one tensor ----------------------------------------------------------------------------------------------------
 
@@ -456,13 +461,7 @@ class DcpViewer(NodeViewer):
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check the pickle, then the archive of each chunk and object."""
         yield from super().check(strict=strict)
-        for tensor in self.tensors():
-            self.extraction.session.check_cancelled()
-            for span in tensor.spans:
-                span.verify()
-            if not tensor.is_complete and tensor.finding is not None:
-                self.findings.add(tensor.finding)
-                yield tensor.finding
+        yield from self.tell_faults(verify=True)
         for name, inner in self._objects():
             for finding in [inner] if isinstance(inner, Finding) else self._check_object(name, inner, strict=strict):
                 self.findings.add(finding)
