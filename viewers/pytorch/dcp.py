@@ -313,6 +313,8 @@ class DcpViewer(NodeViewer):
             return self._bad(name, reason, Status.UNSUPPORTED, **told)
         if self.extraction.folder is None:
             return Tensor(name, spans=(), status=Status.UNSUPPORTED, finding=self._alone, owner=self, **told)
+        if self.parser.places.are_packed:
+            return self._bad(name, "its chunks are packed, which is not read yet", Status.UNSUPPORTED, **told)
         boxes = []
         for chunk in chunks:
             inner = state_of(chunk)
@@ -346,13 +348,17 @@ class DcpViewer(NodeViewer):
                 lacking.append(self.parser.places.problem or "the place of a chunk is not in .metadata")
                 spans.append(Span(None, 0, size, self.extraction.name))
                 continue
+            file = self._files.open(place.file)
+            if place.is_shared and not isinstance(file, Finding) and file.data.pread(file.start + 8, 1) == b"{":
+                # FileSystemWriter(serialization_format=SAFETENSORS) says that all chunks begin at 0.
+                reason = f"{file.name} is written as safetensors, which is not read yet"
+                return self._bad(name, reason, Status.UNSUPPORTED, **told)
             if size > place.length or place.is_shared:
                 raise Odd(
                     "its chunks share bytes with others"
                     if place.is_shared
                     else f"a chunk has {size:,} bytes, and its archive {place.length:,}"
                 )
-            file = self._files.open(place.file)
             if isinstance(file, Finding):
                 lacking += [file.reason] if size else []
                 spans.append(Span(None, place.offset, size, self._files.name_of(place.file)))
@@ -416,7 +422,9 @@ class DcpViewer(NodeViewer):
                 yield name, viewer
 
     def _lost(self, name: str, reason: str) -> Finding:
-        return Finding("object", f"an object cannot be read: {reason}", path=name, source=self.extraction.name)
+        severity = Severity.WARNING if self.parser.places.are_packed else Severity.ERROR
+        told: Any = {"severity": severity, "path": name, "source": self.extraction.name}
+        return Finding("object", f"an object cannot be read: {reason}", **told)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
