@@ -51,12 +51,12 @@ def steps(lock: RLock, source: Generator[T], most: int = GROUP) -> Iterator[T]:
         size = min(2 * size, most)
 
 
-def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+def guarded(method: Callable[..., Any], most: int = GROUP) -> Callable[..., Any]:
     """Return ``method`` as a door: called from outside, it runs under the ``lock`` of its object.
 
     If it returns a generator, that runs in `steps`.
     """
-    most = 1 if method.__name__ in _ONE_BY_ONE else GROUP
+    most = 1 if method.__name__ in _ONE_BY_ONE else most
 
     def door(self: Any, *args: Any, **kwargs: Any) -> Any:
         lock = self.lock
@@ -73,14 +73,15 @@ def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     return door
 
 
-def guard(owner: type, names: Container[str] | None = None) -> None:
-    """Make doors of the methods and properties of ``owner`` with these names (None: all public ones)."""
+def guard(owner: type, names: Container[str] | None = None, most: int = GROUP) -> None:
+    """Make doors of the methods and properties of ``owner`` with these names (None: all public ones); ``most``: how
+    many items their generators run ahead."""
     for name, member in list(vars(owner).items()):
         if not (_is_public(name) if names is None else name in names):
             continue
         if isinstance(member, FunctionType):
             if not hasattr(member, "__guarded__"):
-                setattr(owner, name, guarded(member))
+                setattr(owner, name, guarded(member, most))
         elif isinstance(member, property) and member.fget is not None:
             setattr(owner, name, property(guarded(member.fget), member.fset, member.fdel, member.__doc__))
 
@@ -93,12 +94,14 @@ def _is_public(name: str) -> bool:
 class Guarded:
     """Base of viewers and of what they return: every public method and property of a subclass is a door."""
 
+    runs_ahead: ClassVar[int] = GROUP
+    """The most items that generators of the class itself run ahead: fewer where each takes much memory."""
     lock: RLock
     """Lock of the session."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        guard(cls)
+        guard(cls, most=cls.runs_ahead)
 
 
 class Doored:

@@ -213,7 +213,9 @@ def test_a_cut_metadata_keeps_what_is_before_the_cut(tmp_path):
 
 def test_without_metadata_shards_are_listed_one_by_one(tmp_path, run):
     folder = written(tmp_path / "c", meta=None)
-    assert run("ls", folder).out.count("pytorch-distcp") == 3
+    listed = run("ls", folder).out
+    assert listed.count("pytorch-distcp") == 3
+    assert "3 shards of a distributed checkpoint without a .metadata" in listed
     with pparse.view(folder / shard_name(0)) as model:
         assert [finding.code for finding in model.findings] == ["names"]
     written(folder)
@@ -223,8 +225,10 @@ def test_without_metadata_shards_are_listed_one_by_one(tmp_path, run):
 
 def one(dtype="float32", shape=(4,), chunks=(((0,), (4,)),), **where):
     """Return a .metadata of one tensor whose chunks have the place ``where``."""
-    told = {"path": shard_name(0), "offset": 0, "length": 1 << 12, **where}
-    places = {index("t", starts): place(told["path"], told["offset"], told["length"]) for starts, _ in chunks}
+    places = {
+        index("t", starts): place(**{"path": shard_name(0), "offset": 0, "length": 1 << 12, **where})
+        for starts, _ in chunks
+    }
     return metadata({"t": tensor(dtype, shape, list(chunks))}, places)
 
 
@@ -240,6 +244,7 @@ def one(dtype="float32", shape=(4,), chunks=(((0,), (4,)),), **where):
         (one(chunks=(((0, 0), (4, 1)),)), Status.DAMAGED, "2 dimensions"),
         (one(chunks=(((0,), (2,)), ((2,), (2,)))), Status.DAMAGED, "share bytes"),
         (one(dtype="odd"), Status.UNSUPPORTED, "odd"),
+        (one(transform_descriptors=["stream.zstd/1"]), Status.UNSUPPORTED, "chunks are packed"),
         (one(path="../c/x.distcp"), Status.MISSING, "leads out of its folder"),
         (one(path="/etc/passwd"), Status.MISSING, "leads out of its folder"),
         (one(path="none.distcp"), Status.MISSING, "is not there"),

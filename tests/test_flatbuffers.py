@@ -478,7 +478,7 @@ def test_a_mark_that_changed_is_damage():
             assert model.status is Status.DAMAGED, file
 
 
-def test_files_behind_a_model_are_found(tmp_path):
+def test_files_behind_a_model_are_found(tmp_path, run):
     path = tmp_path / "m.tflite"
     path.write_bytes(small())
     with zipfile.ZipFile(path, "a") as archive:
@@ -491,6 +491,10 @@ def test_files_behind_a_model_are_found(tmp_path):
         )
     with pparse.open(f"{path}::labels.txt") as file:
         assert file.reader.read() == b"cat\ndog\n"
+    assert run("scan", path).code == 0
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("../labels.txt", "cat")
+    assert run("scan", path).code == 5
 
 
 class Kinds(FlatBuffersParser):

@@ -165,6 +165,7 @@ def test_a_template_in_no_text_is_unknown() -> None:
         ("a/../b", "", ""),
         ("a/../../b", "", "dangerous"),
         ("C:/x", "", "dangerous"),
+        ("C:x", "", "dangerous"),
         ("a/l", "../b", ""),
         ("a/l", "../../b", "unknown"),
         ("l", "/etc", "unknown"),

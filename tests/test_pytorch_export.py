@@ -194,6 +194,10 @@ def test_names_of_another_model_begin_with_its_name_and_compiled_code_is_told(ru
     with pparse.view(path) as model:
         assert list(model) == ["encoder/w", "w"]
         assert list(model.signatures) == ["encoder", "model"]
+        for number, name in enumerate(model.signatures):
+            graph = model.graph_of(number)
+            assert list(graph.signatures) == [name]
+            assert graph.called_by(name).graph.signatures == graph.signatures
         for number, name in enumerate(model):
             assert list(model.graph_of(number).source.constants()) == [name]
         with pytest.raises(PathError, match="2 programs"):

@@ -111,13 +111,23 @@ def test_a_rank_that_has_more_than_others_or_is_cut_elsewhere(stage, key, tmp_pa
 
 def test_ranks_that_nobody_counts(tmp_path) -> None:
     """Without the number of ranks, and the last one, parameters are not divided as they would have been."""
-    wanted = write(tmp_path, 3, said=False)
+    wanted = write(tmp_path, 3, said=0)
     with pparse.view(tmp_path) as model:
         assert np.array_equal(model["emb.weight"].numpy(), wanted["emb.weight"])
     rank_file(tmp_path, RANKS - 1).unlink()
     with pparse.view(tmp_path) as model:
         found = {tensor.name: tensor.status.value for tensor in model.tensors() if prod(tensor.shape)}
         assert {found[name] for name in ("emb.weight", "head", "l.0.bias", "one")} == {"damaged"}
+
+
+def test_ranks_in_a_row_whose_files_are_not_there_are_one_piece(tmp_path) -> None:
+    """The time does not grow with the ranks that a file claims; the missing files are counted all the same."""
+    write(tmp_path, 3, said=30_000)
+    with pparse.view(tmp_path) as model:
+        assert len(model["frozen"].spans) == RANKS + 1
+        assert model["frozen"].status.value == "truncated"
+        assert model["emb.weight"].status.value == "damaged"
+        assert model.extent().missing_files == 2 * (30_000 - RANKS)
 
 
 def test_shapes_that_nobody_knows_and_files_of_two_kinds(tmp_path, run) -> None:

@@ -84,11 +84,12 @@ class Zero:
         stage: int,
         paddings: list[list[int]] | None = None,
         *,
-        said: bool = True,
+        said: int = RANKS,
         shapes: dict[str, tuple[int, ...]] = SHAPES,
         cut: int = 20,
     ) -> None:
-        """``cut``: where ranks cut their row of parameters, of stage 3."""
+        """``said``: how many ranks the model's state tells of (0: it does not); ``cut``: where ranks cut their row of
+        parameters, of stage 3."""
         rng, buffer, frozen = np.random.default_rng(3), np.arange(8, dtype="f4"), np.arange(12, dtype="f4")
         found = {name: rng.standard_normal(shape).astype("f4") for name, shape in shapes.items()}
         self.values = {**found, "frozen": frozen.reshape(4, 3), "buffer": buffer, "tied": found[GROUPS[0][0]]}
@@ -101,10 +102,10 @@ class Zero:
                 "module": OrderedDict(buffer=saved.tensor(buffer)),
                 "buffer_names": ["buffer"],
                 "param_shapes": [OrderedDict((name, _Shape(shapes[name])) for name in group) for group in GROUPS],
-                "frozen_param_shapes": {"frozen": _Shape((4, 3))},
+                "frozen_param_shapes": {"frozen": _Shape((4, said or RANKS))},
                 "frozen_param_fragments": {"frozen": saved.tensor(_of_rank(frozen, rank) if stage == 3 else frozen)},
                 "shared_params": {"tied": GROUPS[0][0]},
-                "dp_world_size" if said else "other": RANKS,
+                "dp_world_size" if said else "other": said,
                 "ds_version": "0.19.8",
             }
             self.files[(f"zero_pp_rank_{rank}_" if stage == 3 else "") + STATES_FILE] = saved.archive(value)
@@ -155,7 +156,7 @@ class Zero:
         return flats
 
     def pieces(self, name: str, rank: int) -> list[tuple[str, int, tuple[int, int]]]:
-        """Return the pieces of a parameter in the file of a rank: member, where it begins in the value, its place."""
+        """Return the pieces of a parameter that a rank has: member, where it begins in the value, and its place."""
         archive, found = self.files[name_of(rank)], []
         for flat, at, begin, count in self._pieces.get((name, rank), ()):
             start = archive.place(f"data/{flat}")[0] + 4 * at
@@ -176,7 +177,7 @@ def rank_file(folder: Path, rank: int) -> Path:
 
 
 def write(
-    folder: Path, stage: int, paddings: list[list[int]] | None = None, *, said: bool = True
+    folder: Path, stage: int, paddings: list[list[int]] | None = None, *, said: int = RANKS
 ) -> dict[str, np.ndarray]:
     """Write a checkpoint of a stage; return the values of all that it holds."""
     made = Zero(stage, paddings, said=said)

@@ -101,7 +101,7 @@ class TfliteParser(FlatBuffersParser, Container):
         return extraction.data.known(end, _MARK) + tail
 
     @property
-    def files(self) -> Container | None:
+    def files_behind(self) -> Container | None:
         """The zip of files behind the model, which its metadata names; None if there is none."""
         behind = self._behind
         if not behind.startswith(b"PK\3\4") or b"PK\5\6" not in behind:
@@ -111,19 +111,23 @@ class TfliteParser(FlatBuffersParser, Container):
 
     def own_end(self, survey: Survey) -> int:
         """Return where the file should end; behind a model, a zip may follow."""
-        return self.result.extraction.find_end() if self.files is not None else super().own_end(survey)
+        return self.result.extraction.find_end() if self.files_behind is not None else super().own_end(survey)
+
+    def files(self) -> Iterator[Any]:
+        """Yield the members of the zip behind the model."""
+        if (found := self.files_behind) is not None:
+            yield from found.files()
 
     def enter(self, name: str) -> Host | None:
         """Return a file in the zip behind the model; None if there is none of this name."""
-        files = self.files
+        files = self.files_behind
         return None if files is None else files.enter(name)
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`, with the files behind the model."""
         yield from super().details()
-        files: Any = self.files
-        if files is not None:
-            names = [member.name for member in islice(files.files(), _MOST_FILES)]
+        names = [member.name for member in islice(self.files(), _MOST_FILES)]
+        if names:
             how = spoken("pparse extract -f zip")
             yield "files", f"{few(names)} in a zip behind the model; {how} writes them"
 

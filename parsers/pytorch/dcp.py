@@ -48,6 +48,7 @@ _FILE: Final = 200
 # Places up to here are compared with each other: no file is larger.
 _FAR: Final = 1 << 44
 _MOST_FILES: Final = 1 << 20
+_PACKED: Final = "its archive is packed"
 
 
 class Place:
@@ -78,6 +79,8 @@ class Places:
         """Where the last archive in each of them ends."""
         self.problem = ""
         """Why places are not known: of the first pair that cannot be read."""
+        self.are_packed = False
+        """Whether a chunk is not stored as it is (by ``_extensions`` of torch's writer)."""
         self._files, self._offsets, self._lengths = array("I"), array("q"), array("q")
         session = parser.result.extraction.session
         self._session = session
@@ -95,6 +98,7 @@ class Places:
         known: dict[str, int] = {}
         for key, value in parser.pairs("storage_data"):
             found = _place_of(key, value)
+            self.are_packed = self.are_packed or found == _PACKED
             if isinstance(found, str):
                 self.problem = self.problem or found
                 continue
@@ -148,7 +152,7 @@ def _place_of(key: Any, value: Any) -> tuple[str, str, int, int] | str:
     if not isinstance(name, str) or not isinstance(path, str) or type(begin) is not int or type(length) is not int:
         return "the place of a chunk is not described as known"
     if place.get("transform_descriptors"):
-        return "chunks are packed, which is not read yet"
+        return _PACKED
     if not 0 <= begin < 1 << 62 or not 0 <= length < 1 << 62:
         return f"a chunk of {name!r} has the place {begin:,}, {length:,}"
     return _key(name, where), path, begin, length

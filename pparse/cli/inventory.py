@@ -39,6 +39,8 @@ _LAYOUTS: Final = (
     ("Megatron-LM", lazy_pattern(r"(?:^|/)(mp_rank_\d\d(?:_\d{3})*)/[a-z_]+\.pt$")),
     ("DeepSpeed", lazy_pattern(r"(?:^|/)(?:zero_pp_rank_\d+_)?(mp_rank_\d\d)_model_states\.pt$")),
 )
+# A shard of a distributed checkpoint: with the file that names its tensors, the folder is one model.
+_SHARD: Final = "pytorch-distcp"
 # What a library says of a model beside it: files, and the keys that are worth a line.
 _CONFIGS: Final = {
     "config.json": ("architectures.0", "model_type", "torch_dtype", "dtype", "quantization_config.quant_method"),
@@ -151,10 +153,13 @@ class _Rows:
                 yield row
 
     def layout(self) -> Iterator[str]:
-        """Yield which programs laid out a checkpoint of several ranks so."""
+        """Yield which programs laid out a checkpoint of several ranks so, and what is lost of one."""
         for program, ranks in self._ranks.items():
             if len(ranks) > 1:
                 yield f"{program} checkpoint of {len(ranks):,} ranks ({few(sorted(ranks), _SHOWN, len(ranks))})"
+        if shards := self.formats[_SHARD]:
+            lost = "which of their chunks make up a tensor is lost with it"
+            yield f"{count_words(shards, 'shard')} of a distributed checkpoint without a .metadata that is read: {lost}"
 
     def words(self) -> str:
         """Return what they add up to."""

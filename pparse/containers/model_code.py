@@ -11,6 +11,7 @@ both are imported. onnx.proto: operators outside of ONNX's own domains are those
 
 from __future__ import annotations
 
+from pparse.document.folder import leads_out
 from pparse.errors import DataError, LimitError, PparseError
 from pparse.lazy import lazy_pattern
 from pparse.tree.code_names import graded
@@ -91,26 +92,16 @@ def _note_operators(graph: Graph, found: dict[str, CodeUse]) -> None:
 
 def code_of_names(document: Extraction) -> Iterator[CodeUse]:
     """Yield the members of an archive that would be written outside of a folder, and links that lead out of it."""
-    files = getattr(document.parse().container, "files", None)
-    for member in files() if files is not None else ():
-        if _leads_out(member.name):
+    container = document.parse().container
+    for member in container.files() if container is not None else ():
+        if leads_out(member.name):
             reason = "a name that leads out of the folder: not every program that extracts it stays inside"
             yield CodeUse(f"extract to {member.name:.{_SHOWN}}", 1, member.at, Grade.DANGEROUS, reason)
         elif member.link:
             folder, slash, _ = member.name.rpartition("/") if member.kind == "symlink" else ("", "", "")
-            if _leads_out(member.link if member.link[0] in "/\\" else f"{folder}{slash}{member.link}"):
+            if leads_out(member.link if member.link[0] in "/\\" else f"{folder}{slash}{member.link}"):
                 reason = "a link that leads out of the folder"
                 yield CodeUse(f"link to {member.link:.{_SHOWN}}", 1, member.at, Grade.UNKNOWN, reason)
-
-
-def _leads_out(name: str) -> bool:
-    """Return whether a path leads out of the folder that it is in, on any system."""
-    depth = 0
-    for part in name.replace("\\", "/").split("/"):
-        depth += -1 if part == ".." else part not in ("", ".")
-        if depth < 0:
-            return True
-    return name[:1] in ("/", "\\") or name[1:3] in (":/", ":\\")
 
 
 def code_of_templates(document: Extraction) -> Iterator[CodeUse]:

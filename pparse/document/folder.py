@@ -404,16 +404,22 @@ def _item(item: os.DirEntry[str], path: str, followed: Collection[str]) -> Folde
         return FolderItem(path, f"cannot be opened: {error.strerror or error}")
 
 
+def leads_out(name: str) -> bool:
+    """Return whether a path leads out of the folder that it is in, on any system.
+
+    `confine` refuses such a name, and others; `pparse.recovery.names` makes one that stays inside of any.
+    """
+    depth = 0
+    for part in name.replace("\\", "/").split("/"):
+        depth += -1 if part == ".." else part not in ("", ".")
+        if depth < 0:
+            return True
+    return name[:1] in ("/", "\\") or name[1:2] == ":"
+
+
 def confine(name: str) -> Sequence[str]:
     """Return the parts of a relative file name that stays in its folder. Raises `PathError` for any other name."""
     parts = name.split("/")
-    if (
-        not name
-        or "\0" in name
-        or "\\" in name
-        or name.startswith("/")
-        or any(part in ("", ".", "..") for part in parts)
-        or (len(name) > 1 and name[1] == ":")
-    ):
+    if leads_out(name) or "\0" in name or "\\" in name or any(part in ("", ".", "..") for part in parts):
         raise PathError("the file name is not valid, or leads out of its folder", path=name)
     return parts

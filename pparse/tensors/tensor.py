@@ -913,19 +913,15 @@ class Tensor(HasStatus):
         found = self._finish(self._read_codes(0, whole), dtype, raw, (whole,))
         one = filler(dtype, found.dtype, fill_value)
         try:
-            full = (
-                np.full(self.size, one[0], found.dtype)
-                if one.view(np.uint8).any()
-                else np.zeros(self.size, found.dtype)
-            )
+            zeros = not one.view(np.uint8).any()
+            full = np.zeros(self.size, found.dtype) if zeros else np.full(self.size, one[0], found.dtype)
         except (MemoryError, ValueError) as error:
             reason = f"the whole tensor would take {format_size(self.nbytes)}, but little of it exists"
             raise LimitError(reason, option="partial='prefix'", wanted=self.nbytes, path=self.name) from error
         full[:whole] = found
         mask = np.ones(self.size, bool)
         mask[:whole] = False
-        # numpy takes no value for raw bits of a wide type.
-        value = None if found.dtype.type is np.void else one[0]
+        value = None if found.dtype.type is np.void else one[0]  # numpy takes none for raw bits of a wide type
         return np.ma.MaskedArray(full.reshape(self.shape), mask.reshape(self.shape), fill_value=value)
 
     def __enter__(self) -> Self:

@@ -464,6 +464,16 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             self.findings.add(finding)
             yield finding
 
+    def tell_faults(self, *, verify: bool = False) -> Iterator[Finding]:
+        """Yield what is wrong with each tensor, as a finding of the document; ``verify``: compare checksums first."""
+        for tensor in self.tensors():
+            self.extraction.session.check_cancelled()
+            for span in tensor.spans if verify else ():
+                span.verify()
+            if not tensor.is_complete and tensor.finding is not None:
+                self.findings.add(tensor.finding)
+                yield tensor.finding
+
     def zeros_at_end(self) -> Iterator[Finding]:
         """Yield a finding for each file that ends with a page of zeros, or more, and its last tensor in these.
 

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 class Container(Doored):
     """A format that holds other documents, or names them: an archive, a compressed stream, a set of shards, a folder.
 
-    Its parser derives from this and from `Parser`; for any other, `Result.container` is None. Archives have ``files``
-    and ``verify``, too: see `pparse.containers`.
+    Its parser derives from this and from `Parser`; for any other, `Result.container` is None. Archives have ``verify``,
+    too: see `pparse.containers`.
     """
 
     is_set: ClassVar[bool] = False
@@ -70,6 +70,10 @@ class Container(Doored):
             *("unwrapped", "verify", "verify_opened", "verify_stream", "weight_map"),
         )
     )
+
+    def files(self) -> Iterator[Any]:
+        """Yield the members of an archive, in its order."""
+        yield from ()
 
     def shard_names(self) -> list[str]:
         """Return the names of the files of a set, each once."""

@@ -1,4 +1,7 @@
-"""Writes a distributed checkpoint with four processes, and all tensors by themselves: ``make_dcp.py FOLDER FULL``."""
+"""Writes a distributed checkpoint with four processes, and all tensors by themselves: ``make_dcp.py FOLDER FULL``.
+
+And two of a model that FSDP2 divides, with the state of its optimizer, in ``FOLDER-fsdp2`` and ``FOLDER-async``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.checkpoint import DefaultSavePlanner
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 WORLD = 4
@@ -48,9 +54,30 @@ def run(rank: int, folder: str, full: str, port: int) -> None:
         places = [Replicate() if dim == "-" else Shard(int(dim)) for dim in how]
         state[name] = distribute_tensor(tensor, meshes[len(how)], places, src_data_rank=None) if how else tensor
     dcp.save({"model": state, "step": 7, "lr": [0.1, 0.2], "name": "run"}, checkpoint_id=folder)
+    train(folder, meshes[1])
     if not rank:
         torch.save({name: tensor for name, (tensor, _) in tensors().items()}, full)
     dist.destroy_process_group()
+
+
+def train(folder: str, mesh: DeviceMesh) -> None:
+    """Train a model that FSDP2 divides, and save it with its optimizer, in two ways."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.Linear(12, 8)) for _ in range(2)]
+    model = torch.nn.Sequential(torch.nn.Embedding(13, 8), *layers, torch.nn.LayerNorm(8), torch.nn.Linear(8, 5))
+    for layer in layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), amsgrad=True)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randint(0, 13, (4, 3))).sum().backward()
+        optimizer.step()
+    weights, state = get_state_dict(model, optimizer)
+    saved = {"model": weights, "optim": state, "list": [1, torch.arange(4), {"deep": [torch.ones(2, 2), "x"]}]}
+    dcp.save(saved, checkpoint_id=f"{folder}-fsdp2", planner=DefaultSavePlanner(dedup_save_to_lowest_rank=True))
+    writer = dcp.FileSystemWriter(f"{folder}-async", thread_count=3)
+    dcp.async_save(saved, storage_writer=writer).result()
 
 
 def free_port() -> int:

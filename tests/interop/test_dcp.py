@@ -37,3 +37,33 @@ def test_values_are_those_that_torch_saved_and_loads(tmp_path):
             assert bits(found) == bits(tensor) == bits(loaded["model"][name]), name
         assert list(model.check()) == []
         assert all(found.verified or not found.size for found in model.values())
+    for how in ("fsdp2", "async"):
+        compare_with_torch(tmp_path / f"c-{how}", tmp_path / f"{how}.pt")
+
+
+def compare_with_torch(folder, full):
+    """Compare the tensors and objects of a checkpoint with those that torch's own converter makes of it."""
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    dcp_to_torch_save(folder, full)
+    wanted = dict(leaves(torch.load(full, weights_only=False)))
+    assert {name.partition(".")[0] for name in wanted} == {"model", "optim", "list"}
+    with pparse.view(folder) as model:
+        assert set(model) == {name for name, value in wanted.items() if isinstance(value, torch.Tensor)}
+        facts = dict(model.metadata)
+        for name, value in wanted.items():
+            if isinstance(value, torch.Tensor):
+                found = model[name].torch()
+                assert (found.dtype, found.shape, bits(found)) == (value.dtype, value.shape, bits(value)), name
+            else:
+                assert facts[name] == value, name
+        assert list(model.check()) == []
+
+
+def leaves(value, path=""):
+    """Yield path and value of all that is in dicts and lists."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
+    for key, inner in pairs if pairs is not None else ():
+        yield from leaves(inner, f"{path}.{key}" if path else str(key))
+    if pairs is None:
+        yield path, value

@@ -6,7 +6,6 @@ import json
 import random
 import struct
 import zipfile
-from itertools import chain
 from math import prod
 
 from tests.dcp_files import METADATA, Dcp
@@ -22,7 +21,7 @@ from tests.pytorch_files import (
     tar_checkpoint,
 )
 from tests.truth.known import Sample, Value, by_place, mixed, sample
-from tests.zero_files import GROUPS, STATES_FILE, Zero, name_of
+from tests.zero_files import GROUPS, SHAPES, STATES_FILE, Zero, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,9 +165,7 @@ def make_pytorch_dcp() -> Sample:
 
 
 # Of these some lie in the file of one rank, others in two, or in all.
-ZERO_SHAPES = dict(
-    zip(chain.from_iterable(GROUPS), [(70, 30), (20, 20), (40, 60), (900,), (0, 4), (), (700,)], strict=True)
-)
+ZERO_SHAPES = dict(zip(SHAPES, [(70, 30), (20, 20), (40, 60), (900,), (0, 4), (), (700,)], strict=True))
 
 
 @sample

@@ -238,6 +238,7 @@ class DcpViewer(NodeViewer):
     most_facts = MOST_FACTS
     resolves_late = True
     row_bytes = 1_500
+    runs_ahead = 2  # a tensor may have thousands of chunks
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -254,6 +255,10 @@ class DcpViewer(NodeViewer):
     def table(self) -> Node | None:
         """What describes the tensors and objects, by name."""
         return self.parser.described
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors, with `runs_ahead`."""
+        yield from super().tensors()
 
     # -- one tensor ----------------------------------------------------------------------------------------------------
 
@@ -309,6 +314,8 @@ class DcpViewer(NodeViewer):
             return self._bad(name, reason, Status.UNSUPPORTED, **told)
         if self.extraction.folder is None:
             return Tensor(name, spans=(), status=Status.UNSUPPORTED, finding=self._alone, owner=self, **told)
+        if self.parser.places.are_packed:
+            return self._bad(name, "its chunks are packed, which is not read yet", Status.UNSUPPORTED, **told)
         boxes = []
         for chunk in chunks:
             inner = state_of(chunk)
@@ -342,13 +349,17 @@ class DcpViewer(NodeViewer):
                 lacking.append(self.parser.places.problem or "the place of a chunk is not in .metadata")
                 spans.append(Span(None, 0, size, self.extraction.name))
                 continue
+            file = self._files.open(place.file)
+            if place.is_shared and not isinstance(file, Finding) and file.data.pread(file.start + 8, 1) == b"{":
+                # FileSystemWriter(serialization_format=SAFETENSORS) says that all chunks begin at 0.
+                reason = f"{file.name} is written as safetensors, which is not read yet"
+                return self._bad(name, reason, Status.UNSUPPORTED, **told)
             if size > place.length or place.is_shared:
                 raise Odd(
                     "its chunks share bytes with others"
                     if place.is_shared
                     else f"a chunk has {size:,} bytes, and its archive {place.length:,}"
                 )
-            file = self._files.open(place.file)
             if isinstance(file, Finding):
                 lacking += [file.reason] if size else []
                 spans.append(Span(None, place.offset, size, self._files.name_of(place.file)))
@@ -412,7 +423,9 @@ class DcpViewer(NodeViewer):
                 yield name, viewer
 
     def _lost(self, name: str, reason: str) -> Finding:
-        return Finding("object", f"an object cannot be read: {reason}", path=name, source=self.extraction.name)
+        severity = Severity.WARNING if self.parser.places.are_packed else Severity.ERROR
+        told: Any = {"severity": severity, "path": name, "source": self.extraction.name}
+        return Finding("object", f"an object cannot be read: {reason}", **told)
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -457,13 +470,7 @@ class DcpViewer(NodeViewer):
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check the pickle, then the archive of each chunk and object."""
         yield from super().check(strict=strict)
-        for tensor in self.tensors():
-            self.extraction.session.check_cancelled()
-            for span in tensor.spans:
-                span.verify()
-            if not tensor.is_complete and tensor.finding is not None:
-                self.findings.add(tensor.finding)
-                yield tensor.finding
+        yield from self.tell_faults(verify=True)
         for name, inner in self._objects():
             for finding in [inner] if isinstance(inner, Finding) else self._check_object(name, inner, strict=strict):
                 self.findings.add(finding)

@@ -260,7 +260,7 @@ class ExportedProgramViewer(PyTorchViewer):
         root = None if module is None else module.find("graph")
         if module is None or root is None:
             raise PathError(f"{self.extraction.name}: {part.name} has no graph", path="graph")
-        return ExportedGraph(self, root, module.find("signature"), prefix=_prefixed(part, ""))
+        return ExportedGraph(self, root, module.find("signature"), prefix=_prefixed(part, ""), model=part.model)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from pparse.errors import DataError, FaultError
 from pparse.findings import Status
-from pparse.graphs.source import ListedGraph, Value
+from pparse.graphs.source import ListedGraph, Signature, Value
 from pparse.lazy import lazy_pattern
 from pparse.tree.entry import MAP, SCALAR
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at
@@ -53,10 +53,17 @@ class ExportedGraph(ListedGraph):
     names_values = True
 
     def __init__(
-        self, viewer: ExportedProgramViewer, root: Node, signature: Node | None, name: str = "", *, prefix: str = ""
+        self,
+        viewer: ExportedProgramViewer,
+        root: Node,
+        signature: Node | None,
+        name: str = "",
+        *,
+        prefix: str = "",
+        model: str = "",
     ) -> None:
         super().__init__(viewer.extraction, name)
-        self._viewer, self.root, self._signature, self._prefix = viewer, root, signature, prefix
+        self._viewer, self.root, self._signature, self._prefix, self._model = viewer, root, signature, prefix, model
         self.kind = "body" if name else "graph"
         found = root.find("nodes")
         self.elements = None if found is None or found.shape == SCALAR else found
@@ -134,6 +141,11 @@ class ExportedGraph(ListedGraph):
     def results(self) -> Mapping[str, str]:
         """Return what it returns: new values of buffers, too."""
         return {name: name for name in (self._stored.get(one, one) for one in self._arguments("outputs"))}
+
+    def signatures(self) -> dict[str, Signature]:
+        """Return how the program is called, under its name."""
+        told = Signature({name: name for name in self.inputs()}, dict(self.results()), "forward")
+        return {} if self.name else {self._model: told}
 
     def _arguments(self, side: str) -> list[str]:
         return [name for kid in kids_of(self.root.find(side)) for name in _names(_told(kid))]

@@ -20,6 +20,7 @@ from pparse.errors import DataError, FormatError
 from pparse.findings import Finding, Status, worst_status
 from pparse.parsers.pytorch.rebuild import Odd, numbers
 from pparse.parsers.pytorch.zero import MOST_RANKS, STATES, ranks_in
+from pparse.parsers.pytorch.zip import PyTorchZipParser
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.parts import DataFiles
 from pparse.tensors.span import Span
@@ -45,12 +46,16 @@ _FRAGMENTS: Final = "frozen_param_fragments"
 # Memory of a parameter without its name.
 _HELD: Final = 400
 
-Parameter = namedtuple("Parameter", "shape group offset own")
-Parameter.__doc__ = """A parameter: its group, and where it begins there; or what it is called in the model's state."""
+Parameter = namedtuple("Parameter", "kind shape group offset own")
+Parameter.__doc__ = """A parameter that is trained: its group, and where it begins there (None: not known); or one that
+is frozen, or a buffer: what it is called in the model's state."""
+_TRAINED: Final = "trained"
+_FROZEN: Final = "frozen"
+_BUFFER: Final = "buffer"
+# The number of the file that was opened, of the model's state.
+_STATES: Final = -1
 Piece = namedtuple("Piece", "file name start count size")
-Piece.__doc__ = (
-    """Elements of a flat tensor of ``size``: the number of its file (-1: the model's state), its name there."""
-)
+Piece.__doc__ = """Elements of a flat tensor of ``size``: the number of its file, its name there."""
 
 
 class ZeroViewer(Viewer):
@@ -58,6 +63,7 @@ class ZeroViewer(Viewer):
 
     has_values = True
     row_bytes = 1_200
+    runs_ahead = 2  # a parameter may have a piece in the files of thousands of ranks
 
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
@@ -71,9 +77,10 @@ class ZeroViewer(Viewer):
         self._in_parts = extraction.name.endswith(STATES[1])
         self._count = self._ranks * 2 - 1 if self._in_parts and self._ranks else self._ranks
         self._files = DataFiles(extraction, lambda: self._count, self._name_of)
-        self._viewers: dict[int, PyTorchViewer] = {-1: self.states}
+        self._viewers: dict[int, PyTorchViewer] = {_STATES: self.states}
+        self._known_runs: dict[bool, list[list[int]]] = {}
         self._row = 0
-        self._ends: list[int] = []  # of stages 1 and 2: where the parameters of each group end; -1: not known
+        self._ends: list[int | None] = []  # of stages 1 and 2: where the parameters of each group end, if known
 
     def _name_of(self, number: int) -> str:
         """Return the name of a file: of the optimizer, by rank, then of the model's state of ranks from 1 on."""
@@ -97,7 +104,7 @@ class ZeroViewer(Viewer):
         if isinstance(file, Finding):
             return file
         try:
-            if not hasattr(file.parse().parser, "pickled"):
+            if file.parse().parser.name != PyTorchZipParser.name:
                 raise FormatError(f"it is {file.format}, no checkpoint")
             made = self._viewers[number] = PyTorchViewer(file)
         except DataError as error:
@@ -115,7 +122,7 @@ class ZeroViewer(Viewer):
             return found
         charge = self.extraction.session.budget.charge(0, "the list of parameters")
         paddings = self._paddings()
-        offset, unknown = 0, -1
+        offset, unknown = 0, None
         for group, table in enumerate(shapes.children()):
             offset = offset if self._in_parts else 0
             if table.kind != "dict":
@@ -125,22 +132,22 @@ class ZeroViewer(Viewer):
                 if shape is None:
                     unknown = group
                     continue
-                is_known = unknown != group and (unknown < 0 or not self._in_parts)
-                found[name] = Parameter(shape, group, offset if is_known else -1, "")
+                is_known = unknown is None if self._in_parts else unknown != group
+                found[name] = Parameter(_TRAINED, shape, group, offset if is_known else None, "")
                 size = prod(shape)
                 offset += -(-size // self._ranks) if self._in_parts else size
                 if group < len(paddings) and number < len(paddings[group]):
                     offset += paddings[group][number]
                 charge.resize(_HELD * len(found))
             is_known = unknown != group and table.status is Status.COMPLETE and not self._in_parts
-            self._ends.append(offset if is_known else -1)
+            self._ends.append(offset if is_known else None)
         self._row = offset  # of stage 3: how many elements of all parameters a rank has
         for name, shape in self._shapes_in(self._part(_SHAPES[1])):
             if shape is not None:
-                found[name] = Parameter(shape, -1, 0, f"{_FRAGMENTS}.{name}")
+                found[name] = Parameter(_FROZEN, shape, None, None, f"{_FRAGMENTS}.{name}")
         buffers, shared = (_plain(self._part(name)) for name in ("buffer_names", "shared_params"))
         for name in buffers if isinstance(buffers, list) else ():
-            found.setdefault(str(name), Parameter(None, -2, 0, f"{_MODULE}.{name}"))
+            found.setdefault(str(name), Parameter(_BUFFER, None, None, None, f"{_MODULE}.{name}"))
         for name, other in shared.items() if isinstance(shared, dict) else ():
             if other in found:
                 found.setdefault(str(name), found[other])
@@ -196,41 +203,74 @@ class ZeroViewer(Viewer):
 
     def _pieces(self, wanted: Parameter) -> Iterator[Piece]:
         """Yield where the elements of a parameter lie. Raises `Odd`."""
-        left, ranks, sizes = prod(wanted.shape), self._ranks, self._sizes
-        if wanted.offset < 0:
+        left, sizes = prod(wanted.shape), self._sizes
+        if wanted.kind == _FROZEN:
+            if not self._in_parts:
+                yield Piece(_STATES, wanted.own, 0, left, left)
+            for rank, count, part in self._shares(left, in_states=True) if self._in_parts else ():
+                yield Piece(self._states_of(rank), wanted.own, 0, count, part)
+            return
+        if wanted.offset is None:
             raise Odd("where it lies is not known: a shape before it is not")
-        part = -(-left // ranks)
-        if wanted.group == -1:  # frozen
-            for rank in range(ranks if self._in_parts else 1):
-                count = min(left, part) if self._in_parts else left
-                left -= count
-                yield Piece(ranks + rank - 1 if rank else -1, wanted.own, 0, count, part if self._in_parts else count)
-        elif self._in_parts:
+        if self._in_parts:
             if not self._is_divided:
-                raise Odd(f"what a rank has is not what {ranks:,} ranks divide the parameters into")
-            for rank in range(ranks):
-                count = min(left, part)
-                left -= count
+                raise Odd(f"what a rank has is not what {self._ranks:,} ranks divide the parameters into")
+            for rank, count, _ in self._shares(left):
                 yield from self._of_rank(rank, wanted.offset, count)
-        else:
-            size = sizes[wanted.group] if wanted.group < len(sizes) else 0
-            if not self._fits(wanted.group, size):
-                raise Odd("the pieces of its group are not as long as its parameters, up to what aligns them")
-            at = wanted.offset
-            while left:
-                if not size or at // size >= ranks:
-                    raise Odd("it lies behind the end of its group")
-                count = min(left, size - at % size)
-                yield Piece(at // size, self._flat_name(wanted.group), at % size, count, size)
-                at, left = at + count, left - count
+            return
+        size = sizes[wanted.group] if wanted.group < len(sizes) else 0
+        if not self._fits(wanted.group, size):
+            raise Odd("the pieces of its group are not as long as its parameters, up to what aligns them")
+        at = wanted.offset
+        while left:
+            if not size or at // size >= self._ranks:
+                raise Odd("it lies behind the end of its group")
+            count = min(left, size - at % size)
+            yield Piece(at // size, self._flat_name(wanted.group), at % size, count, size)
+            at, left = at + count, left - count
+
+    def _shares(self, left: int, *, in_states: bool = False) -> Iterator[tuple[int, int, int]]:
+        """Yield each rank, how many of ``left`` elements it has, and how many with padding; ranks in a row whose files
+        are not there as one."""
+        part = -(-left // self._ranks)
+        for rank, count in self._runs(in_states=in_states):
+            if left <= 0:
+                return
+            yield rank, min(left, part * count), part
+            left -= part * count
+
+    def _runs(self, *, in_states: bool) -> list[list[int]]:
+        """Return each rank whose file is there (of the model's state, or of the optimizer) with a 1, and the first of
+        those in a row whose files are not, with their count."""
+        known = self._known_runs.get(in_states)
+        if known is not None:
+            return known
+        names, found, goes_on = names_in(self.extraction.folder), list[list[int]](), False
+        for rank in range(self._ranks):
+            number = self._states_of(rank) if in_states else rank
+            is_there = number == _STATES or self._name_of(number) in names
+            if goes_on and not is_there:
+                found[-1][1] += 1
+            else:
+                found.append([rank, 1])
+            goes_on = not is_there
+        self._known_runs[in_states] = found
+        return found
+
+    def _states_of(self, rank: int) -> int:
+        """Return the number of the file of the model's state of a rank, of stage 3."""
+        return self._ranks + rank - 1 if rank else _STATES
 
     def _fits(self, group: int, size: int) -> bool:
         """Whether pieces of ``size`` elements, of all ranks, have the parameters of a group, and nothing else."""
-        end, step = self._ends[group] if group < len(self._ends) else -1, 2 * self._ranks
-        return end < 0 or -(-end // step) == -(-size * self._ranks // step)
+        end, step = self._ends[group] if group < len(self._ends) else None, 2 * self._ranks
+        return end is None or -(-end // step) == -(-size * self._ranks // step)
 
     def _of_rank(self, rank: int, at: int, left: int) -> Iterator[Piece]:
         """Yield where elements of a rank lie, of which the groups are in a row."""
+        if isinstance(self._viewer(rank), Finding):  # it may be one of several in a row
+            yield Piece(rank, self._flat_name(0), 0, left, 0)
+            return
         for group, size in enumerate(self._sizes):
             count = min(left, max(0, size - at))
             if count:
@@ -241,7 +281,7 @@ class ZeroViewer(Viewer):
             raise Odd("it lies behind the end of what a rank has")
 
     def _made(self, name: str, wanted: Parameter) -> Tensor | None:
-        if wanted.group == -2:  # a buffer
+        if wanted.kind == _BUFFER:
             found = self.states.find(wanted.own)
             if found is not None:
                 found.name = name
@@ -267,7 +307,7 @@ class ZeroViewer(Viewer):
                 spans.append(Span(None, 0, piece.count * dtype.itemsize, self.extraction.name))
                 worst, reason = worst_status(worst, Status.TRUNCATED), reason or lost
                 continue
-            where = self._name_of(piece.file) if piece.file >= 0 else "the model's state"
+            where = "the model's state" if piece.file == _STATES else self._name_of(piece.file)
             if flat.size != piece.size or len(flat.spans) > 1 or not flat.is_stored_as_array:
                 raise Odd(f"{piece.name} of {where} does not hold what it should")
             if seen is not None and (flat.dtype, flat.byteorder) != seen:
@@ -317,8 +357,11 @@ class ZeroViewer(Viewer):
         """Complete an extent to which all tensors were added: the files of all ranks count, too."""
         if not self._plan:
             return self.states.close_extent(extent)
+        is_frozen = any(wanted.kind == _FROZEN for wanted in self._plan.values())
+        for number in range(self._count if is_frozen else self._ranks):  # of those in a row, one was asked for
+            self._files.open(number)
         for number, viewer in self._viewers.items():
-            if number >= 0:
+            if number != _STATES:
                 self._files.need(number, viewer.extent().expected or 0)
         pickled = self.states.pickled()
         own = Status.DAMAGED if pickled is None else pickled.status
@@ -334,10 +377,7 @@ class ZeroViewer(Viewer):
         """Check the files of all ranks."""
         for viewer in self._there():
             yield from viewer.check(strict=strict)
-        for tensor in self.tensors() if self._plan else ():
-            if not tensor.is_complete and tensor.finding is not None:
-                self.findings.add(tensor.finding)
-                yield tensor.finding
+        yield from self.tell_faults() if self._plan else ()
 
     def _there(self) -> Iterator[PyTorchViewer]:
         yield self.states
