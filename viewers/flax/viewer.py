@@ -236,6 +236,8 @@ class ArrayTreeViewer(Viewer):
         """Say whether a map of texts, ``above``, ends early with a key behind its ``last`` child that is no text."""
         if above.known_status is not Status.TRUNCATED or above.shape != MAP or last.end is None:
             return False
+        if not above.index_to(1).count:
+            return False
         raw = self.extraction.data.read_known(last.end, 1)[0]
         return bool(raw) and not is_text(raw[0]) and type(above.child(0).key) is str
 
