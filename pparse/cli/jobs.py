@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from pparse.errors import OptionError, PparseError, UnsupportedError
 from pparse.limits import count_words
+from pparse.workers.task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class Jobs:
         return tell
 
 
-class OneFile:
+class OneFile(Task):
     """A task on one file, with the options of a command."""
 
     def __init__(self, file: str, options: Any, out: Output) -> None:
@@ -169,7 +170,7 @@ class OneFile:
         return {**self.__dict__, "_out": None}
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> int:  # type: ignore[override]
         """The size of the file; of what is none, as much as goes out by itself."""
         from os import stat
 
@@ -179,7 +180,7 @@ class OneFile:
             return 1 << 30
 
     @property
-    def is_local(self) -> bool:
+    def is_local(self) -> bool:  # type: ignore[override]
         """Whether it can only be read here: standard input."""
         return bool(self.options.file == "-")
 
@@ -194,18 +195,6 @@ class OneFile:
             return None
         told = self.options.file, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         return repr(told) if S_ISREG(found.st_mode) else None
-
-    def run(self) -> Any:
-        """Do it; return what can be pickled."""
-        raise NotImplementedError
-
-    def noted(self, result: Any) -> Any:
-        """Return a result as JSON has it."""
-        return result
-
-    def known(self, noted: Any) -> Any:
-        """Return the result that was noted so."""
-        return noted
 
 
 class _Told(OneFile):

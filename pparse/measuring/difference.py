@@ -425,7 +425,7 @@ class _Stretch(Part):
         self.what = f"diff {how}"
 
     @property
-    def is_local(self) -> bool:
+    def is_local(self) -> bool:  # type: ignore[override]
         """Whether it is not worth sending."""
         old, new = self.tensors
         return old.shape != new.shape or self._is_same_place() or super().is_local

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from pparse.data.base import Access
 from pparse.errors import SourceError, WorkerDiedError
 from pparse.findings import Finding, Status
+from pparse.workers.task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ EVEN: Final = 1 << 10
 """Parts begin at multiples of so many elements: where bytes, and blocks of quantised types, do."""
 
 
-class Part:
+class Part(Task):
     """A part of tensors of the same names or of one, from ``start`` to ``stop`` (None: all): a task for workers.
 
     What is pickled are viewers, which are opened once in a worker, and names.
@@ -55,13 +56,13 @@ class Part:
         return self._tensors
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> int:  # type: ignore[override]
         """About how many bytes are read."""
         size = sum(tensor.stored_nbytes for tensor in self.tensors)
         return size if self.stop is None else min(size, PART * len(self.tensors))
 
     @property
-    def is_local(self) -> bool:
+    def is_local(self) -> bool:  # type: ignore[override]
         """Whether a worker cannot read it, or would have to decode what is before it."""
         return not all(map(_can_go, self.viewers, self.tensors))
 
@@ -76,18 +77,6 @@ class Part:
                     return None
                 told.append((identity, span.offset, span.length))
         return sha256(repr(told).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-    def run(self) -> Any:
-        """Measure it. Raises the errors of `Tensor.readinto`."""
-        raise NotImplementedError
-
-    def noted(self, result: Any) -> Any:
-        """Return a result as JSON has it."""
-        return result
-
-    def known(self, noted: Any) -> Any:
-        """Return the result that was noted so."""
-        return noted
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_tensors": None}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from concurrent.futures import BrokenExecutor, CancelledError
 from functools import partial
 
 from pparse.errors import PparseError, WorkerDiedError
@@ -22,32 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor, Future
-    from typing import Any, Final, Protocol
+    from typing import Any, Final
 
     from pparse.workers.notes import Notes
-
-    class Task(Protocol):
-        """What is to be done: can be pickled, unless it `is_local`."""
-
-        @property
-        def nbytes(self) -> int:
-            """About how many bytes it reads."""
-
-        @property
-        def is_local(self) -> bool:
-            """Whether it can only be done here."""
-
-        def key(self) -> str | None:
-            """Return what tells it from all others, of other sources, too; None if nothing does."""
-
-        def run(self) -> Any:
-            """Do it; return what can be pickled."""
-
-        def noted(self, result: Any) -> Any:
-            """Return a result as JSON has it."""
-
-        def known(self, noted: Any) -> Any:
-            """Return the result that was noted so."""
+    from pparse.workers.task import Task
 
 
 TOGETHER: Final = 32 << 20
@@ -55,9 +32,8 @@ TOGETHER: Final = 32 << 20
 _MOST_TOGETHER: Final = 256
 # How often a worker may be killed at a task; if it dies of itself, half as often is once.
 _DEATHS: Final = 10
-# What executors raise if a worker died; dask has no class for it that could be named without dask.
-_DEATH: Final = (WorkerDiedError, BrokenExecutor, CancelledError)
-_DEATH_NAMES: Final = frozenset(("KilledWorker", "CommClosedError"))
+# What executors raise if a worker died: ours, those of the standard library and of dask, which are not imported.
+_DEATH_NAMES: Final = {"WorkerDiedError", "BrokenExecutor", "CancelledError", "KilledWorker", "CommClosedError"}
 
 
 class Workers:
@@ -144,14 +120,13 @@ class Workers:
         while batch.made is None:
             try:
                 batch.made = batch.future.result() if batch.future is not None else [None] * len(batch.tasks)
-            except _DEATH as error:
-                self._do_again(batch, error)
-            except PparseError:
-                batch.future = None
             except Exception as error:
-                if type(error).__name__ not in _DEATH_NAMES:
+                if isinstance(error, PparseError) and not isinstance(error, WorkerDiedError):
+                    batch.future = None
+                elif any(kind.__name__ in _DEATH_NAMES for kind in type(error).__mro__):
+                    self._do_again(batch, error)
+                else:
                     raise
-                self._do_again(batch, error)
         return batch.made
 
     def _do_again(self, batch: _Batch, error: BaseException) -> None:

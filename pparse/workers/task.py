@@ -1,0 +1,32 @@
+"""`Task`: what can be done elsewhere."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Task:
+    """What is to be done: can be pickled, unless it `is_local`. A result can be."""
+
+    nbytes = 0
+    """About how many bytes it reads."""
+    is_local = False
+    """Whether it can only be done here."""
+
+    def key(self) -> str | None:
+        """Return what tells it from all others, of other sources, too; None if nothing does."""
+        return None
+
+    def run(self) -> Any:
+        """Do it."""
+        raise NotImplementedError
+
+    def noted(self, result: Any) -> Any:
+        """Return a result as JSON has it."""
+        return result
+
+    def known(self, noted: Any) -> Any:
+        """Return the result that was noted so."""
+        return noted
