@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pparse.data.base import BytesData
-from pparse.parsers.pickle.calls import Reading
+from pparse.parsers.pickle.calls import CallReading
 from pparse.parsers.pickle.values import Call, Extension, Global, OutOfBand, Persistent
 from tests.pickle_programs import EXTENSIONS, program
 from tests.pickle_tracer import CUT, buffered_trace, c_trace, python_trace
@@ -160,7 +160,7 @@ def _same_step(step: Step, told: Told) -> bool:
 
 def told_of(data: bytes, *, frames: bool = True) -> list[Told]:
     """Return what pparse tells of a pickle."""
-    return [step for one in Reading(BytesData(data), 0, len(data), frames=frames).events() for step in spread(one)]
+    return [step for one in CallReading(BytesData(data), 0, len(data), frames=frames).events() for step in spread(one)]
 
 
 def follow(steps: list[Step], told: list[Told], *, all_told: bool) -> tuple[Step | None, int]:

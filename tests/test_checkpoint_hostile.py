@@ -26,7 +26,7 @@ from pparse.parsers.checkpoint import table as tables
 from pparse.parsers.checkpoint.parser import read_state
 from pparse.parsers.checkpoint.table import find_blocks
 from pparse.tensors import parts
-from pparse.tensors.parts import Part, PartsData, covers
+from pparse.tensors.parts import Fragment, PartsData, covers
 from pparse.testing.contract import Patience
 from pparse.viewers.checkpoint import entry as entries
 from pparse.viewers.checkpoint.entry import name_in, name_prefix, prefix_in, read_entry
@@ -326,7 +326,7 @@ def test_columns_are_compared_in_one_pass(monkeypatch):
 
 def test_a_read_looks_at_the_parts_that_have_its_bytes(monkeypatch):
     content = BytesData(bytes(range(200)), "parts")
-    rows = [Part((row, 0), (1, 2), content.range(2 * row, 2 * row + 2)) for row in reversed(range(100))]
+    rows = [Fragment((row, 0), (1, 2), content.range(2 * row, 2 * row + 2)) for row in reversed(range(100))]
     made = PartsData("made", (100, 2), 1, rows)
     looked = []
     read = PartsData._read

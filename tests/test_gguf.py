@@ -592,11 +592,11 @@ def test_whole_tensors_of_a_cut_file_are_recovered(tmp_path, run):
 
 
 def test_blocks_are_quantised_the_same_from_any_place_on():
-    from pparse.conversion.forms import _Blocks
+    from pparse.conversion.forms import _BlockItem
 
     values = np.random.default_rng(8).standard_normal((40, 64)).astype("f4")
     with pparse.view(Writer().file([], [("w", (40, 64), F32, 0)], values.tobytes())) as model:
-        item = _Blocks(model["w"], "w", 0, "Q8_0")
+        item = _BlockItem(model["w"], "w", 0, "Q8_0")
         pieces = list(item.pieces(0, 4096 * 3, iter(())))
         assert len(pieces) > 5
         whole = b"".join(pieces)

@@ -26,7 +26,7 @@ from pparse.errors import (
     TruncatedTensorError,
 )
 from pparse.limits import Limits, MemoryBudget
-from pparse.tensors.status import Places
+from pparse.tensors.status import TensorRanges
 from pparse.testing.fakes import FailingData
 from tests import sweep
 from tests.rows import rows
@@ -1329,7 +1329,7 @@ def test_a_tensor_without_bytes_may_stand_anywhere_in_the_header(order):
 
 def test_tensors_that_come_in_order_take_no_memory():
     budget = MemoryBudget(1 << 20)
-    layout = Places(budget)
+    layout = TensorRanges(budget)
     for at in range(0, 800_000, 8):
         layout.add(at, at + 8)
     assert budget.peak == 0
@@ -1339,7 +1339,7 @@ def test_tensors_that_come_in_order_take_no_memory():
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_tensor_without_bytes_at_a_break_needs_no_second_look(keep):
-    layout = Places(MemoryBudget(1 << 20), keep=keep)
+    layout = TensorRanges(MemoryBudget(1 << 20), keep=keep)
     for begin, end in ((0, 4), (8, 12), (4, 4)):
         layout.add(begin, end)
     layout.close()

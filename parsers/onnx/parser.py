@@ -200,7 +200,7 @@ def kind_of(head: bytes, least: int = 0) -> str | None:
 
     ``least``: how many bytes its first tensor has to have.
     """
-    found = _Head(head, least)
+    found = _MessageHead(head, least)
     if found.is_tensor(0, _FARTHEST):
         return TENSOR
     if found.holds_tensor(_SEQUENCES, 0, _FARTHEST):
@@ -208,7 +208,7 @@ def kind_of(head: bytes, least: int = 0) -> str | None:
     return MAP if found.holds_tensor(_MAPS, 0, _FARTHEST) else None
 
 
-class _Head:
+class _MessageHead:
     """The beginning of a message."""
 
     def __init__(self, head: bytes, least: int) -> None:

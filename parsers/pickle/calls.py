@@ -7,7 +7,7 @@ up to what those calls themselves do: their results are taken for objects that a
 what is on the stack      how it is kept
 ========================  ==============================================================================================
 a constant                a slot, ``offset << 8 | opcode``: its bytes are read again when somebody asks
-list, tuple, dict, set    `Box`: what it is, how many it holds, the first of them
+list, tuple, dict, set    `Stacked`: what it is, how many it holds, the first of them
 a name, a call, …         the classes of `pparse.parsers.pickle.values`
 ========================  ==============================================================================================
 
@@ -76,7 +76,7 @@ _HIGHEST_PROTOCOL: Final = 5
 _LISTS, _TUPLES, _DICTS, _SETS, _FROZEN = "list", "tuple", "dict", "set", "frozenset"
 
 
-class Box:
+class Stacked:
     """A container on the stack: what it is, how many it holds, and the first of them."""
 
     __slots__ = ("count", "is_shared", "kind", "loose", "parts")
@@ -104,11 +104,11 @@ class Box:
 
 def _is_data(value: Value) -> bool:
     """Whether a value is a constant or a container, and no object."""
-    return type(value) in (int, Box)
+    return type(value) in (int, Stacked)
 
 
-_SHARED: Final = {kind: Box(kind, [], is_shared=True) for kind in (_LISTS, _DICTS, _SETS, _FROZEN, _TUPLES)}
-_LOOSE: Final = Box(_TUPLES, [], loose=True, is_shared=True)
+_SHARED: Final = {kind: Stacked(kind, [], is_shared=True) for kind in (_LISTS, _DICTS, _SETS, _FROZEN, _TUPLES)}
+_LOOSE: Final = Stacked(_TUPLES, [], loose=True, is_shared=True)
 _SOME_RESULT: Final = Call(None, None)
 
 
@@ -162,7 +162,7 @@ class Event:
     def first_bytes(self) -> tuple[int, int] | None:
         """Return begin and end of the bytes that are the first argument; None if that is no constant of bytes."""
         args = self._args
-        first = args.parts[0] if type(args) is Box and args.parts else None
+        first = args.parts[0] if type(args) is Stacked and args.parts else None
         return self._machine.bytes_of(first)
 
     def as_call(self) -> Call:
@@ -170,7 +170,7 @@ class Event:
         return Call(self.target, self.args, self.kwargs, self.offset)
 
 
-class _Ended(Exception):
+class _BadOpcode(Exception):
     """An opcode that no unpickler takes."""
 
 
@@ -182,7 +182,7 @@ class _Torn(Exception):
         self.at, self.frame, self.frame_end = at, frame, frame_end
 
 
-class Reading:
+class CallReading:
     """One pass over a pickle."""
 
     def __init__(
@@ -230,14 +230,14 @@ class Reading:
 
 def events(data: Data, start: int, end: int) -> Iterator[Event]:
     """Yield what the pickle at ``start`` would look up and call if the C unpickler read it from a file object."""
-    return Reading(data, start, end).events()
+    return CallReading(data, start, end).events()
 
 
 class Machine:
     """The unpickler: stack, marks, memo."""
 
     def __init__(
-        self, reading: Reading, data: Data, end: int, ends: dict[int, int] | None, dropped: list[tuple[int, int]]
+        self, reading: CallReading, data: Data, end: int, ends: dict[int, int] | None, dropped: list[tuple[int, int]]
     ) -> None:
         """``ends``: where frames end that are torn, by their begin; None: frames are not looked at.
 
@@ -277,12 +277,12 @@ class Machine:
         self._base, self._i = at, 0
 
     def _take(self, size: int) -> bytes:
-        """Return the next bytes. Raises `_Ended` if fewer are there."""
+        """Return the next bytes. Raises `_BadOpcode` if fewer are there."""
         self._cross(size)
         if len(self._buf) - self._i < size:
             self._fill(size)
             if len(self._buf) < size:
-                raise _Ended("the pickle ends inside an opcode")
+                raise _BadOpcode("the pickle ends inside an opcode")
         found = self._buf[self._i : self._i + size]
         self._i += size
         return found
@@ -369,7 +369,7 @@ class Machine:
             return Call(*(self._plain(part, room, depth - 1) for part in (value.callable, value.args, value.kwargs)))
         if type(value) is Persistent:
             return Persistent(self._plain(value.id, room, depth - 1))
-        if type(value) is not Box:
+        if type(value) is not Stacked:
             return value
         if value.is_shared:
             return ...
@@ -392,16 +392,16 @@ class Machine:
         """Return what a value is: ``int``, ``str``, ``list`` …; "" for what only a call knows."""
         if type(value) is int:
             return KIND_OF[value & 0xFF]
-        return value.kind if type(value) is Box else ""
+        return value.kind if type(value) is Stacked else ""
 
     def _has_hash(self, value: Value) -> bool:
         if type(value) is int:
             return KIND_OF[value & 0xFF] != "bytearray"
-        return type(value) is not Box or value.kind == _FROZEN or (value.kind == _TUPLES and not value.loose)
+        return type(value) is not Stacked or value.kind == _FROZEN or (value.kind == _TUPLES and not value.loose)
 
     def _need_hashes(self, values: list[Value]) -> None:
         if not all(map(self._has_hash, values)):
-            raise _Ended("what has no hash is a key, or in a set")
+            raise _BadOpcode("what has no hash is a key, or in a set")
 
     def place(self) -> int:
         """Return the offset of the next opcode in the file."""
@@ -412,18 +412,18 @@ class Machine:
 
     def _pop(self) -> Value:
         if len(self._stack) <= self._fence:
-            raise _Ended("an opcode finds too few values on the stack")
+            raise _BadOpcode("an opcode finds too few values on the stack")
         return self._stack.pop()
 
     def _top(self) -> Value:
         if len(self._stack) <= self._fence:
-            raise _Ended("an opcode finds too few values on the stack")
+            raise _BadOpcode("an opcode finds too few values on the stack")
         return self._stack[-1]
 
     def _popped(self) -> list[Value]:
         """Take what lies above the topmost mark."""
         if not self._marks:
-            raise _Ended("an opcode finds no mark")
+            raise _BadOpcode("an opcode finds no mark")
         at = self._marks.pop()
         self._fence = self._marks[-1] if self._marks else 0
         taken = self._stack[at:]
@@ -436,11 +436,11 @@ class Machine:
             raise LimitError(reason, option="", wanted=len(self._stack) + 1, got=_MOST_STACKED)
         self._stack.append(value)
 
-    def _box(self, kind: str, parts: list[Value]) -> Box:
+    def _box(self, kind: str, parts: list[Value]) -> Stacked:
         loose = kind == _TUPLES and not all(map(self._has_hash, parts))
         if len(self._stack) > _MOST_KEPT:
             return _LOOSE if loose else _SHARED[kind]
-        return Box(kind, parts, loose=loose)
+        return Stacked(kind, parts, loose=loose)
 
     # -- the memo ----------------------------------------------------------------------------------------------------
 
@@ -472,7 +472,7 @@ class Machine:
                 self._kept.append(value)
             return known
         if len(self._kept) >= _MOST_KEPT:
-            if type(value) is Box:
+            if type(value) is Stacked:
                 value = _LOOSE if value.loose else _SHARED[value.kind]
             else:
                 value = _SOME_RESULT
@@ -490,7 +490,7 @@ class Machine:
         else:
             found = self._others.get(number)
             if found is None:
-                raise _Ended(f"nothing was memoized as number {number}")
+                raise _BadOpcode(f"nothing was memoized as number {number}")
             code = found
         self._push(code if code >= 0 else self._kept[~code])
 
@@ -504,7 +504,7 @@ class Machine:
                 if len(self._buf) - self._i < _HEAD:
                     self._fill(_HEAD)
                     if not self._buf:
-                        raise _Ended("the pickle ends before its STOP")
+                        raise _BadOpcode("the pickle ends before its STOP")
                 at = self._base + self._i
                 op = self._buf[self._i]
                 self._i += 1
@@ -519,7 +519,7 @@ class Machine:
                 else:
                     handler = _HANDLERS.get(op)
                     if handler is None:
-                        raise _Ended(f"there is no opcode {op:#04x}")
+                        raise _BadOpcode(f"there is no opcode {op:#04x}")
                     handler(self, op, at)
                     if found:
                         yield from found
@@ -527,7 +527,7 @@ class Machine:
                 steps += 1
                 if steps % _CHECK_EVERY == 0 and self.session is not None:
                     self.session.check_cancelled()
-        except _Ended as ended:
+        except _BadOpcode as ended:
             self.trouble = str(ended)
         yield from found
 
@@ -539,15 +539,15 @@ class Machine:
         if op not in _IN_PIECES:
             self._cross(size)
         if not 0 <= size <= self.end - begin:
-            raise _Ended("the pickle ends inside a value" if size >= 0 else "a length is negative")
+            raise _BadOpcode("the pickle ends inside a value" if size >= 0 else "a length is negative")
         if op in _UTF8 and size <= _AT_ONCE:
             try:
                 self._take(size).decode("utf-8", "surrogatepass")
             except UnicodeDecodeError:
-                raise _Ended("a text is not UTF-8") from None
+                raise _BadOpcode("a text is not UTF-8") from None
         else:
             if op in _UTF8 and find_not_utf8(self.data, begin, begin + size, "surrogatepass") is not None:
-                raise _Ended("a text is not UTF-8")
+                raise _BadOpcode("a text is not UTF-8")
             self._skip(size)
         self._push(at << 8 | op)
 
@@ -573,7 +573,7 @@ class Machine:
     def _call(self, opcode: str, at: int, target: Value, args: Value, kwargs: Value = None) -> None:
         """Note a call, and push its result."""
         if _is_data(target):
-            raise _Ended(f"a {self.type_of(target)} is called")
+            raise _BadOpcode(f"a {self.type_of(target)} is called")
         self._event("call", opcode, at, target, args, kwargs)
         self._push(Call(target, args, kwargs, at))
 
@@ -581,7 +581,7 @@ class Machine:
         """The C unpickler wants a tuple; Python's unpacks whatever can be."""
         kind = self.type_of(args)
         if kind in ("none", "int", "float"):
-            raise _Ended(f"the arguments of a call are a {kind}")
+            raise _BadOpcode(f"the arguments of a call are a {kind}")
         self.certain = self.certain and kind == _TUPLES
 
     def _global(self, op: int, at: int) -> None:
@@ -595,7 +595,7 @@ class Machine:
         for word in (module, name):
             kind = self.type_of(word)
             if kind not in ("str", ""):
-                raise _Ended(f"a name is a {kind}")
+                raise _BadOpcode(f"a name is a {kind}")
             self.certain = self.certain and kind == "str"
             words.append(self.constant(word) if kind else _UNKNOWN_NAME)
         self._push(self._named("STACK_GLOBAL", at, *words))
@@ -604,7 +604,7 @@ class Machine:
         width = 1 << (op - 0x82)
         code = int.from_bytes(self._take(width), "little", signed=width == 4)
         if code <= 0:
-            raise _Ended("the code of an extension is not positive")
+            raise _BadOpcode("the code of an extension is not positive")
         self.certain = False  # nobody registers codes
         self._event("name", f"EXT{width}", at, Extension(code))
         self._push(Extension(code))
@@ -619,7 +619,7 @@ class Machine:
     def _obj(self, op: int, at: int) -> None:
         taken = self._popped()
         if not taken:
-            raise _Ended("an opcode finds too few values on the stack")
+            raise _BadOpcode("an opcode finds too few values on the stack")
         self._call("OBJ", at, taken[0], self._box(_TUPLES, taken[1:]))
 
     def _reduce(self, op: int, at: int) -> None:
@@ -632,7 +632,7 @@ class Machine:
         kwargs = self._pop() if op == 0x92 else None
         args, target = self._pop(), self._pop()
         if kwargs is not None and self.type_of(kwargs) not in (_DICTS, ""):
-            raise _Ended("named arguments are no dict")
+            raise _BadOpcode("named arguments are no dict")
         self.certain = self.certain and (kwargs is None or self.type_of(kwargs) == _DICTS)
         if not _is_data(target):
             self._check_arguments(args)
@@ -651,18 +651,18 @@ class Machine:
     def _build_plain(self, state: Value) -> None:
         """Give a state to what has no attributes, so that only one which sets none is taken."""
         slots: Value = None
-        if type(state) is Box and state.kind == _TUPLES and state.count == 2 and not state.is_shared:
+        if type(state) is Stacked and state.kind == _TUPLES and state.count == 2 and not state.is_shared:
             state, slots = state.parts
         taken = self.type_of(state) == "none" and (slots is None or self.type_of(slots) == _DICTS)
         for part in (state, slots):
             if part is not None and (_is_data(part) and not self._is_nothing(part)):
-                raise _Ended("what has no attributes is given a state")
+                raise _BadOpcode("what has no attributes is given a state")
             taken = taken and (part is None or _is_data(part))
         self.certain = self.certain and taken  # else Python's takes it: what is false for it sets nothing
 
     def _is_nothing(self, value: Value) -> bool:
         """Whether a value is false for Python."""
-        if type(value) is Box:
+        if type(value) is Stacked:
             return value.count == 0
         kind = self.type_of(value)
         if kind == "bytearray":
@@ -675,10 +675,10 @@ class Machine:
         target = self._top()
         if not _is_data(target):
             self._method(opcode, at, target, taken)
-        elif type(target) is Box and target.kind == _LISTS:
+        elif type(target) is Stacked and target.kind == _LISTS:
             target.add(taken)
         elif taken and self.type_of(target) != "bytearray":
-            raise _Ended(f"something is appended to a {self.type_of(target)}")
+            raise _BadOpcode(f"something is appended to a {self.type_of(target)}")
         elif taken:
             self._check_bytes(taken)
             self._resize(target, self._size_of(target) + len(taken))
@@ -687,7 +687,7 @@ class Machine:
         for value in values:
             kind = self.type_of(value)
             if kind not in ("int", "bool", "") or (kind and not 0 <= self.constant(value) < 256):
-                raise _Ended("what is no byte is put into a bytearray")
+                raise _BadOpcode("what is no byte is put into a bytearray")
             self.certain = self.certain and bool(kind)
 
     def _resize(self, slot: int, size: int) -> None:
@@ -713,8 +713,8 @@ class Machine:
         if not _is_data(target):
             self._method("SETITEM" if op == 0x73 else "SETITEMS", at, target, taken[: len(taken) - odd])
         if odd:
-            raise _Ended("a key has no value")
-        if type(target) is Box and target.kind == _DICTS:
+            raise _BadOpcode("a key has no value")
+        if type(target) is Stacked and target.kind == _DICTS:
             self._need_hashes(taken[::2])
             target.add(taken)
         elif taken and _is_data(target):
@@ -724,21 +724,21 @@ class Machine:
         """``list[place] = value``."""
         kind = self.type_of(target)
         if kind not in (_LISTS, "bytearray"):
-            raise _Ended(f"items are set in a {kind}")
+            raise _BadOpcode(f"items are set in a {kind}")
         for place, value in zip(taken[::2], taken[1::2], strict=True):
             what = self.type_of(place)
             if what not in ("int", "bool", ""):
-                raise _Ended(f"an item of a {kind} is set at a {what}")
+                raise _BadOpcode(f"an item of a {kind} is set at a {what}")
             if kind == "bytearray":
                 self._check_bytes([value])
                 self._resize(target, self._size_of(target))
-            if not what or (type(target) is Box and target.is_shared):
+            if not what or (type(target) is Stacked and target.is_shared):
                 self.certain = False
                 continue
-            size = target.count if type(target) is Box else self._size_of(target)
+            size = target.count if type(target) is Stacked else self._size_of(target)
             if not -size <= self.constant(place) < size:
-                raise _Ended(f"an item of a {kind} is set behind its end")
-            if type(target) is Box and 0 <= (nth := self.constant(place) % size) < len(target.parts):
+                raise _BadOpcode(f"an item of a {kind} is set behind its end")
+            if type(target) is Stacked and 0 <= (nth := self.constant(place) % size) < len(target.parts):
                 target.parts[nth] = value
 
     def _size_of(self, slot: int) -> int:
@@ -750,18 +750,18 @@ class Machine:
         taken, target = self._popped(), self._top()
         if not _is_data(target):
             self._method("ADDITEMS", at, target, taken)
-        elif type(target) is Box and target.kind == _SETS:
+        elif type(target) is Stacked and target.kind == _SETS:
             self._need_hashes(taken)
             target.add(taken)
         elif taken:
-            raise _Ended(f"items are added to a {self.type_of(target)}")
+            raise _BadOpcode(f"items are added to a {self.type_of(target)}")
 
     def _make(self, op: int, at: int) -> None:
         kind = _MADE[op]
         parts = [] if op in _EMPTY else self._popped()
         if kind == _DICTS:
             if len(parts) % 2:
-                raise _Ended("a key has no value")
+                raise _BadOpcode("a key has no value")
             self._need_hashes(parts[::2])
         elif kind == _FROZEN:
             self._need_hashes(parts)
@@ -770,7 +770,7 @@ class Machine:
     def _small_tuple(self, op: int, at: int) -> None:
         count = op - 0x84
         if len(self._stack) - self._fence < count:
-            raise _Ended("an opcode finds too few values on the stack")
+            raise _BadOpcode("an opcode finds too few values on the stack")
         parts = self._stack[-count:]
         del self._stack[-count:]
         self._push(self._box(_TUPLES, parts))
@@ -803,7 +803,7 @@ class Machine:
             self._top()
             number = self._number(line)
             if number < 0:
-                raise _Ended("a number of the memo is negative")
+                raise _BadOpcode("a number of the memo is negative")
             self._put(number)
 
     @property
@@ -813,11 +813,11 @@ class Machine:
 
     def _number(self, line: bytes) -> int:
         if len(line) < 2 or len(line) > _SHOWN:
-            raise _Ended("a number of the memo is none")
+            raise _BadOpcode("a number of the memo is none")
         try:
             return int(line.split(b"\0")[0])
         except ValueError:
-            raise _Ended("a number of the memo is none") from None
+            raise _BadOpcode("a number of the memo is none") from None
 
     def _recall(self, op: int, at: int) -> None:
         if op == 0x68:
@@ -830,7 +830,7 @@ class Machine:
     def _proto(self, op: int, at: int) -> None:
         protocol = self._take(1)[0]
         if protocol > _HIGHEST_PROTOCOL:
-            raise _Ended(f"protocol {protocol} is not known")
+            raise _BadOpcode(f"protocol {protocol} is not known")
 
     def _open_frame(self, op: int, at: int) -> None:
         size = int.from_bytes(self._take(8), "little")
@@ -850,7 +850,7 @@ class Machine:
         value = self._top()
         kind = self.type_of(value)
         if kind not in ("bytes", "bytearray", "buffer", "") and not (kind == "str" and value & 0xFF in _PYTHON2):
-            raise _Ended(f"a {kind} is no buffer")
+            raise _BadOpcode(f"a {kind} is no buffer")
         self.certain = self.certain and kind not in ("", "str")  # texts of Python 2 may be read as bytes
 
     def _persistent(self, op: int, at: int) -> None:
@@ -868,7 +868,7 @@ class Machine:
         """Push a constant that is written as a line, if it can be read."""
         line = self._line()
         if len(line) < 2 and op in b"ILF":
-            raise _Ended("a number has no digits")
+            raise _BadOpcode("a number has no digits")
         _LINES[op](self, line)
         self._push(at << 8 | op)
 
@@ -885,35 +885,35 @@ class Machine:
         try:
             value = float(text)
         except ValueError:
-            raise _Ended("a number has no digits") from None
+            raise _BadOpcode("a number has no digits") from None
         huge = value in (float("inf"), float("-inf")) and b"n" not in text.lower()
         self.certain = self.certain and not huge and text.strip() == text and b"_" not in text
 
     def _quoted_line(self, line: bytes) -> None:
         text = line[:-1]
         if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in (b"'", b'"'):
-            raise _Ended("a string is not in quotes")
+            raise _BadOpcode("a string is not in quotes")
         if b"\\" in text:
             with catch_warnings():
                 simplefilter("ignore")  # an escape that is not known is text
                 try:
                     escape_decode(text[1:-1])
                 except ValueError:
-                    raise _Ended("a string has an escape that is none") from None
+                    raise _BadOpcode("a string has an escape that is none") from None
 
     def _unicode_line(self, line: bytes) -> None:
         if b"\\" in line:
             try:
                 line[:-1].decode("raw-unicode-escape")
             except UnicodeDecodeError:
-                raise _Ended("a text has an escape that is none") from None
+                raise _BadOpcode("a text has an escape that is none") from None
 
 
 def _decoded(line: bytes, encoding: str = "utf-8") -> str:
     try:
         return line[:-1].decode(encoding)
     except UnicodeDecodeError:
-        raise _Ended("a name is no text") from None
+        raise _BadOpcode("a name is no text") from None
 
 
 def _whole(text: bytes, *, octal: bool = True) -> int | None:
@@ -929,7 +929,7 @@ def _whole(text: bytes, *, octal: bool = True) -> int | None:
             return int(text, 8)
         if len(digits) > 4_300 and digits.isdigit():
             return None
-        raise _Ended("a number has no digits") from None
+        raise _BadOpcode("a number has no digits") from None
 
 
 _UNKNOWN_NAME: Final = "?"

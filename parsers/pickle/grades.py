@@ -7,7 +7,7 @@ far as its arguments are constant: what is called is graded by the name that it 
 from __future__ import annotations
 
 from pparse.errors import LimitError
-from pparse.parsers.pickle.calls import Event, Reading
+from pparse.parsers.pickle.calls import CallReading, Event
 from pparse.parsers.pickle.values import Call, Extension, Global, call_words
 from pparse.tree.code_names import graded, is_leading, is_quiet
 from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade
@@ -32,7 +32,7 @@ def _role(name: str) -> str:
     return graded(name).role if name else ""
 
 
-class Verdict:
+class PickleVerdict:
     """What pickles would look up and call."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Verdict:
             self.note(str(found), at, found.name)
         return True
 
-    def read(self, reading: Reading) -> None:
+    def read(self, reading: CallReading) -> None:
         """Follow a pickle; take what is dangerous for others, who read frames or joblib's arrays as something else.
 
         Nothing else of these, and as far as the C unpickler goes: so read, a sound file of joblib mixes names of its
@@ -75,12 +75,12 @@ class Verdict:
         """
         self.follow(reading)
         for frames in [False] * reading.is_torn + [True] * (reading.behind is not None):
-            other = Verdict()
+            other = PickleVerdict()
             where = reading.data, reading.start, reading.end, reading.session
-            other.follow(Reading(*where, frames=frames), certain=True)
+            other.follow(CallReading(*where, frames=frames), certain=True)
             self._merge(other)
 
-    def follow(self, reading: Reading, depth: int = 0, *, certain: bool = False) -> None:
+    def follow(self, reading: CallReading, depth: int = 0, *, certain: bool = False) -> None:
         """Run a pickle, and note all that it would look up and call; ``certain``: if the C unpickler reads it."""
         try:
             for event in reading.events():
@@ -101,7 +101,7 @@ class Verdict:
         reason = f"not followed to its end: {error.reason}"
         self.uses.setdefault(NOT_FOLLOWED, CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, reason))
 
-    def _merge(self, other: Verdict) -> None:
+    def _merge(self, other: PickleVerdict) -> None:
         """Take what is dangerous of what another reader of the same pickles would do."""
         for name, use in other.uses.items():
             if use.grade is not Grade.DANGEROUS:
@@ -110,7 +110,7 @@ class Verdict:
             if known is not use and use.grade < known.grade:
                 known.worsen(use.grade, use.reason)
 
-    def _call(self, event: Event, reading: Reading, depth: int) -> None:
+    def _call(self, event: Event, reading: CallReading, depth: int) -> None:
         if event.kind == "call" and event.made_by and not any(map(_role, event.made_by)):
             return  # what made the result that is called here was graded by its own name
         call = event.as_call()
@@ -140,7 +140,7 @@ class Verdict:
         if role == "load" and depth < _MOST_NESTED:
             self._nested(event, reading, use, depth)
 
-    def _nested(self, event: Event, reading: Reading, use: CodeUse, depth: int) -> None:
+    def _nested(self, event: Event, reading: CallReading, use: CodeUse, depth: int) -> None:
         """Follow the pickles in the bytes that a call would load."""
         place = event.first_bytes()
         if place is None:
@@ -149,7 +149,7 @@ class Verdict:
         at, end = place
         found = 0
         while found < _MOST_IN_A_ROW:
-            inner = Reading(event.data, at, end, reading.session)
+            inner = CallReading(event.data, at, end, reading.session)
             self.follow(inner, depth + 1)
             found += 1
             at = inner.stopped_at

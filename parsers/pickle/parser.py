@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any, ClassVar, Final
 
-    from pparse.parsers.pickle.grades import Verdict
+    from pparse.parsers.pickle.grades import PickleVerdict
     from pparse.parsers.pickle.joblib import RawArray
     from pparse.tree.code_use import CodeUse
     from pparse.tree.entry import Key
@@ -239,9 +239,9 @@ class PickleParser(Parser, Listing):
         The opcodes are followed one by one, unless all readers look up the same names, and none of these does harm.
         """
         # Not imported by who lists tensors.
-        from pparse.parsers.pickle.grades import Verdict
+        from pparse.parsers.pickle.grades import PickleVerdict
 
-        verdict = Verdict()
+        verdict = PickleVerdict()
         try:
             if not self.starts:
                 self.read_pickles()
@@ -258,26 +258,26 @@ class PickleParser(Parser, Listing):
                 self._note_trouble(program)
         yield from verdict.uses.values()
 
-    def _judge_unread(self, verdict: Verdict) -> None:
+    def _judge_unread(self, verdict: PickleVerdict) -> None:
         """Follow the pickles, one behind the other, without what is known of them."""
-        from pparse.parsers.pickle.calls import Reading
+        from pparse.parsers.pickle.calls import CallReading
 
         extraction = self.result.extraction
         pos, end, count = extraction.start, extraction.find_end(), 0
         while not count or (pos < end and self.goes_on(count, pos)):
             extraction.session.limits.check("entries", count, "the number of pickles")
-            reading = Reading(extraction.data, pos, end, extraction.session)
+            reading = CallReading(extraction.data, pos, end, extraction.session)
             verdict.read(reading)
             if reading.trouble:
                 break
             pos, count = reading.stopped_at, count + 1
 
-    def _judge_code(self, program: Program, verdict: Verdict) -> None:
-        from pparse.parsers.pickle.calls import Reading
+    def _judge_code(self, program: Program, verdict: PickleVerdict) -> None:
+        from pparse.parsers.pickle.calls import CallReading
 
         if program.is_regular and verdict.take_quiet(list(self._globals_of(program))):
             return
-        first = Reading(program.data, program.start, program.find_end, program.session)
+        first = CallReading(program.data, program.start, program.find_end, program.session)
         if program.arrays:  # read by joblib, which derives from Python's unpickler
             first.behind, first.frames = program.arrays.behind, False
         verdict.read(first)

@@ -52,7 +52,7 @@ _TOO_LONG: Final = lazy_pattern(rb"[\x80-\xff]{10}")
 _SKIP, _TEXT, _VARINTS = 0, -1, -2
 
 
-class _Table(dict[int, "Any"]):
+class _FieldChecks(dict[int, "Any"]):
     """What to check in fields of one message type: `_TEXT` and so on, the size of a number, or the table of a message.
 
     By tag of wire type 2 that takes a byte; by minus the tag for longer ones, and for groups. Filled on demand.
@@ -60,7 +60,7 @@ class _Table(dict[int, "Any"]):
 
     __slots__ = ("_tables", "hits", "sound", "type")
 
-    def __init__(self, type: MessageType, tables: dict[str, _Table]) -> None:
+    def __init__(self, type: MessageType, tables: dict[str, _FieldChecks]) -> None:
         self.type = type
         self._tables = tables
         self.sound: set[bytes] | None = set()
@@ -94,11 +94,11 @@ class _Table(dict[int, "Any"]):
         return found
 
 
-def table_of(type: MessageType, tables: dict[str, _Table]) -> _Table:
+def table_of(type: MessageType, tables: dict[str, _FieldChecks]) -> _FieldChecks:
     """Return the table of a message type, kept in ``tables``."""
     found = tables.get(type.full_name)
     if found is None:
-        found = tables[type.full_name] = _Table(type, tables)
+        found = tables[type.full_name] = _FieldChecks(type, tables)
     return found
 
 
@@ -109,7 +109,7 @@ class Checker:
     """
 
     def __init__(self, check_cancelled: Callable[[], None], budget: MemoryBudget | None = None) -> None:
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, _FieldChecks] = {}
         self._check_cancelled = check_cancelled
         self._budget = budget
         self._library: Library | None = None
@@ -144,7 +144,7 @@ class Checker:
         table = table_of(type, self._tables)
         # Open messages: their end (for a group: minus its number), the offset at which all must end (a group ends by
         # itself, but not beyond the message around it), and the table of each.
-        around: list[tuple[int, int, _Table]] = [(part.end, part.end, table)]
+        around: list[tuple[int, int, _FieldChecks]] = [(part.end, part.end, table)]
         block, base, size = b"", part.start, 0
         data, last = part.data, part.end
         step = _FIRST_BLOCK
@@ -204,7 +204,7 @@ class Checker:
                             if len(around) > _MAX_DEPTH:
                                 return False
                             inner = table[-tag]
-                            table = inner if isinstance(inner, _Table) else table
+                            table = inner if isinstance(inner, _FieldChecks) else table
                             around.append((-(tag >> 3), base + bound, table))
                             stop = -1
                             library, again = None, last  # which field was the last in a group without an end?
@@ -228,7 +228,7 @@ class Checker:
                             return False
                     elif not (text := block[start:at]).isascii() and not _sound_text(text):
                         return False
-                elif found.__class__ is _Table:
+                elif found.__class__ is _FieldChecks:
                     if length <= small and at <= size and found.sound is not None:
                         raw = block[start:at]
                         if raw in found.sound:

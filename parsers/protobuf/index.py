@@ -330,7 +330,7 @@ class Occurrences:
         return found
 
 
-class _Found(dict[int, list[int]]):
+class _ListsByTag(dict[int, list[int]]):
     """Lists by tag. Tags of the same field (packed and not packed) share a list, which keeps the order."""
 
     __slots__ = ("scan",)
@@ -364,7 +364,7 @@ class PartScan:
         self.slots: dict[int, Occurrences] = {}
         self.fresh: dict[int, list[int]] = {}
         self.groups: list[int] = []
-        self.found = _Found(self)
+        self.found = _ListsByTag(self)
         self.heads: dict[int, bytes] = {}
         """The first bytes of large fields, by offset: who asks what they are reads nothing again."""
 

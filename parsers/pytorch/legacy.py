@@ -77,7 +77,7 @@ _MAGICS: Final = (
 _NAMES: Final = ("magic", "version", "system", "object", "keys")
 
 
-class _Place(StoredAt):
+class _StoragePlace(StoredAt):
     """A storage that should have ``meant`` bytes; ``count`` of elements before it in the file, and how many the pickle
     says there are."""
 
@@ -190,14 +190,14 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
         return [str(key) for key in known if isinstance(key, str) or (isinstance(key, int) and key.bit_length() < 64)]
 
     @cached_property
-    def _places(self) -> dict[str, _Place]:
+    def _places(self) -> dict[str, _StoragePlace]:
         """Where the storages are, in the order of the file."""
         found = self._find_places()
         self._judge_counts(list(found.values()))
         return found
 
-    def _find_places(self) -> dict[str, _Place]:
-        found: dict[str, _Place] = {}
+    def _find_places(self) -> dict[str, _StoragePlace]:
+        found: dict[str, _StoragePlace] = {}
         if len(self.starts) < len(_NAMES):
             return found
         program = self.program(self.starts[3])
@@ -222,11 +222,11 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
                     break
                 self.blank = None
             size = meant * dtype.itemsize
-            found[key] = _Place(data, pos + 8, size, end, count, meant)
+            found[key] = _StoragePlace(data, pos + 8, size, end, count, meant)
             pos += 8 + size
         return found
 
-    def _judge_counts(self, places: list[_Place]) -> None:
+    def _judge_counts(self, places: list[_StoragePlace]) -> None:
         """Compare the number of elements before each storage with the pickle: if several differ, bytes have moved."""
         wrong = [place.count != place.told for place in places]
         end = self.result.extraction.find_end()
@@ -240,7 +240,7 @@ class PyTorchLegacyParser(PickleParser, StorageReader):
                 return
             self._mark(place, f"the file gives it {place.count:,} elements, the pickle {place.told:,}")
 
-    def _mark(self, place: _Place, reason: str) -> None:
+    def _mark(self, place: _StoragePlace, reason: str) -> None:
         place.finding = self.finding_at("bad-storage", reason, "", place.begin - 8, length=8)
         place.status = Status.DAMAGED
 

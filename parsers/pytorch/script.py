@@ -59,7 +59,7 @@ class Definition:
         """Types of the attributes of a class; of a constant, with its value."""
         self.parameters: list[str] = []
         self.buffers: list[str] = []
-        self.head: Head | None = None
+        self.head: FunctionHead | None = None
         """Of a function, once it was read: see `head_of`."""
 
 
@@ -333,13 +333,13 @@ Parameter = namedtuple("Parameter", "name type default")
 Parameter.__doc__ = """An argument: its name, type, and default; these are empty if there is none."""
 
 
-class Head(namedtuple("Head", "parameters returns body line")):
+class FunctionHead(namedtuple("Head", "parameters returns body line")):
     """The head of a function: its arguments, what it returns, where its body begins, and in which line."""
 
     __slots__ = ()
 
 
-def head_of(text: str, definition: Definition) -> Head:
+def head_of(text: str, definition: Definition) -> FunctionHead:
     """Read the head of a function once, which may take several lines. Raises `MalformedError`."""
     if definition.head is not None:
         return definition.head
@@ -371,5 +371,5 @@ def head_of(text: str, definition: Definition) -> Head:
     if match is None:
         raise MalformedError("the head of a function is not understood")
     line = definition.line + text.count("\n", definition.begin, match.end())
-    definition.head = Head(found, match[1] or "", match.end(), line)
+    definition.head = FunctionHead(found, match[1] or "", match.end(), line)
     return definition.head

@@ -44,7 +44,7 @@ _MEMBERS: Final = frozenset(("sys_info", "pickle", "storages", "tensors"))
 _MOST_RANK: Final = 64
 
 
-class _Reader:
+class _MemberReader:
     """Reads pickles and numbers from a member, one behind the other."""
 
     def __init__(self, document: Extraction) -> None:
@@ -150,12 +150,12 @@ class PyTorchTarParser(TarParser, StorageReader):
 
     # -- storages ----------------------------------------------------------------------------------------------------
 
-    def _read_part(self, name: str, read: Callable[[_Reader, Found], None], found: Found) -> bool:
+    def _read_part(self, name: str, read: Callable[[_MemberReader, Found], None], found: Found) -> bool:
         """Let ``read`` find what a member tells; return whether it could, and note why not."""
         document = self._document(name)
         try:
             if document is not None:
-                read(_Reader(document), found)
+                read(_MemberReader(document), found)
         except DataError as error:
             self.note("malformed", f"its part {name}: {error.reason}", error.offset)
             return False
@@ -168,7 +168,7 @@ class PyTorchTarParser(TarParser, StorageReader):
             self._doubt_last(found)
         return found
 
-    def _read_storages(self, reader: _Reader, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
+    def _read_storages(self, reader: _MemberReader, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         from pparse.parsers.pytorch.rebuild import StorageId, storage_type
         from pparse.tensors.dtype import DTYPES
 
@@ -213,7 +213,7 @@ class PyTorchTarParser(TarParser, StorageReader):
             stored.finding = self.finding_at("shifted", LAST_BEFORE_BREAK, "", stored.place[1], length=stored.size)
 
     @staticmethod
-    def _take_back(reader: _Reader, at: int, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
+    def _take_back(reader: _MemberReader, at: int, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         """Take back what lies in zeros that last from before ``at``, where a storage should begin, to the end.
 
         The file has a length, and was not written to its end.
@@ -252,7 +252,7 @@ class PyTorchTarParser(TarParser, StorageReader):
         self._read_part("tensors", self._read_tensors, found)
         return found
 
-    def _read_tensors(self, reader: _Reader, found: dict[str, StoredTensor]) -> None:
+    def _read_tensors(self, reader: _MemberReader, found: dict[str, StoredTensor]) -> None:
         from pparse.parsers.pytorch.rebuild import StoredTensor
 
         count = reader.value()

@@ -14,7 +14,7 @@ from pparse.errors import GapError, LimitError
 from pparse.findings import Severity, plain_members
 from pparse.lazy import lazy_pattern
 from pparse.tensors.dtype import DTYPES, SHORT
-from pparse.tensors.status import Places
+from pparse.tensors.status import TensorRanges
 from pparse.tree.index import EACH, MAKING, SLICE, KeyTable, SeenKeys
 
 TYPE_CHECKING = False
@@ -284,7 +284,7 @@ class _Entries:
         """Whether all are sound tensors, each of which begins where the one before ends."""
 
 
-class _Block:
+class _EntryRun:
     """A stretch of entries: ``count`` from number ``first`` on, in the bytes ``[begin, end)``."""
 
     __slots__ = ("begin", "count", "end", "first", "rows")
@@ -317,14 +317,14 @@ class PlainText:
         """The number of the entry ``__metadata__``, if there is one."""
         self.behind = b""
         """The byte behind the text, if that is `State.COMPLETE` and there is one."""
-        self.places = Places(budget)
+        self.places = TensorRanges(budget)
         """Where the tensors lie."""
         self._seen = SeenKeys(budget)
-        self._blocks: list[_Block] = []
+        self._blocks: list[_EntryRun] = []
         self._charge = budget.charge(0, "entries of the header", self._drop)
         self._hashes: array[int] | None = None
         self._names: dict[str, tuple[int, HeaderEntry | None]] | KeyTable | None = None
-        self._looked_at: tuple[_Block, list[Any]] | None = None  # a block, and its entries in the text
+        self._looked_at: tuple[_EntryRun, list[Any]] | None = None  # a block, and its entries in the text
         self._sought = 0  # how many names were looked for without a table of them
         self._names_charge = budget.charge(0, "a table of names", self._drop_names)
         self._kinds: dict[str, tuple[int, Any]] = {}
@@ -352,7 +352,7 @@ class PlainText:
                 self._charge.resize(max(0, self._charge.amount - _ROW * block.count))
             at += 1
 
-    def _tensors_of(self, block: _Block, first: int) -> Iterator[Any]:
+    def _tensors_of(self, block: _EntryRun, first: int) -> Iterator[Any]:
         """Return what `rows` yields of a block."""
         rows = self._rows_of(block)
         found = zip(count(block.first), rows.names, rows.infos, repeat(None))
@@ -481,7 +481,7 @@ class PlainText:
             return self._stop()
         behind = self._pos + (at if block.isascii() else len(text[:at].encode()))
         if rows.names:
-            self._blocks.append(_Block(self.count, self._pos, behind, len(rows.names)))
+            self._blocks.append(_EntryRun(self.count, self._pos, behind, len(rows.names)))
             if hold:
                 self._hold(self._blocks[-1], rows)
             self.count += len(rows.names)
@@ -628,13 +628,13 @@ class PlainText:
 
     def _stop(self) -> None:
         self._close(State.STOPPED)
-        self.places = Places(self._host.session.budget)  # gives the memory back
+        self.places = TensorRanges(self._host.session.budget)  # gives the memory back
 
     def _close(self, state: State) -> None:
         self.state = state
         self._seen.release()
 
-    def _rows_of(self, block: _Block) -> _Entries:
+    def _rows_of(self, block: _EntryRun) -> _Entries:
         """Return the rows of a block, which may have to be read again."""
         rows = block.rows
         if rows is None:
@@ -643,11 +643,11 @@ class PlainText:
             self._hold(block, rows)
         return rows
 
-    def _text_of(self, block: _Block) -> str:
+    def _text_of(self, block: _EntryRun) -> str:
         """Return the text of a block; the bracket behind it shows where the last entry ends, if no comma does."""
         return self._host.data.read_exact(block.begin, block.end - block.begin).decode() + "}"
 
-    def _hold(self, block: _Block, rows: _Entries) -> None:
+    def _hold(self, block: _EntryRun, rows: _Entries) -> None:
         """Keep the rows of a block, if there is room."""
         if self._charge.amount > min(_MOST_ROWS, self._host.session.budget.limit // 4):
             self._drop()

@@ -43,7 +43,16 @@ from pparse.parsers.safetensors.header import (
     info_of,
     is_metadata,
 )
-from pparse.tensors.status import CONFLICTS, NAMESAKE, SHARED, Places, mark, sharers, status_by_place, tensor_status
+from pparse.tensors.status import (
+    CONFLICTS,
+    NAMESAKE,
+    SHARED,
+    TensorRanges,
+    mark,
+    sharers,
+    status_by_place,
+    tensor_status,
+)
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.node import as_dict
@@ -92,7 +101,7 @@ class SafetensorsParser(Parser, Listing, Container):
         self._unproved = False  # the header seems to continue behind its end, which is unknown
         self.wrong_length: Finding | None = None  # set if the header's end was found in another way
         self.is_resolved = False  # whether the header was judged as a whole
-        self.places: Places | None = None  # where the tensors lie; None: not known yet
+        self.places: TensorRanges | None = None  # where the tensors lie; None: not known yet
         self.conflicts = bytearray()  # the conflict of each header entry
         self.bad_metadata = False
         self.namesakes: set[int] = set()  # entries whose name occurs more than once
@@ -288,12 +297,12 @@ class SafetensorsParser(Parser, Listing, Container):
         if root.index_to(None).count > 1 and self.header.repeated_keys(root):
             self.namesakes = self.header.same_keys(root).difference(metadata)
 
-    def all_places(self) -> Places:
+    def all_places(self) -> TensorRanges:
         """Return the places of the tensors, of which all are held meanwhile."""
         return self._places_of(self._rows(), keep=True)
 
-    def _places_of(self, rows: Iterable[Row], *, keep: bool = False) -> Places:
-        places = Places(self.result.extraction.session.budget, keep=keep)
+    def _places_of(self, rows: Iterable[Row], *, keep: bool = False) -> TensorRanges:
+        places = TensorRanges(self.result.extraction.session.budget, keep=keep)
         for _, _, info, entry in rows:
             if entry is not None or not info.is_placed:
                 places.known = False

@@ -124,7 +124,7 @@ def run(options: Any, out: Output) -> int:
     return code
 
 
-class _Tally(Counter[tuple[str, Severity]]):
+class _CheckTally(Counter[tuple[str, Severity]]):
     """What the findings of a check add up to: how many there are of each code and severity."""
 
     def of(self, severity: Severity) -> int:
@@ -189,7 +189,7 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
     if not options.recursive:  # everything is decoded in order anyway: jumping ahead with an index would add to that
         options.options = [("index", "none"), *options.options]
     with open_file(options, out) as document:
-        tally = _Tally()
+        tally = _CheckTally()
         shown: list[dict[str, object]] = []
         made = cache(lambda: viewer_for(document))  # once: what it knows may have cost a pass over the file
         for finding in _findings(document, options, made):

@@ -66,7 +66,7 @@ def run(options: Any, out: Output) -> int:
     options.found = 0
     if (options.duplicates or options.unused) and (options.sort or options.reverse or options.first):
         raise OptionError("--sort, --reverse and --first are of single tensors, not of --duplicates or --unused")
-    options.wanted = _Conditions(options, out)
+    options.wanted = _Asked(options, out)
     if options.duplicates:
         code = _duplicates(options, out)
     else:
@@ -78,7 +78,7 @@ def run(options: Any, out: Output) -> int:
     return worst({code, OK if options.found else DIFFERENT})
 
 
-class _Conditions:
+class _Asked:
     """What the options ask of a tensor."""
 
     def __init__(self, options: Any, out: Output) -> None:
@@ -131,7 +131,7 @@ class _Conditions:
         return words or ["all zero"]
 
 
-class _Finding:
+class _Hits:
     """Tensors of a file that are asked for, each with what was found about it."""
 
     def __init__(self, viewer: Viewer, options: Any) -> None:
@@ -163,7 +163,7 @@ def _find(options: Any, out: Output) -> int:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "tensors") if as_json else None
         table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><", full=options.long)
-        found = _Finding(viewer, options)
+        found = _Hits(viewer, options)
         for tensor, why in found.in_order(options, out):
             dtype = type_word(tensor)
             if rows is not None:

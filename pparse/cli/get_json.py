@@ -292,7 +292,7 @@ def give_rows(document: Extraction, options: Any, out: Output) -> int | None:
         raise PathError(
             f"it is of kind {node.kind}; only lists, bytes and texts have slices", path=parts[0] or "the root"
         )
-    found = _Elements(node, parts[1], parts[2], options)
+    found = _CutElements(node, parts[1], parts[2], options)
     _choose_form(options)
     return found.give(out)
 
@@ -316,7 +316,7 @@ def _way_of(path: str) -> _Way:
     return [*way, (parse_path(path), None)]
 
 
-class _Elements:
+class _CutElements:
     """Elements ``cut`` of the list ``node``, and the path ``rest`` below each to what is wanted."""
 
     def __init__(self, node: Node, cut: slice, rest: str, options: Any) -> None:

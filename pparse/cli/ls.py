@@ -128,7 +128,7 @@ def _asked_order(options: Any) -> str | None:
     return options.sort or (UNSORTED if options.first is not None else None)
 
 
-class _Listing:
+class _Streamed:
     """Streams tensors, each with its status and what was verified of it: counts all, and passes on those that match."""
 
     def __init__(self, viewer: Any, matches: Selection) -> None:
@@ -180,7 +180,7 @@ class _Listing:
 
 
 def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
-    listing = _Listing(viewer, options.matches)
+    listing = _Streamed(viewer, options.matches)
     how = _asked_order(options)
     if how is None and viewer.has_more_than(SORT_UP_TO):
         how = UNSORTED
@@ -229,7 +229,9 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
     return exit_code_for(viewer.findings, damaged=damaged, strict=options.strict)
 
 
-def _show_tensors(rows: Iterable[Row], listing: _Listing, size: Callable[[int], str], options: Any, out: Output) -> str:
+def _show_tensors(
+    rows: Iterable[Row], listing: _Streamed, size: Callable[[int], str], options: Any, out: Output
+) -> str:
     """Print tensors; return the status of those that are shown without one."""
     keys = options.long and listing.viewer.has_keys
     digest = ("DIGEST",) if options.digest else ()
@@ -277,7 +279,7 @@ def _tell_usual(usual: str, summary: str, out: Output) -> None:
 
 
 def _sum_up(
-    listing: _Listing, extent: Extent, size: Callable[[int], str], usual: str, options: Any, out: Output
+    listing: _Streamed, extent: Extent, size: Callable[[int], str], usual: str, options: Any, out: Output
 ) -> None:
     """Print what is known of all tensors, listed or not, and what is wrong with them."""
     _tell_usual(usual, status_words(extent.status, extent.all_verified), out)

@@ -61,9 +61,9 @@ def add_arguments(parser: Arguments) -> None:
 def run(options: Any, out: Output) -> int:
     """Run the command."""
     allowed = _Allowed(options.allow)
-    report = _Report(options, out)
+    report = _ScanReport(options, out)
     with jobs.Jobs(options, out) as work:
-        for result in work.results(_Scan(file, options, out, named=named) for file, named in _files(options.files)):
+        for result in work.results(_FileScan(file, options, out, named=named) for file, named in _files(options.files)):
             file, named, uses, error = result()
             if isinstance(error, FormatError) and not named:
                 report.others += 1
@@ -74,7 +74,7 @@ def run(options: Any, out: Output) -> int:
     return report.close()
 
 
-class _Scan(jobs.OneFile):
+class _FileScan(jobs.OneFile):
     """The code in a file, and why not all of it was read."""
 
     def __init__(self, file: str, options: Any, out: Output, *, named: bool) -> None:
@@ -94,7 +94,7 @@ class _Scan(jobs.OneFile):
         return self.options.file, self._named, uses, error
 
 
-class _Report:
+class _ScanReport:
     """What is told of the files, as they come."""
 
     def __init__(self, options: Any, out: Output) -> None:

@@ -164,7 +164,7 @@ def read_through(
     """
     while True:
         revision = data.revision
-        verdict = _Reading(session, data, start, end, size, checksum, sink, skip).verdict()
+        verdict = _ContentPass(session, data, start, end, size, checksum, sink, skip).verdict()
         if data.revision == revision:
             return verdict
         if sink is not None:
@@ -192,7 +192,7 @@ class Collector:
         return b"".join(self._chunks)
 
 
-class _Reading:
+class _ContentPass:
     """One pass over a content, see `read_through`: the bytes are counted, summed up and passed on, then judged."""
 
     def __init__(

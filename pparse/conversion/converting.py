@@ -162,7 +162,7 @@ def convert_view(
             if dry_run:
                 refuse_existing(plan.paths, force=options.force)
                 return plan.report
-            return _Run(plan).go()
+            return _ConversionRun(plan).go()
         except _UnresolvedError:
             # All is read first, so that all damage is known: what is left out is left out at once. An unfinished run
             # may be one that knew it.
@@ -183,7 +183,7 @@ def _refuse_own_sources(plan: Plan) -> None:
             raise errors.OptionError(f"{path} is a file of the source, which is being read; name another output")
 
 
-class _Run:
+class _ConversionRun:
     """One run: from an empty folder, or from where an earlier run was stopped, to files with their names."""
 
     def __init__(self, plan: Plan) -> None:
@@ -245,7 +245,7 @@ class _Run:
     def _write(self) -> None:
         plan, work = self._plan, self._work
         if not (work.place.begun and all(work.has_part(at, file.size) for at, file in enumerate(plan.files))):
-            work.place = Place()
+            work.place = RunPlace()
         place = work.place
         self._written = sum(item.nbytes for _, item in self._items[: place.number]) + place.done
         refuse_full(plan.target, plan.bytes - self._written)
@@ -376,7 +376,7 @@ class _Run:
 # -- the folder --------------------------------------------------------------------------------------------------------
 
 
-class Place:
+class RunPlace:
     """How far a run has come: in the item ``number``, ``done`` bytes are written."""
 
     __slots__ = ("begun", "done", "known", "moving", "number")
@@ -478,7 +478,7 @@ class ConversionFolder:
     ) -> None:
         self.folder = _folder_of(target)
         """Its path."""
-        self.place = Place()
+        self.place = RunPlace()
         """How far an earlier run has come that this one continues."""
         self.started_over = False
         """Whether there was an unfinished run of another kind, which was given up."""
@@ -547,7 +547,7 @@ class ConversionFolder:
                     place.known[place.number] = int(crc), int(lost)
             place.moving = next(journal.lines("moving"), None) is not None
         except (TypeError, ValueError):  # not lines of ours
-            self.place = Place()
+            self.place = RunPlace()
 
     # -- the files -----------------------------------------------------------------------------------------------------
 

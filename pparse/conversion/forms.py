@@ -518,11 +518,11 @@ class GgufForm(Form):
         self.scalars += not tensor.shape
         if isinstance(tensor, BlockTensor):
             if self.copies(tensor):
-                return _Blocks(tensor, name, number, tensor.stored_dtype)
+                return _BlockItem(tensor, name, number, tensor.stored_dtype)
             self._retyped = True
         if dtype == Q8_0:
             if len(tensor.shape) > 1 and not tensor.shape[-1] % 32:
-                return _Blocks(tensor, name, number, "Q8_0")
+                return _BlockItem(tensor, name, number, "Q8_0")
             self.unquantised += 1
             assert tensor.dtype is not None  # noqa: S101 -- `Plan` refused it
             dtype = tensor.dtype if tensor.dtype.name in _BY_DTYPE else DType.of("float32")
@@ -565,7 +565,7 @@ class GgufForm(Form):
         yield b"GGUF" + pack("<IQQ", 3, len(items), len(kept))
         yield from kept
         for item in items:
-            kind = _NUMBERS[item.kind] if isinstance(item, _Blocks) else _BY_DTYPE[item.dtype.name]
+            kind = _NUMBERS[item.kind] if isinstance(item, _BlockItem) else _BY_DTYPE[item.dtype.name]
             shape = item.tensor.shape or (1,)
             place = pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind.number, item.at - start)
             yield _text(item.name) + place
@@ -576,7 +576,7 @@ class GgufForm(Form):
             yield bytes(-items[-1].nbytes % self.alignment)
 
 
-class _Blocks(Item):
+class _BlockItem(Item):
     """A tensor that is written as blocks: those of the source as they are, or made of its elements."""
 
     __slots__ = ("kind",)

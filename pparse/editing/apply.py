@@ -66,7 +66,7 @@ def locked(path: str, *, write: bool) -> Iterator[int]:
 # -- in place, and by inserted blocks ----------------------------------------------------------------------------------
 
 
-class Job:
+class Rewrite:
     """A new head, and how it gets into the file."""
 
     def __init__(self, path: str, descriptor: int, head: bytes | bytearray, known: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ def write_head(path: str, descriptor: int, head: Head, size: int) -> int:
     insert = size - head.old_size if head.payload else 0
     known = {"before": before, "after": size + head.payload, "insert": insert, "begin": head.old_size}
     known["stays"] = min(head.payload, before - head.old_size)
-    job = Job(path, descriptor, head.written(size), known)
+    job = Rewrite(path, descriptor, head.written(size), known)
     with refused("cannot write", path):
         job.known["sample"] = job.sample()
         try:
@@ -183,7 +183,7 @@ def finish(path: str, descriptor: int) -> str | None:
     return "finished"
 
 
-def _noted(path: str, descriptor: int) -> Job | None:
+def _noted(path: str, descriptor: int) -> Rewrite | None:
     """Return what the journal tells; a job without a head if it is not whole, None if there is none."""
     try:
         other = os.open(path + EDIT_JOURNAL, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | _BINARY)
@@ -205,7 +205,7 @@ def _noted(path: str, descriptor: int) -> Job | None:
             known = json.loads(raw[at : at + length])
             if all(type(known[name]) is int and known[name] >= 0 for name in _NUMBERS):
                 head = raw[at + length : -_DIGEST]
-    return Job(path, descriptor, head, known)
+    return Rewrite(path, descriptor, head, known)
 
 
 def refuse_unfinished(path: str) -> None:

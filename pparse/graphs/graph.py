@@ -161,7 +161,7 @@ class GraphNodes(Guarded, Mapping[str, GraphNode]):
 _NEAR: Final = 20_000
 
 
-class _Part(Guarded):
+class _GraphPart(Guarded):
     """Base of a graph and of a part of one: streams nodes and edges."""
 
     wanted: Sequence[str] | None = None  #: the names that were asked for, of a subgraph; else None
@@ -247,7 +247,7 @@ class _Part(Guarded):
 class Edges(Iterable[Edge]):
     """The edges of a graph or a part of it; can be iterated any number of times."""
 
-    def __init__(self, part: _Part) -> None:
+    def __init__(self, part: _GraphPart) -> None:
         self._part = part
 
     def __iter__(self) -> Iterator[Edge]:
@@ -300,7 +300,7 @@ def _captured(caller: Called, call: Any, body: Graph) -> dict[str, str]:
 # -- graphs, and parts of them -----------------------------------------------------------------------------------------
 
 
-class Graph(_Part):
+class Graph(_GraphPart):
     """A graph, or the body of a function or node; ``max_nodes`` bounds the index, streaming is not bounded.
 
     ``outer`` is the graph around a body, if it is at hand.
@@ -565,7 +565,7 @@ class Graph(_Part):
 _NOT: Final = bytes([1]) + bytes(255)
 
 
-class GraphSelection(_Part):
+class GraphSelection(_GraphPart):
     """Some nodes of a graph, one bit each; iterating streams their names in the order of the graph."""
 
     def __init__(self, graph: Graph, marks: bytes | bytearray, wanted: Sequence[str] | None = None) -> None:

@@ -47,7 +47,7 @@ class Codes:
         self.end_bits = literals[END]  # number of bits of the end of a block
 
 
-class Head:
+class DeflateHead:
     """The head of a block."""
 
     __slots__ = ("at", "codes", "final", "kind", "size")
@@ -108,18 +108,18 @@ def _fixed() -> Codes:
     return Codes([8] * 144 + [9] * 112 + [7] * 24 + [8] * 8, [5] * 32)
 
 
-def read_head(data: bytes, bit: int) -> Head | None:
+def read_head(data: bytes, bit: int) -> DeflateHead | None:
     """Read the head of the block at ``bit``; None if there is none, or ``data`` does not hold all of it."""
     kind = _bits(data, bit + 1, 2)
     final = bool(_bits(data, bit, 1))
-    head: Head | None = None
+    head: DeflateHead | None = None
     if kind == STORED:
         at = bit + 10 >> 3
         size = int.from_bytes(data[at : at + 2], "little")
         if int.from_bytes(data[at + 2 : at + 4], "little") == size ^ 0xFFFF:
-            head = Head(STORED, final, 8 * at + 32, size=size)
+            head = DeflateHead(STORED, final, 8 * at + 32, size=size)
     elif kind == FIXED:
-        head = Head(FIXED, final, bit + 3, _fixed())
+        head = DeflateHead(FIXED, final, bit + 3, _fixed())
     elif kind == DYNAMIC:
         head = _read_dynamic(data, bit, final)
     return head if head is not None and head.at <= 8 * len(data) else None
@@ -130,7 +130,7 @@ def _bits(data: bytes, bit: int, count: int) -> int:
     return int.from_bytes(data[bit >> 3 : (bit >> 3) + 8], "little") >> (bit & 7) & (1 << count) - 1
 
 
-def _read_dynamic(data: bytes, bit: int, final: bool) -> Head | None:
+def _read_dynamic(data: bytes, bit: int, final: bool) -> DeflateHead | None:
     literals, distances = _bits(data, bit + 3, 5) + 257, _bits(data, bit + 8, 5) + 1
     count = _bits(data, bit + 13, 4) + 4
     if literals > 286 or distances > 30:
@@ -159,7 +159,7 @@ def _read_dynamic(data: bytes, bit: int, final: bool) -> Head | None:
     if len(lengths) > literals + distances or not lengths[END]:
         return None
     codes = Codes(lengths[:literals], lengths[literals:])
-    return Head(DYNAMIC, final, bit, codes) if codes.literals and codes.distances else None
+    return DeflateHead(DYNAMIC, final, bit, codes) if codes.literals and codes.distances else None
 
 
 def walk(

@@ -521,7 +521,7 @@ class Canonicalizer:
     def _message(self, kind: MessageType, items: list[Item], changes: Changes) -> Run:
         table = self._table(kind)
         large = any(isinstance(item, Range) for item in items)
-        parts = _Parts()
+        parts = _CanonicalParts()
         out = parts.out
         extra = _extra(items)
         for item in items:
@@ -555,7 +555,7 @@ class Canonicalizer:
             parts.singles[number] = []
         return (yield from self._assemble(table, parts))
 
-    def _assemble(self, table: dict[int, _CanonicalField], parts: _Parts) -> Run:
+    def _assemble(self, table: dict[int, _CanonicalField], parts: _CanonicalParts) -> Run:
         """Return all parts in their order."""
         result = Rope()
         out = parts.out
@@ -595,7 +595,7 @@ class Canonicalizer:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def _count(self, parts: _Parts, field: _CanonicalField, value: Any, before: int) -> None:
+    def _count(self, parts: _CanonicalParts, field: _CanonicalField, value: Any, before: int) -> None:
         """Charge the memory that a large message has grown by since a field was added."""
         rope = parts.out.get(field.number)
         if rope is not None:
@@ -635,7 +635,7 @@ def _small(kind: MessageType, items: list[Item]) -> tuple[str, bytes] | None:
 # -- the parts of a message --------------------------------------------------------------------------------------------
 
 
-class _Parts:
+class _CanonicalParts:
     """The parts found in a message, by field number."""
 
     __slots__ = ("cases", "counts", "maps", "out", "singles", "unknown")
@@ -674,7 +674,10 @@ def _extra(items: list[Item]) -> dict[tuple[int, int | None], list[Item]]:
 
 
 def _element(
-    parts: _Parts, field: _CanonicalField, value: Content | Addressed, extra: dict[tuple[int, int | None], list[Item]]
+    parts: _CanonicalParts,
+    field: _CanonicalField,
+    value: Content | Addressed,
+    extra: dict[tuple[int, int | None], list[Item]],
 ) -> list[Item] | None:
     """Return the items of the element that a value begins; None if the value adds to an element begun before."""
     if not extra:
@@ -698,7 +701,7 @@ def _add_unknown(unknown: Rope, number: int, wire: int, value: int | bytes | Con
     _add_value(unknown, "64", value)
 
 
-def _add_scalar(parts: _Parts, field: _CanonicalField, wire: int, value: Any) -> None:
+def _add_scalar(parts: _CanonicalParts, field: _CanonicalField, wire: int, value: Any) -> None:
     number, out = field.number, parts.out
     if not field.repeated:
         parts.choose(field)
@@ -735,7 +738,7 @@ def _add_value(rope: Rope, kind: str, value: int | bytes | Content) -> None:
         rope.add_content(value)
 
 
-def _add_entry(parts: _Parts, field: _CanonicalField, value: Content | Addressed) -> None:
+def _add_entry(parts: _CanonicalParts, field: _CanonicalField, value: Content | Addressed) -> None:
     """Add an entry of a map; it replaces an earlier entry with an equal key."""
     if isinstance(value, Addressed):
         raise no_key(value)

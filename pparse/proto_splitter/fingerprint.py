@@ -372,14 +372,14 @@ def _entry(key: bytes, value: bytes) -> Item:
 
 def chunked_checksum(data: Data, options: ReadOptions) -> int:
     """Return the checksum of a SavedModel in chunks (producer 2). Raise as `fingerprint`."""
-    return _Chunks(data, options).checksum()
+    return _HashedChunks(data, options).checksum()
 
 
 def _chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicalizer) -> tuple[int, int, int, int]:
     """Return the checksum, and the hashes of the graph, of the signatures and of the object graph."""
     from pparse.protos import schema
 
-    types, chunks = schema(), _Chunks(data, options)
+    types, chunks = schema(), _HashedChunks(data, options)
     checksum = chunks.checksum()
     meta_graph = _meta_graph(chunks.pruned_items(), data)
     own = canonicalizer.fingerprint(types.message("tensorflow.GraphDef"), submessage(meta_graph, GRAPH_DEF) or [])
@@ -394,7 +394,7 @@ def _chunked_hashes(data: Data, options: ReadOptions, canonicalizer: Canonicaliz
     return checksum, graph, signatures, cat64(own, chunks.joined_hash(_OBJECTS))
 
 
-class _Chunks:
+class _HashedChunks:
     """The chunks of a file, as ranges and as hashes. Each is hashed once."""
 
     def __init__(self, data: Data, options: ReadOptions) -> None:

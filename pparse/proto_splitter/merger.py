@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     Prefix = str | os.PathLike[str]
     Chunk = Any  # a protobuf message, or bytes
-    Step = tuple["_Field", Any]
+    Step = tuple["_MergedField", Any]
     Path = tuple[Step, ...]
 
 
@@ -473,7 +473,7 @@ class _Merge:
         self._uses = Uses(len(chunks), limits)
         self._limits = limits
         self._listed = listed
-        self._fields: dict[Any, dict[int, _Field]] = {}  # those seen so far, by descriptor of the message, and number
+        self._fields: dict[Any, dict[int, _MergedField]] = {}  # those seen, by descriptor and number
         self._decode_error = DecodeError
 
     def run(self, tree: Any, message: Any) -> None:
@@ -556,7 +556,7 @@ class _Merge:
 
     def _add_steps(self, tag: Any, start: Any, steps: list[Step]) -> None:
         message = start
-        waiting: _Field | None = None  # for its index or key
+        waiting: _MergedField | None = None  # for its index or key
         for item in tag:
             kind = item.WhichOneof("kind")
             if kind is None:
@@ -585,13 +585,13 @@ class _Merge:
             what = "a map, without a key" if waiting.form == MAP else "repeated, without an index"
             raise MalformedError(f"a field tag names the field {waiting.name}, which is {what}")
 
-    def _field(self, message: Any, number: int) -> _Field:
+    def _field(self, message: Any, number: int) -> _MergedField:
         fields = self._fields.setdefault(message, {})
         if number not in fields:
             descriptor = message.fields_by_number.get(number)
             if descriptor is None:
                 raise MalformedError(f"there is no field with number {number} in {message.full_name}")
-            fields[number] = _Field(descriptor)
+            fields[number] = _MergedField(descriptor)
         return fields[number]
 
     def _merge_chunk(self, index: int, target: Any, path: Path) -> None:
@@ -657,7 +657,7 @@ def _check_next(index: int, count: int, path: Path) -> None:
 # a map (with the type of the key), None for a singular field.
 
 
-class _Field:
+class _MergedField:
     """A field of a message type. For a map, ``type``, ``message`` and ``enum`` are those of its values.
 
     ``message`` is the descriptor of messages, None for scalars. `pparse.parsers.cpb.scalars.decode_scalar` takes it.

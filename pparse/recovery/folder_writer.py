@@ -54,7 +54,7 @@ JOURNAL_NAME: Final = "journal"
 _PARTIAL: Final = lazy_pattern(r"[0-9a-f]{16}\.partial")
 
 
-class _Places:
+class _FolderPlaces:
     """What is done in folders, each of which is a place: an open folder, or a path."""
 
     def _at(self, place: Any, name: str) -> tuple[str, int | None]:
@@ -166,7 +166,7 @@ class _OpenFolder:
             os.close(self.descriptor)
 
 
-class AnchoredPlaces(_Places):
+class AnchoredPlaces(_FolderPlaces):
     """Places as open folders."""
 
     def root(self, folder: str) -> _OpenFolder:
@@ -201,7 +201,7 @@ class AnchoredPlaces(_Places):
             os.close(descriptor)
 
 
-class PathPlaces(_Places):
+class PathPlaces(_FolderPlaces):
     """Places as absolute paths of folders. Each part below the root was checked on the way."""
 
     def root(self, folder: str) -> str:

@@ -108,7 +108,7 @@ class _Kept:
             self.files.append(file)
 
 
-class _Members:
+class _AskedMembers:
     """Says whether a member was asked for, and which patterns matched none.
 
     ``identity`` is the choice as plain data, so that a stopped run can be continued.
@@ -302,8 +302,8 @@ def extract(
     kept = _Kept(tell)
     most = None if max_output is None else parse_size(max_output)
     options: dict[str, Any] = {"max_output": most, "exist_ok": exist_ok}
-    wanted: Callable[[str], bool] | None = members if callable(members) else _Members(members)
-    if isinstance(wanted, _Members) and not wanted.identity:
+    wanted: Callable[[str], bool] | None = members if callable(members) else _AskedMembers(members)
+    if isinstance(wanted, _AskedMembers) and not wanted.identity:
         wanted = None
     chosen = None if wanted is None else getattr(wanted, "identity", None) or _unlike_all()
     resumed = 0
@@ -328,7 +328,7 @@ def extract(
         outcome = Outcome(unpacker, summary, kept.files)
         outcome.resumed = resumed
         outcome.confirmed = unpacker.trusted.confirmed()
-        outcome.unmatched = wanted.missed() if isinstance(wanted, _Members) else []
+        outcome.unmatched = wanted.missed() if isinstance(wanted, _AskedMembers) else []
         summary.note_confirmed(sum(outcome.confirmed.values()))
         for file in kept.files:
             if file.is_complete and file.source in outcome.confirmed:

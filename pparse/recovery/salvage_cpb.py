@@ -49,7 +49,7 @@ CHUNKS: Final = "{}.partial/chunks.riegeli"
 METADATA: Final = "{}.partial/chunk-metadata.binpb"
 
 
-class _Known:
+class _ReadChunks:
     """The chunks that were read: ``places`` maps the number of each to its position in the new file."""
 
     def __init__(self, job: Job, parser: CpbParser, metadata: Any) -> None:
@@ -163,7 +163,7 @@ def _old_metadata(parser: CpbParser) -> Record | None:
 
 
 def _save_chunks(
-    job: Job, problem: str, pruned: _Pruned | None = None, known: _Known | None = None, old: Record | None = None
+    job: Job, problem: str, pruned: _Pruned | None = None, known: _ReadChunks | None = None, old: Record | None = None
 ) -> str:
     """Write the readable chunks as a Riegeli file; ``problem`` says why they cannot be merged.
 
@@ -212,7 +212,9 @@ def _save_message(job: Job, parser: CpbParser, metadata: Any) -> str:
     if pruned is None:
         wrong = parser.misplaced() if copy.records else None
         if wrong is not None:  # if a merger accepts it, the result has holes read as zeros
-            return _save_chunks(job, f"the places of chunks are wrong: {wrong}", known=_Known(job, parser, metadata))
+            return _save_chunks(
+                job, f"the places of chunks are wrong: {wrong}", known=_ReadChunks(job, parser, metadata)
+            )
         return UNHARMED if copy.records else NOTHING
     if pruned.problem is not None:
         return _save_chunks(job, pruned.problem, pruned)
@@ -227,7 +229,7 @@ def _copy(
     job: Job, parser: CpbParser, metadata: Any, file: TargetFile, rest: Rest
 ) -> tuple[RecordCopy, _Pruned | None]:
     """Copy the chunks; return the copy, and the pruned metadata unless there are no chunks, or nothing is wrong."""
-    known = _Known(job, parser, metadata)
+    known = _ReadChunks(job, parser, metadata)
     copy = RecordCopy(job, file, rest, skipped=known.last, written=known.written)
     copy.run()
     unknown = [info for info in metadata.chunks if info.type not in (0, _MESSAGE, _BYTES)]
@@ -260,7 +262,7 @@ class _Pruned:
     can be merged, if so. ``blank`` are lost chunks replaced by tensors without a type.
     """
 
-    def __init__(self, metadata: Any, known: _Known, type: MessageType | None) -> None:
+    def __init__(self, metadata: Any, known: _ReadChunks, type: MessageType | None) -> None:
         self.metadata = metadata
         self.known = known
         self.lost = lost = known.lost

@@ -563,7 +563,7 @@ class Expansion:
         self.bytes += count
 
 
-class _Open:
+class _OpenFile:
     """A file that is being written: ``name`` in the place ``work``, until it gets its final name."""
 
     def __init__(self, target: Target, work: Any, name: str, descriptor: int, path: str) -> None:
@@ -607,7 +607,7 @@ class _Open:
                 self._remove()
 
 
-class TargetFile(_Open):
+class TargetFile(_OpenFile):
     """A new file: write at its end, leave holes, close it or discard it.
 
     As a context manager it is closed at the end, and discarded after an exception; close it yourself to keep what was
@@ -767,7 +767,7 @@ class TargetFile(_Open):
             self.discard()
 
 
-class AtomicReport(_Open):
+class AtomicReport(_OpenFile):
     """Our own file at the root of a target. `commit` gives it its name, `discard` removes it if unfinished."""
 
     def write(self, data: Buffer) -> None:

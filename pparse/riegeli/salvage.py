@@ -81,7 +81,7 @@ def resume(chunks: ChunkReader, error: ChunkError, *, salvage: bool = True, heal
 
     The result lies after the failed chunk unless that is healed, so reading always makes progress.
     """
-    damage = _Damage(chunks, error)
+    damage = _DamagedChunk(chunks, error)
     outcome = damage.by_reference()
     if not salvage or not chunks.source.random_access:
         return outcome
@@ -103,12 +103,12 @@ def within_cut(chunks: ChunkReader, chunk: Chunk) -> SalvageOutcome | None:
     if size is None or chunk.data_end <= size or size - chunk.begin > MAX_COMPARED:
         return None
     lost = SalvageOutcome(size, size, message, lost=True)
-    damage = _Damage(chunks, ChunkError.of(chunk, InvalidArgumentError(message, offset=chunk.begin)))
+    damage = _DamagedChunk(chunks, ChunkError.of(chunk, InvalidArgumentError(message, offset=chunk.begin)))
     found = damage._searched(lost, None, size, size)
     return found if chunk.begin < found.pos < size else None
 
 
-class _Damage:
+class _DamagedChunk:
     """The chunk at ``begin`` that could not be read, on the grid ``layout``: looks for where reading continues."""
 
     def __init__(self, chunks: ChunkReader, error: ChunkError) -> None:

@@ -358,7 +358,7 @@ def decode_transposed(
     """
     keep = None if projection is None else projection.root
     try:
-        return _Machine(ChunkParts(memoryview(data), num_records, decoded_data_size), keep).run()
+        return _ChunkMachine(ChunkParts(memoryview(data), num_records, decoded_data_size), keep).run()
     except InvalidArgumentError:
         raise
     except MalformedError as error:
@@ -453,7 +453,7 @@ class _NewBlock:
         return first, tuple((*action, readers) for action, readers in zip(self._actions, rest, strict=True)), base
 
 
-class _Machine:
+class _ChunkMachine:
     """Runs the states of a chunk. Call ``run`` once."""
 
     def __init__(self, parts: ChunkParts, keep: Inside) -> None:

@@ -82,7 +82,7 @@ def encode_transposed(
     A bucket is closed before it would exceed ``bucket_size`` bytes (None: never), so that a reader of some fields need
     not decompress the others; uncompressed chunks ignore it. Takes some 100 bytes of memory per field value.
     """
-    scanner = _Scanner()
+    scanner = _RecordScanner()
     for record in records:
         scanner.add(record if isinstance(record, bytes) else bytes(record))
     buckets, lengths, buffers = _make_buckets(scanner, None if compressor.kind == NONE else bucket_size)
@@ -94,7 +94,7 @@ def encode_transposed(
     return b"".join((bytes((compressor.kind,)), encode_varint(len(head)), head, *parts, transitions))
 
 
-class _Scanner:
+class _RecordScanner:
     """Takes records apart: ``steps`` in order, and ``tags`` and ``values`` of each field, by its number."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class _Scanner:
         return field
 
 
-def _make_buckets(scanner: _Scanner, bucket_size: int | None) -> tuple[list[bytes], list[int], dict[int, int]]:
+def _make_buckets(scanner: _RecordScanner, bucket_size: int | None) -> tuple[list[bytes], list[int], dict[int, int]]:
     """Return the buckets, the length of each buffer, and the buffer of each field. Consumes the scanner's values.
 
     Buffers of one kind stand together, small ones first; the lengths of non-proto records come last.
@@ -245,7 +245,7 @@ class _EncoderMachine:
     that leads on to that list.
     """
 
-    def __init__(self, scanner: _Scanner, buffers: dict[int, int]) -> None:
+    def __init__(self, scanner: _RecordScanner, buffers: dict[int, int]) -> None:
         steps = scanner.steps
         steps.reverse()
         self._tags = scanner.tags

@@ -42,7 +42,7 @@ _PART_BYTES: Final = 1_500
 _DIM_BYTES: Final = 400
 
 
-class Part:
+class Fragment:
     """One part: its box, and its bytes."""
 
     __slots__ = ("content", "lengths", "starts", "there")
@@ -112,7 +112,7 @@ def _number_of(known: dict[int, int], place: int) -> int:
     return found
 
 
-def rows_before_cut(shape: Sequence[int], parts: Sequence[Part]) -> int:
+def rows_before_cut(shape: Sequence[int], parts: Sequence[Fragment]) -> int:
     """Return how many bytes of the tensor exist, from the first on, if parts are cut or missing.
 
     0 unless each part has whole rows: then what is there of one is not what begins the array.
@@ -144,7 +144,7 @@ class PartsData(DerivedData):
     copies = False
 
     def __init__(
-        self, name: str, shape: tuple[int, ...], itemsize: int, parts: list[Part], there: int | None = None
+        self, name: str, shape: tuple[int, ...], itemsize: int, parts: list[Fragment], there: int | None = None
     ) -> None:
         """``there``: how many bytes exist, from the first on (see `rows_before_cut`); None: all."""
         super().__init__(name, prod(shape) * itemsize if there is None else there)
@@ -156,10 +156,10 @@ class PartsData(DerivedData):
         self._ends = list(accumulate(map(self._end, self._parts), max))
         self.sources = list({id(part.content.data): part.content.data for part in parts}.values())
 
-    def _begin(self, part: Part) -> int:
+    def _begin(self, part: Fragment) -> int:
         return number_of(self._shape, part.starts) * self._itemsize
 
-    def _end(self, part: Part) -> int:
+    def _end(self, part: Fragment) -> int:
         last = (start + length - 1 for start, length in zip(part.starts, part.lengths, strict=True))
         return (number_of(self._shape, last) + 1) * self._itemsize
 
@@ -188,7 +188,7 @@ class PartsData(DerivedData):
         for part in self._parts:
             part.content.data.verify()
 
-    def _fill(self, part: Part, low: int, high: int, view: memoryview) -> None:
+    def _fill(self, part: Fragment, low: int, high: int, view: memoryview) -> None:
         """Put what a part has of ``[low, high)`` into ``view``: one stretch of the part, of which each byte is read
         once."""
         runs = _Runs(self._shape, self._itemsize, part)
@@ -210,7 +210,7 @@ class PartsData(DerivedData):
             runs.scatter(block, number, view, low)
             number += count
 
-    def _read(self, part: Part, start: int, view: memoryview) -> None:
+    def _read(self, part: Fragment, start: int, view: memoryview) -> None:
         got = part.content.data.preadinto(part.content.start + start, view)
         if got < len(view):
             raise EndOfDataError("a part of the tensor ends early", wanted=len(view), got=got)
@@ -221,7 +221,7 @@ class _Runs:
 
     __slots__ = ("_base", "_levels", "length")
 
-    def __init__(self, shape: Sequence[int], itemsize: int, part: Part) -> None:
+    def __init__(self, shape: Sequence[int], itemsize: int, part: Fragment) -> None:
         self.length = itemsize
         """The bytes of a run."""
         self._base, stride = 0, itemsize
@@ -280,7 +280,7 @@ class _Runs:
 
 
 def put_together(
-    name: str, shape: tuple[int, ...], itemsize: int, spans: Sequence[Span], parts: list[Part], *, is_whole: bool
+    name: str, shape: tuple[int, ...], itemsize: int, spans: Sequence[Span], parts: list[Fragment], *, is_whole: bool
 ) -> tuple[Status, Span | None]:
     """Return the status of a tensor, and the bytes of the whole as one stretch; ``spans`` are where its parts lie.
 

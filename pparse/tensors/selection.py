@@ -30,7 +30,7 @@ MAX_GAP: Final = 4 << 10
 PIECE: Final = 4 << 20
 
 
-class Selection:
+class ArraySelection:
     """What an index selects from an array."""
 
     __slots__ = ("axes", "flips", "offset", "shape")
@@ -108,7 +108,7 @@ def rows_around(index: Sequence[int | slice], shape: Sequence[int]) -> tuple[int
     return start, block, inner
 
 
-def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence[int]) -> Selection:
+def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence[int]) -> ArraySelection:
     """Return what a normalised index selects from an array with these ``strides`` (bytes)."""
     offset = 0
     axes: list[tuple[int, int]] = []
@@ -129,7 +129,7 @@ def select(index: Sequence[int | slice], shape: Sequence[int], strides: Sequence
             flips.append(len(axes))
         axes.append((count, distance))
         result.append(count)
-    return Selection(offset, axes, flips, tuple(result))
+    return ArraySelection(offset, axes, flips, tuple(result))
 
 
 def pick(texts: Iterable[bytes], index: Sequence[int | slice], shape: Sequence[int], limits: Limits) -> Any:
@@ -203,7 +203,7 @@ def _picked(touched: range, pick: int | slice) -> int | slice:
     return slice(places.start, places.stop if places.stop >= 0 else None, places.step)
 
 
-def read(selection: Selection, dtype: np.dtype[Any], read_into: Callable[[int, memoryview], None]) -> NDArray[Any]:
+def read(selection: ArraySelection, dtype: np.dtype[Any], read_into: Callable[[int, memoryview], None]) -> NDArray[Any]:
     """Return the selected elements; ``read_into(offset, view)`` fills a buffer from the tensor's bytes."""
     import numpy as np
 

@@ -33,7 +33,7 @@ class StateDict(Mapping[str, "Any"]):
 
     def values(self) -> ValuesView[Any]:
         """Return a view of the tensors, read one after the other."""
-        return _Values(self)
+        return _TensorValues(self)
 
     def items(self) -> ItemsView[str, Any]:
         """Return a view of names and tensors, read one after the other."""
@@ -49,7 +49,7 @@ class StateDict(Mapping[str, "Any"]):
         return f"<StateDict of {len(self)} tensors, whose names began with {self._prefix!r}>"
 
 
-class _Values(ValuesView["Any"]):
+class _TensorValues(ValuesView["Any"]):
     __slots__ = ()
     _mapping: StateDict
 

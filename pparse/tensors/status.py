@@ -194,7 +194,7 @@ _AT_ONCE: Final = 4096
 _COST: Final = 24  # bytes for each tensor out of order, sorting included
 
 
-class Places:
+class TensorRanges:
     """The ranges of the tensors, counted from the start of the data. Tensors that come in order take no memory."""
 
     def __init__(self, budget: MemoryBudget, *, keep: bool = False) -> None:

@@ -32,7 +32,7 @@ class Known(namedtuple("Known", "grade reason role")):
         return -1 if self.grade is None else int(self.grade.order)
 
 
-class _Table:
+class _KnownNames:
     """The names that are known."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ _UNKNOWN: Final = Known(Grade.UNKNOWN, "nothing is known of it", "")
 
 
 @lru_cache(maxsize=1)
-def _table() -> _Table:
-    return _Table()
+def _table() -> _KnownNames:
+    return _KnownNames()
 
 
 @lru_cache(maxsize=1024)

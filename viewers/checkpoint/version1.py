@@ -21,7 +21,7 @@ from pparse.kernels.wire import LEN
 from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
-from pparse.tensors.parts import Part, PartsData, box_of, covers, number_of, refusal
+from pparse.tensors.parts import Fragment, PartsData, box_of, covers, number_of, refusal
 from pparse.tensors.span import Span
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint import entry as bundle
@@ -249,7 +249,7 @@ class Version1Viewer(Viewer):
             made._listing = (lambda: _joined(shape, boxes, parts)), None
             return made
         pieces = [
-            Part(starts, lengths, _content(part))
+            Fragment(starts, lengths, _content(part))
             for (starts, lengths), part in zip(boxes, parts, strict=True)
             if part.size
         ]

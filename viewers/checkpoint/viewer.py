@@ -19,7 +19,7 @@ from pparse.kernels.crc32c import crc32c, masked
 from pparse.locking import Lock
 from pparse.parsers.checkpoint.parser import key_of
 from pparse.parsers.checkpoint.table import crc_of
-from pparse.tensors.parts import MAX_FILES, DataFiles, Part, box_of, covers, put_together, refusal
+from pparse.tensors.parts import MAX_FILES, DataFiles, Fragment, box_of, covers, put_together, refusal
 from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status, status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
@@ -273,7 +273,7 @@ class CheckpointViewer(Viewer):
         if dtype is None or reason:
             finding = self._bad(name, reason, Status.UNSUPPORTED)
             return Tensor(name, dtype, shape, (), status=Status.UNSUPPORTED, finding=finding, **told)
-        parts: list[Part] = []
+        parts: list[Fragment] = []
         spans: list[Span] = []
         wrong: Finding | None = None
         try:
@@ -292,7 +292,7 @@ class CheckpointViewer(Viewer):
                 wrong = wrong or bad
                 if span.data is not None and span.length:
                     content = span.data.range(span.offset, span.offset + span.length)
-                    parts.append(Part(starts, lengths, content, span.there))
+                    parts.append(Fragment(starts, lengths, content, span.there))
         except (MalformedError, EndOfDataError, GapError) as error:
             status = Status.MISSING if isinstance(error, EndOfDataError) else Status.DAMAGED
             return Tensor(name, dtype, shape, (), status=status, finding=self._bad(name, error.reason, status), **told)

@@ -26,7 +26,7 @@ from pparse.tensors.status import status_by_place, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
 from pparse.tree.node import Node
-from pparse.viewers.pickle.walk import Walk, tree_of
+from pparse.viewers.pickle.walk import PickleWalk, tree_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pytorch.rebuild import StorageId, StoredTensor
     from pparse.parsers.pytorch.storages import Stored
     from pparse.tensors.status import Extent
-    from pparse.viewers.pickle.walk import Found
+    from pparse.viewers.pickle.walk import Leaf
 
     What = StoredTensor | Array | Odd
 
@@ -228,14 +228,14 @@ class PickleViewer(Viewer):
         """What was pickled."""
         return self.pickled() or self.root
 
-    def leaves(self) -> Iterator[Found]:
+    def leaves(self) -> Iterator[Leaf]:
         """Yield everything that was pickled, name by name."""
         root = self.pickled()
         return iter(()) if root is None else self.walk(root)
 
-    def walk(self, root: Node, name: str = "") -> Iterator[Found]:
+    def walk(self, root: Node, name: str = "") -> Iterator[Leaf]:
         """Yield everything in a node of a pickle, which is called ``name``."""
-        return Walk(root.result.parser, self.open_bytes).leaves(root, name)  # type: ignore[arg-type]
+        return PickleWalk(root.result.parser, self.open_bytes).leaves(root, name)  # type: ignore[arg-type]
 
     def open_bytes(self, content: bytes) -> StorageId | None:
         """Return the storage in ``content``, a checkpoint with nothing else; None if it is not one that can be read."""
@@ -281,7 +281,7 @@ class PickleViewer(Viewer):
                 number = names.add(name)
                 yield name if number == 1 else f"{name}#{number}", what, dtype
 
-    def _named_in(self, leaf: Found) -> Iterator[tuple[str, What, str | None]]:
+    def _named_in(self, leaf: Leaf) -> Iterator[tuple[str, What, str | None]]:
         """Yield the same of one leaf; nothing if it is no tensor. Equal names are not told apart."""
         meant = self.storages.named(leaf.value) if isinstance(leaf.value, Persistent) and not leaf.tensors else None
         for suffix, what in leaf.tensors if meant is None else [("", meant)]:

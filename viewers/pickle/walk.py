@@ -203,7 +203,7 @@ _EMBEDDING: Final = ".quantized.EmbeddingPackedParamsBase"
 _FROM_TYPE: Final = "torch._tensor._rebuild_from_type_v2"
 
 
-class Found:
+class Leaf:
     """A leaf: its name, and its value, which is a tensor, an array, or anything without parts."""
 
     __slots__ = ("dtype", "name", "tensors", "value")
@@ -219,7 +219,7 @@ class Found:
         """The type that its array is to have, if that may be another."""
 
 
-class Walk:
+class PickleWalk:
     """Goes through one pickle."""
 
     def __init__(
@@ -237,7 +237,7 @@ class Walk:
         self._note = note
         self._left = 0  # how many more values may be visited: what is shared is shown each time, but not without end
 
-    def leaves(self, root: Node, prefix: str = "") -> Iterator[Found]:
+    def leaves(self, root: Node, prefix: str = "") -> Iterator[Leaf]:
         """Yield every leaf below ``root``, whose name is ``prefix``, in the order of the pickle."""
         program = self._parser.program(root.start)
         self._left = 10_000 + _MOST_STEPS * program.size_of(program.start, program.end)
@@ -251,11 +251,11 @@ class Walk:
             name, value = found
             self._left -= 1
             if self._left < 0:
-                yield Found(name, Odd("shared values have more names than the pickle has bytes: the rest is left out"))
+                yield Leaf(name, Odd("shared values have more names than the pickle has bytes: the rest is left out"))
                 return
             if isinstance(value, Node):
                 made = self._of_node(name, value)
-                if isinstance(made, Found):
+                if isinstance(made, Leaf):
                     yield made
                 else:
                     stack.append((made, 0))
@@ -278,7 +278,7 @@ class Walk:
             self._parser.note_damage(root, MalformedError(error.reason, offset=error.offset))
             return None
 
-    def _of_node(self, name: str, node: Node) -> Found | Iterator[tuple[str, Any]]:
+    def _of_node(self, name: str, node: Node) -> Leaf | Iterator[tuple[str, Any]]:
         """Return a node as a leaf, or what is to be looked at instead: its value, if that is small, or its parts."""
         program, end = self._parser.program(node.start), node.end or node.start
         maker_end = program.arrays.end_of_maker(node.start, end) if node.kind == "call" else None
@@ -286,30 +286,30 @@ class Walk:
             return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, maker_end)))])
         is_scalar, size = node.shape == SCALAR, program.size_of(node.start, end)
         if is_scalar and size > _LARGEST and node.kind != "alias":
-            return Found(name, node)  # described by its size
+            return Leaf(name, node)  # described by its size
         # What is only suspect is read: whoever shows it says so.
         if is_scalar or (size <= SMALL and (node.status is Status.COMPLETE or node.known_status in _WHOLE)):
             try:
                 return iter([(name, program.decoder.decode(node.start, end))])
             except UnsupportedError as error:
-                return Found(name, Odd(error.reason))
+                return Leaf(name, Odd(error.reason))
             except DataError:  # something in it is wrong: its other parts are not
                 if is_scalar:
-                    return Found(name, node)
+                    return Leaf(name, node)
         if node.kind != "call":
             return _parts(name, node)
         if self._note is not None:
             self._note(name, _class_of(node))
         return self._of_call(name, node, program, end)
 
-    def _of_call(self, name: str, node: Node, program: Program, end: int) -> Found | Iterator[tuple[str, Any]]:
+    def _of_call(self, name: str, node: Node, program: Program, end: int) -> Leaf | Iterator[tuple[str, Any]]:
         """Return the same of a large object, or one in which something is wrong."""
         if self._is_torch(node):
             limit, size = self._parser.result.extraction.session.budget.limit, end - node.start
             if size <= limit:
                 return iter([(name, _or_odd(lambda: program.decoder.decode(node.start, end)))])
             why = f"its storage lies in the pickle, in {size:,} bytes: more than the budget of {limit:,}"
-            return Found(name, Odd(why))
+            return Leaf(name, Odd(why))
         made = _made_before_cut(node, program) if node.known_status is Status.TRUNCATED else None
         if made is not None:
             return iter([(name, made)])
@@ -319,7 +319,7 @@ class Walk:
             array = None
         if isinstance(array, MaskedArray):
             return _parts_of_masked(name, array)
-        return _parts(name, node) if array is None else Found(name, node, [("", array)])
+        return _parts(name, node) if array is None else Leaf(name, node, [("", array)])
 
     def _inside(self, value: Any) -> Any:
         """Return an array of objects that joblib keeps in a pickle of its own; other values as they are."""
@@ -372,43 +372,43 @@ def _or_odd(make: Callable[[], Any]) -> Any:
         return Odd(error.reason)
 
 
-def _leaf(name: str, value: Any) -> Found | None:
+def _leaf(name: str, value: Any) -> Leaf | None:
     """Return ``value`` as a leaf; None if it has parts."""
     if isinstance(value, Odd):
-        return Found(name, value)
+        return Leaf(name, value)
     if isinstance(value, Array):
-        return Found(name, value, [("", value)]) if value.objects is None else None
+        return Leaf(name, value, [("", value)]) if value.objects is None else None
     if isinstance(value, Call | Persistent | StorageId):
         return _leaf_of_object(name, value)
     has_parts = bool(value) if isinstance(value, dict | list | tuple) else False
     if isinstance(value, set | frozenset):
         has_parts = any(isinstance(part, Call | Persistent) for part in value)
-    return None if has_parts else Found(name, value)
+    return None if has_parts else Leaf(name, value)
 
 
-def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Found | None:
+def _leaf_of_object(name: str, value: Call | Persistent | StorageId) -> Leaf | None:
     try:
         tensors = tensors_of(value)
     except Odd as odd:
-        return Found(name, odd)
+        return Leaf(name, odd)
     if tensors is not None:
-        return Found(name, value, tensors) if wrapped_state(value) is None else None
+        return Leaf(name, value, tensors) if wrapped_state(value) is None else None
     if not isinstance(value, Call):
-        return Found(name, value)
+        return Leaf(name, value)
     inside = numpy_inside(value)
     if inside is not None and isinstance(inside[0], Call):
         array = array_of(inside[0])
-        return Found(name, value, () if array is None else [("", array)], inside[1])
+        return Leaf(name, value, () if array is None else [("", array)], inside[1])
     beside = file_beside(value)
     if beside is not None:
         reason = f"joblib before 0.10 wrote it to a file beside this one, {shorten(beside, 80)!r}: that is not read"
-        return Found(name, Beside(reason))
+        return Leaf(name, Beside(reason))
     array = array_of(value)
     if array is not None:
-        return Found(name, value, [("", array)]) if array.objects is None else None
+        return Leaf(name, value, [("", array)]) if array.objects is None else None
     if (why := why_refused(value)) is not None:
-        return Found(name, Refused(why))
-    return Found(name, value) if value.name in SCALARS or not _has_parts(value) else None
+        return Leaf(name, Refused(why))
+    return Leaf(name, value) if value.name in SCALARS or not _has_parts(value) else None
 
 
 def _has_parts(call: Call) -> bool:

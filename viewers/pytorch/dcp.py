@@ -20,7 +20,7 @@ from pparse.parsers.pytorch.dcp import state_of
 from pparse.parsers.pytorch.rebuild import Odd, numbers, torch_type
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, join
-from pparse.tensors.parts import DataFiles, Part, box_of, covers, put_together, refusal
+from pparse.tensors.parts import DataFiles, Fragment, box_of, covers, put_together, refusal
 from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
@@ -45,7 +45,7 @@ _OBJECT: Final = "BytesStorageMetadata"
 _BY_TWO: Final = "float4_e2m1fn_x2"
 
 
-class ChunkData(DerivedData):
+class ChunkArray(DerivedData):
     """The bytes of a chunk as an array in C order: its archive is opened when they are read.
 
     The checksum of a small one is compared then; that of a larger one once all were read, in their order.
@@ -191,7 +191,7 @@ class ChunkSpan(Span):
 
     __slots__ = ("chunk",)
 
-    def __init__(self, chunk: ChunkData, file: Extraction) -> None:
+    def __init__(self, chunk: ChunkArray, file: Extraction) -> None:
         self.chunk, self.data, self.length = chunk, file.data, chunk.size or 0
         self.path, self.end = file.path, file.end
 
@@ -338,7 +338,7 @@ class DcpViewer(NodeViewer):
         twice: bool,
     ) -> Tensor:
         """Return a tensor whose chunks are those boxes. Raises `Odd`, `MalformedError`."""
-        shape, parts = told["shape"], list[Part]()
+        shape, parts = told["shape"], list[Fragment]()
         spans: list[Span] = []
         lacking: list[str] = []  # why a chunk is not whole
         for starts, lengths in boxes:
@@ -364,18 +364,18 @@ class DcpViewer(NodeViewer):
                 lacking += [file.reason] if size else []
                 spans.append(Span(None, place.offset, size, self._files.name_of(place.file)))
                 continue
-            chunk = ChunkData(self, file, place, dtype, own)
+            chunk = ChunkArray(self, file, place, dtype, own)
             spans.append(ChunkSpan(chunk, file))
             spans[-1].resolve()
             if chunk.there < size:
                 end, there = place.offset + place.length, file.find_end() - file.start
                 lacking.append(f"an archive ends at {end:,} of {file.name}, which has {there:,} bytes")
             if size:
-                parts.append(Part(starts, lengths, chunk.range(0, size), chunk.there))
+                parts.append(Fragment(starts, lengths, chunk.range(0, size), chunk.there))
         counted = (*shape[:-1], shape[-1] // 2) if twice else shape
         if dtype.packed and not twice:  # there is one chunk: its bytes are those of the whole
             counted = (dtype.stored_nbytes(prod(shape)),)
-            parts = [Part((0,), counted, part.content, part.there) for part in parts]
+            parts = [Fragment((0,), counted, part.content, part.there) for part in parts]
         called = f"{self.extraction.name}::{name}"
         status, content = put_together(called, counted, dtype.itemsize, spans, parts, is_whole=not lacking)
         finding = None

@@ -18,7 +18,7 @@ from pparse.parsers.pytorch.rebuild import Broken, Odd, StorageId, StoredTensor,
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
 from pparse.tree.entry import SCALAR
-from pparse.viewers.pickle.walk import Found
+from pparse.viewers.pickle.walk import Leaf
 from pparse.viewers.pytorch.viewer import PyTorchViewer
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 
@@ -80,7 +80,7 @@ class ExportedProgramViewer(PyTorchViewer):
 
     # -- tensors -----------------------------------------------------------------------------------------------------
 
-    def leaves(self) -> Iterator[Found]:
+    def leaves(self) -> Iterator[Leaf]:
         """Yield every tensor, and what was saved beside them; then the weights that lost their description."""
         whole = True
         for part in self.parser.parts():
@@ -95,31 +95,31 @@ class ExportedProgramViewer(PyTorchViewer):
         for key in self.parser.keys():  # noqa: SIM118 -- it is no mapping
             storage = self._storage(key, *_NAMELESS, 0)
             if storage.torch_dtype == _NAMELESS[1]:  # no description has named it
-                yield Found(key, None, [("", StoredTensor(storage, *_NAMELESS, 0, (storage.count,), (1,)))])
+                yield Leaf(key, None, [("", StoredTensor(storage, *_NAMELESS, 0, (storage.count,), (1,)))])
 
-    def _of_config(self, part: Part, root: Node | None) -> Iterator[Found]:
+    def _of_config(self, part: Part, root: Node | None) -> Iterator[Leaf]:
         """Yield what the JSON says of weights or constants."""
         folder = part.name[: part.name.rindex("/") + 1]
         for node in kids_of(None if root is None or root.shape == SCALAR else root.find("config")):
             name, what = _prefixed(part, str(node.key)), _told(node)
             if isinstance(what, Odd):
-                yield Found(name, what)
+                yield Leaf(name, what)
                 continue
             key = f"{folder}{what.get('path_name')}"
             if what.get("use_pickle") is True:
                 self.first_ids.setdefault(key, StorageId(key, "uint8", "uint8", 0))
                 if what.get("tensor_meta") is None:
-                    yield Found(name, f"<custom object in {key}>")
+                    yield Leaf(name, f"<custom object in {key}>")
                 else:
                     yield from self._of_saved(key, name, (part.name,))
                 continue
             try:
                 made = self._described(key, what.get("tensor_meta"))
             except Odd as odd:
-                yield Found(name, odd)
+                yield Leaf(name, odd)
                 continue
             made.told_by = (part.name,)
-            yield Found(name, None, [("", made)])
+            yield Leaf(name, None, [("", made)])
 
     def _described(self, key: str, meta: Any) -> StoredTensor:
         """Return the tensor in a member that a ``TensorMeta`` describes. Raises `Odd`."""
@@ -151,7 +151,7 @@ class ExportedProgramViewer(PyTorchViewer):
             known = self.first_ids[key] = StorageId(key, dtype, word, max(count, needed))
         return known
 
-    def _of_saved(self, key: str, prefix: str, told_by: Sequence[str] = ()) -> Iterator[Found]:
+    def _of_saved(self, key: str, prefix: str, told_by: Sequence[str] = ()) -> Iterator[Leaf]:
         """Yield what ``torch.save`` wrote into a member."""
         try:
             storages, root = self.parser.saved(key)

@@ -13,7 +13,7 @@ from collections import Counter
 from pparse.errors import DataError
 from pparse.parsers.pytorch.script import definitions
 from pparse.viewers.pickle.viewer import plain
-from pparse.viewers.pickle.walk import Walk
+from pparse.viewers.pickle.walk import PickleWalk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pparse.parsers.pytorch.script import Definition
     from pparse.tree.node import Node
     from pparse.viewers.pickle.viewer import PickleViewer
-    from pparse.viewers.pickle.walk import Found
+    from pparse.viewers.pickle.walk import Leaf
 
 OWN: Final = "__torch__."
 # Classes of C++, such as packed weights, whose code no file has.
@@ -53,7 +53,7 @@ def plain_class(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-class Source:
+class ScriptSource:
     """One source: its text, what it defines, and what is wrong with it."""
 
     __slots__ = ("charge", "defined", "finding", "path", "text")
@@ -67,7 +67,7 @@ class Source:
 class Script:
     """What the pickle and the sources say; sources are read when they are first asked for."""
 
-    def __init__(self, viewer: PickleViewer, constants: Iterable[Found]) -> None:
+    def __init__(self, viewer: PickleViewer, constants: Iterable[Leaf]) -> None:
         """``constants`` are those of the code, by the names that it has for them."""
         self.viewer = viewer
         self.objects: dict[str, str] = {}
@@ -80,7 +80,7 @@ class Script:
         """Names of the tensors in attributes that are lists and the like."""
         self.attributes: dict[str, dict[str, None]] = {}
         """Names of the attributes of each object that are not objects, by its path."""
-        self._sources: dict[str, Source | None] = {}
+        self._sources: dict[str, ScriptSource | None] = {}
         self._held = 0
         self._charge = viewer.extraction.session.budget.charge(0, "the objects of a model")
         self._read_objects()
@@ -99,7 +99,7 @@ class Script:
         if root is None:
             return
         path = ""
-        walk = Walk(root.result.parser, self.viewer.open_bytes, self._note)  # type: ignore[arg-type]
+        walk = PickleWalk(root.result.parser, self.viewer.open_bytes, self._note)  # type: ignore[arg-type]
         for leaf in walk.leaves(root):
             owner, name = self._owner(leaf.name)
             path = f"{owner}.{name}" if owner else name
@@ -107,7 +107,7 @@ class Script:
             self._add(path, leaf)
         self._end(root, path)
 
-    def _add(self, path: str, leaf: Found) -> None:
+    def _add(self, path: str, leaf: Leaf) -> None:
         """Note a leaf, which is the attribute ``path`` or a part of it."""
         found = [tensor for tensor, *_ in self.viewer._named_in(leaf)]
         self.tensors.update(found)
@@ -140,15 +140,15 @@ class Script:
 
     # -- classes -------------------------------------------------------------------------------------------------------
 
-    def source(self, name: str) -> Source | None:
+    def source(self, name: str) -> ScriptSource | None:
         """Return a source by its name in code, ``__torch__.net``; None if it is not in the file."""
         if name not in self._sources:
             charge = self.viewer.extraction.session.budget.charge(0, "the code of a model")
             found = self.viewer.storages.source(name.replace(".", "/"), lambda count: charge.resize(_TIMES * count))
-            self._sources[name] = None if found is None else Source(*found, charge)
+            self._sources[name] = None if found is None else ScriptSource(*found, charge)
         return self._sources[name]
 
-    def find(self, name: str) -> tuple[Source | None, Definition | None]:
+    def find(self, name: str) -> tuple[ScriptSource | None, Definition | None]:
         """Return what defines a class or function, and the source it is in; None for what there is not."""
         place, _, last = name.rpartition(".")
         source = self.source(place)

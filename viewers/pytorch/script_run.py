@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.pytorch.script import Definition, Statement, Step
-    from pparse.viewers.pytorch.script import Script, Source
+    from pparse.viewers.pytorch.script import Script, ScriptSource
 
 # Steps that are gone through, so that functions which call others again and again come to an end.
 _MOST_STEPS: Final = 2_000_000
@@ -102,7 +102,7 @@ class _Methods(Mapping[str, ScriptGraph]):
         if name not in self._names:
             raise KeyError(name)
         if name not in self._made:
-            self._made[name] = _Run(self._script, ScriptGraph(self._script, "function", name)).of(name)
+            self._made[name] = _GraphMaker(self._script, ScriptGraph(self._script, "function", name)).of(name)
         return self._made[name]
 
 
@@ -116,12 +116,12 @@ def graph_of(script: Script) -> ScriptGraph:
         lacks = "is not in the file" if source is None else "has no such class" if defined is None else "has no methods"
         raise MalformedError(f"the code of {kind} {lacks}")
     names = sorted(defined.methods, key=lambda name: name != "forward")
-    made = _Run(script, ScriptGraph(script, "graph", "")).of(names[0])
+    made = _GraphMaker(script, ScriptGraph(script, "graph", "")).of(names[0])
     made.others = _Methods(script, names[1:])
     return made
 
 
-class _Block:
+class _Branch:
     """A branch or loop that is not ended, and the graph of its present body."""
 
     __slots__ = ("carried", "condition", "graph", "kind", "names", "other", "outer", "statement")
@@ -138,18 +138,18 @@ class _Block:
         """Of a loop, what goes into it."""
 
 
-class _Frame:
+class _CallFrame:
     """A function that is gone through, for one call of it."""
 
     __slots__ = (
         *("at", "blocks", "end", "held", "key", "lines", "module", "names", "scope", "source", "stack", "statement"),
     )
 
-    def __init__(self, source: Source, definition: Definition, scope: str, module: str, key: object) -> None:
+    def __init__(self, source: ScriptSource, definition: Definition, scope: str, module: str, key: object) -> None:
         self.source, self.scope, self.module, self.key = source, scope, module, key
         self.end = definition.end
         self.names: dict[str, Held] = {}
-        self.blocks: list[_Block] = []
+        self.blocks: list[_Branch] = []
         self.stack: list[Held] = []
         self.lines: Iterator[Statement] = iter(())
         self.statement: Statement | None = None
@@ -162,13 +162,13 @@ class _Frame:
         return self.names.get(name)
 
 
-class _Run:
+class _GraphMaker:
     """Makes one graph."""
 
     def __init__(self, script: Script, graph: ScriptGraph) -> None:
         self._script, self._main, self._graph = script, graph, graph
         self._session = script.viewer.extraction.session
-        self._frames: list[_Frame] = []
+        self._frames: list[_CallFrame] = []
         self._keys: set[object] = set()
         self._taken: dict[str, int] = {}
         self._scopes: dict[str, int] = {}
@@ -214,7 +214,7 @@ class _Run:
             self._charge.resize(self._size + 0xFFFF)
             self._session.check_cancelled()
 
-    def _set(self, frame: _Frame, name: str, value: Held) -> None:
+    def _set(self, frame: _CallFrame, name: str, value: Held) -> None:
         """Let a name stand for a value, in the innermost block."""
         frame.held += 2 * _NAME + len(name)
         self._hold(2 * _NAME + len(name))
@@ -297,7 +297,7 @@ class _Run:
             self._finish(frame, statement)
             frame.statement = None
 
-    def _finish(self, frame: _Frame, statement: Statement) -> None:
+    def _finish(self, frame: _CallFrame, statement: Statement) -> None:
         """Have the effect of a statement whose values are on the stack."""
         kind, stack = statement.kind, frame.stack
         if kind == "assign":
@@ -321,7 +321,7 @@ class _Run:
             if statement.opens:
                 self._open(frame, statement, "unreadable", _NONE)
 
-    def _assign(self, frame: _Frame, statement: Statement, stack: list[Held]) -> None:
+    def _assign(self, frame: _CallFrame, statement: Statement, stack: list[Held]) -> None:
         names, values = statement.names, list(stack)
         if len(values) == 1 and (len(names) > 1 or statement.unpacks):
             kind, what, made_by = values[0]
@@ -333,7 +333,7 @@ class _Run:
         for name, value in zip(names, values, strict=False):
             self._set(frame, name, value)
 
-    def _return_values(self, frame: _Frame, statement: Statement) -> None:
+    def _return_values(self, frame: _CallFrame, statement: Statement) -> None:
         """Return from a function: to the one that has called it a value, from the first one the results."""
         values = list(frame.stack)
         if len(values) > 1 and len(self._frames) > 1:
@@ -361,10 +361,10 @@ class _Run:
 
     # -- branches and loops --------------------------------------------------------------------------------------------
 
-    def _open(self, frame: _Frame, statement: Statement, kind: str, condition: Held) -> None:
+    def _open(self, frame: _CallFrame, statement: Statement, kind: str, condition: Held) -> None:
         if len(frame.blocks) >= _NESTED:
             raise LimitError(f"more than {_NESTED} blocks are in each other", option="")
-        block = _Block(statement, kind, condition, self._graph)
+        block = _Branch(statement, kind, condition, self._graph)
         frame.blocks.append(block)
         if kind == "with":
             return  # its lines are those of the function
@@ -387,7 +387,7 @@ class _Run:
                 block.names[name] = (_VALUE, inside, before[2])
         frame.blocks.append(block)
 
-    def _end_blocks(self, frame: _Frame, statement: Statement | None) -> None:
+    def _end_blocks(self, frame: _CallFrame, statement: Statement | None) -> None:
         """End the blocks that the next statement is not in."""
         while frame.blocks and (statement is None or statement.indent <= frame.blocks[-1].statement.indent):
             block = frame.blocks[-1]
@@ -401,7 +401,7 @@ class _Run:
             frame.blocks.pop()
             self._end(frame, block)
 
-    def _end(self, frame: _Frame, block: _Block) -> None:
+    def _end(self, frame: _CallFrame, block: _Branch) -> None:
         """Add the node of a branch or loop that is ended, and let its values be known behind it."""
         if block.kind == "with":
             for name, value in block.names.items():
@@ -443,7 +443,7 @@ class _Run:
             self._set(frame, name, (_VALUE, value[1], next(filter(None, types), "")))
         frame.statement = following
 
-    def _outputs(self, frame: _Frame, first: dict[str, Held], other: dict[str, Held]) -> list[str]:
+    def _outputs(self, frame: _CallFrame, first: dict[str, Held], other: dict[str, Held]) -> list[str]:
         """Return the names that are known behind a branch: what both bodies have set, or one anew."""
         found = []
         for name in dict.fromkeys((*first, *other)):
@@ -456,7 +456,7 @@ class _Run:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _step(self, frame: _Frame, step: Step, statement: Statement) -> bool:
+    def _step(self, frame: _CallFrame, step: Step, statement: Statement) -> bool:
         """Have the effect of one step on the stack; return whether it was a call, whose value is still to come."""
         what, text, count, keywords = step
         stack, steps = frame.stack, statement.program
@@ -545,7 +545,7 @@ class _Run:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _call(self, frame: _Frame, called: Held, given: list[Held]) -> bool:
+    def _call(self, frame: _CallFrame, called: Held, given: list[Held]) -> bool:
         """Call something; return whether its value is still to come."""
         kind, what, _ = called
         if kind == _METHOD:
@@ -613,7 +613,7 @@ class _Run:
         scope = inner if name == "forward" else f"{inner}.{name}".lstrip(".")
         key = (of, name, path)
         if source and method and is_known and (given is None or self._may_enter(source, key, of)):
-            frame = _Frame(source, method, "" if given is None else scope, path if kind == _OBJECT else "", key)
+            frame = _CallFrame(source, method, "" if given is None else scope, path if kind == _OBJECT else "", key)
             if self._enter(frame, method, [owner, *(given or ())], is_main=given is None):
                 return True
         elif method is None:
@@ -623,7 +623,7 @@ class _Run:
         self._frames[-1].stack.append(self._emitted("prim::CallMethod", [owner, (_LITERAL, name, ""), *given]))
         return False
 
-    def _call_function(self, frame: _Frame, what: str, given: list[Held]) -> bool:
+    def _call_function(self, frame: _CallFrame, what: str, given: list[Held]) -> bool:
         """Go into a function, or one of a class; a class itself makes a tuple with names."""
         source, defined = self._script.find(what)
         if defined is None:  # a function of a class
@@ -640,20 +640,20 @@ class _Run:
         if source is None or defined is None:
             self._tell_lost(source, f"the function {what}", what)
         elif self._may_enter(source, what, what):
-            inner = _Frame(source, defined, f"{frame.scope}.{plain_class(what)}".lstrip("."), frame.module, what)
+            inner = _CallFrame(source, defined, f"{frame.scope}.{plain_class(what)}".lstrip("."), frame.module, what)
             if self._enter(inner, defined, given):
                 return True
         frame.stack.append(self._emitted("prim::CallFunction", [(_LITERAL, what, ""), *given]))
         return False
 
-    def _tell_lost(self, source: Source | None, what: str, name: str) -> None:
+    def _tell_lost(self, source: ScriptSource | None, what: str, name: str) -> None:
         path = f"code/{name.rpartition('.')[0].replace('.', '/')}.py" if source is None else source.path
         lost = "this source is not in the file" if source is None else "it is not there"
         if source is not None and source.finding is not None:
             lost += f": {source.finding.reason}"
         self._fault("missing-code", f"{what} is called, and {lost}", path)
 
-    def _may_enter(self, source: Source, key: object, what: str) -> bool:
+    def _may_enter(self, source: ScriptSource, key: object, what: str) -> bool:
         if key in self._keys:
             self._fault("recursive-code", f"{what} calls itself, which TorchScript does not know", source.path)
             return False
@@ -662,7 +662,7 @@ class _Run:
             return False
         return True
 
-    def _enter(self, frame: _Frame, defined: Definition, given: list[Held], *, is_main: bool = False) -> bool:
+    def _enter(self, frame: _CallFrame, defined: Definition, given: list[Held], *, is_main: bool = False) -> bool:
         """Begin to go through a function; return whether its head can be read."""
         source = frame.source
         if source.finding is not None:

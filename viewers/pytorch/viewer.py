@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pparse.tensors.tensor import Tensor
     from pparse.tree.node import Node
     from pparse.viewers.pickle.viewer import What
-    from pparse.viewers.pickle.walk import Found
+    from pparse.viewers.pickle.walk import Leaf
     from pparse.viewers.pytorch.script import Script
     from pparse.viewers.pytorch.script_graph import ScriptGraph
 
@@ -162,12 +162,12 @@ class PyTorchViewer(PickleViewer):
         """Return the value that was saved; None if it is lost."""
         return self.parser.pickled()
 
-    def leaves(self) -> Iterator[Found]:
+    def leaves(self) -> Iterator[Leaf]:
         """Yield everything that was saved, name by name, and the constants of code, as the code calls them."""
         yield from super().leaves()
         yield from self.constant_leaves()
 
-    def constant_leaves(self) -> Iterator[Found]:
+    def constant_leaves(self) -> Iterator[Leaf]:
         """Yield the constants of code."""
         root = self.parser.constants()
         for leaf in self.walk(root, _CONSTANTS) if root is not None else ():

@@ -55,7 +55,7 @@ _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKET: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
-class _Notes:
+class _FileFindings:
     """Makes findings on one file, and returns the new ones."""
 
     def __init__(self, viewer: SafetensorsViewer, strict: bool) -> None:
@@ -90,7 +90,7 @@ def _omitted(findings: FindingList, source: str) -> Iterator[Finding]:
 
 def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
     """Check one file; yield each finding as it is made."""
-    notes = _Notes(viewer, strict)
+    notes = _FileFindings(viewer, strict)
     extraction = viewer.extraction
     zeros: array[int] | None = None
     if extraction.data.size is None:  # its end must be known first: so all of a stream is decoded just once
@@ -102,7 +102,7 @@ def check_file(viewer: SafetensorsViewer, *, strict: bool) -> Iterator[Finding]:
     yield from notes.new()
 
 
-def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
+def _check_beginning(viewer: SafetensorsViewer, notes: _FileFindings) -> bool:
     """Check the length of the header and what it is; False where it says nothing of any tensor."""
     parser = viewer.parser
     zeroed = parser.zeroed_header()
@@ -132,7 +132,7 @@ def _check_beginning(viewer: SafetensorsViewer, notes: _Notes) -> bool:
 
 
 def _check_tensors(
-    viewer: SafetensorsViewer, notes: _Notes, strict: bool, zeros: array[int] | None
+    viewer: SafetensorsViewer, notes: _FileFindings, strict: bool, zeros: array[int] | None
 ) -> Iterator[Finding]:
     """Check each tensor, and what is said of all of them; ``zeros`` are the runs of zeros, if they are known."""
     parser = viewer.parser
@@ -174,7 +174,7 @@ def _check_tensors(
     yield from _omitted(notes.findings, notes.source)
 
 
-def _take_header_finding(finding: Finding, notes: _Notes) -> None:
+def _take_header_finding(finding: Finding, notes: _FileFindings) -> None:
     code, severity = finding.code, finding.severity
     if code == "byte-order-mark":
         severity = Severity.ERROR
@@ -224,7 +224,7 @@ def metadata_findings(viewer: SafetensorsViewer) -> Iterator[Finding]:
             yield bad(f"a value in {METADATA} is a JSON {kid.kind}, not a string", kid, kid.path)
 
 
-def _check_reference_json(viewer: SafetensorsViewer, notes: _Notes) -> None:
+def _check_reference_json(viewer: SafetensorsViewer, notes: _FileFindings) -> None:
     """Find what JSON allows, but the reference's JSON reader refuses."""
     parser = viewer.parser
     data, pos = viewer.extraction.data, parser.result.extraction.start + 8
@@ -270,7 +270,7 @@ def _depth(brackets: bytes, depth: int) -> tuple[int, int]:
     return deepest, depth
 
 
-def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
+def _check_minus_zeros(viewer: SafetensorsViewer, notes: _FileFindings) -> None:
     header = viewer.parser.header
     for ordinal, name, info, entry in viewer.parser.infos():
         if entry is not None or info.problem is not None or (info.begin and 0 not in info.kind[1]):
@@ -285,7 +285,7 @@ def _check_minus_zeros(viewer: SafetensorsViewer, notes: _Notes) -> None:
                 notes.add("bad-entry", reason, path=name or f"header[#{ordinal}]", offset=kid.start)
 
 
-def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _Notes) -> None:
+def _check_booleans(viewer: SafetensorsViewer, tensor: Tensor, notes: _FileFindings) -> None:
     at = tensor.spans[0].offset
     try:
         for block in tensor.raw_blocks(_BOOL_BLOCK):
@@ -319,13 +319,13 @@ def layout_findings(parser: SafetensorsParser) -> Iterator[Finding]:
         yield told("trailing-bytes", "bytes after the last tensor belong to no tensor", "", base + places.end, **more)
 
 
-def _note_holes(viewer: SafetensorsViewer, notes: _Notes) -> None:
+def _note_holes(viewer: SafetensorsViewer, notes: _FileFindings) -> None:
     for start, end in viewer.holes:
         reason = f"{end - start} bytes were never written (a file hole): they read as zeros"
         notes.add("unwritten", reason, offset=start, length=end - start)
 
 
-def _note_zeros(viewer: SafetensorsViewer, notes: _Notes, zeros: array[int] | None, end: int | None) -> None:
+def _note_zeros(viewer: SafetensorsViewer, notes: _FileFindings, zeros: array[int] | None, end: int | None) -> None:
     """Report long runs of zeros in the data, up to ``end``: tensors of zeros, or bytes that were lost."""
     extraction, begin = viewer.extraction, viewer.parser.data_start
     end = extraction.find_end() if end is None else end

@@ -428,9 +428,9 @@ class MainGraph(NodeDefs):
         super().__init__(root, extraction)
         self.meta = meta
 
-    def bodies(self) -> Library:
+    def bodies(self) -> FunctionLibrary:
         """Return the functions of the library."""
-        return Library(self.root, self.extraction)
+        return FunctionLibrary(self.root, self.extraction)
 
     functions = bodies
 
@@ -532,7 +532,7 @@ class FunctionBody(NodeDefs):
         raise UnsupportedError(f"the body of the function {self.name!r} cannot be written as a graph of its own")
 
 
-class Library(Mapping[str, FunctionBody]):
+class FunctionLibrary(Mapping[str, FunctionBody]):
     """The functions of a graph's library by name."""
 
     def __init__(self, graph: Node | None, extraction: Host) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pparse.compressed.env import DecodeEnv
     from pparse.compressed.resync.deflate_source import Chain
     from pparse.data.base import Data
-    from pparse.kernels.deflate_tokens import Codes, CutShort, Head, Tokens
+    from pparse.kernels.deflate_tokens import Codes, CutShort, DeflateHead, Tokens
     from pparse.limits import Charge
 
 # Compressed bytes of a block, before the gap and behind it, that are looked at; a part of a small budget.
@@ -90,7 +90,7 @@ class Before:
         self.charge = charge  # dropped with this
         self.start = 0  # the bit where the block begins
         self.last = 8 * at  # the bit where the last token before the gap ends
-        self.block: Head | None = None  # its ``at`` is a bit of the source, as these are
+        self.block: DeflateHead | None = None  # its ``at`` is a bit of the source, as these are
         self.tokens: Tokens | None = None
 
 
@@ -364,11 +364,11 @@ class _Passed:
     __slots__ = ("_proof", "_sizes", "blocks")
 
     def __init__(self) -> None:
-        self.blocks: list[tuple[int, Head, Tokens | None]] = []
+        self.blocks: list[tuple[int, DeflateHead, Tokens | None]] = []
         self._sizes: list[int] = []
         self._proof = 0
 
-    def add(self, bit: int, head: Head, tokens: Tokens | None, size: int) -> None:
+    def add(self, bit: int, head: DeflateHead, tokens: Tokens | None, size: int) -> None:
         """Add a block; ``size``: how much a stored one puts out."""
         if self.blocks and head.kind != FIXED:
             self._proof += _HEADER
@@ -407,7 +407,7 @@ class Ways:
     ``buffer`` holds the source from byte ``at`` on.
     """
 
-    def __init__(self, inside: Inside, head: Head, codes: Codes, at: int, buffer: bytes, goal: Goal) -> None:
+    def __init__(self, inside: Inside, head: DeflateHead, codes: Codes, at: int, buffer: bytes, goal: Goal) -> None:
         self._inside, self._head, self._codes, self._at = inside, head, codes, at
         self._goal = goal.bit - 8 * at
         self._buffer, self.goal = buffer, goal
