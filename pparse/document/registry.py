@@ -58,7 +58,13 @@ class Builtin(Declared):
 
 BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
 _BY_NAME: Final = {known.name: known for known in BUILTINS}
-_MAGIC: Final = [(known.name, *magic) for known in BUILTINS for magic in known.magic]
+_PLACES: Final = {known.name: place for place, known in enumerate(BUILTINS)}
+# Magic bytes at the beginning, by the first of them, and those further on.
+_FIRST: Final[dict[int, list[tuple[str, bytes]]]] = {}
+_FURTHER: Final = [(known.name, at, magics) for known in BUILTINS for at, magics in known.magic if at]
+for _name, _at, _magic in ((one.name, at, magic) for one in BUILTINS for at, magics in one.magic for magic in magics):
+    if not _at:
+        _FIRST.setdefault(_magic[0], []).append((_name, _magic))
 
 # How many models of a folder are asked for their size.
 _MOST_SIZES: Final = 8
@@ -331,19 +337,22 @@ def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple
     """Ask the parsers whose first bytes fit; unless one of them is certain, also those that only one byte or the name
     suggests."""
     head, fits = excerpt.head(512), dict[str, int]()
-    for name, at, magics in _MAGIC:
-        if head.startswith(magics, at):  # the longest bytes of each format count
+    for name, magic in _FIRST.get(head[0], ()) if head else ():
+        if head.startswith(magic):  # the longest bytes of each format count
+            fits[name] = max(len(magic), fits.get(name, 0))
+    for name, at, magics in _FURTHER:
+        if head.startswith(magics, at):
             longest = max(len(magic) for magic in magics if head.startswith(magic, at))
             fits[name] = max(longest, fits.get(name, 0))
     called = {known.name for known in _named_like(excerpt.bare_name[-_LONGEST:])}
     # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
     # others need no import.
     suggested = sorted(
-        (known for known in BUILTINS if known.name in fits or known.name in called),
-        key=lambda known: (known.name not in fits, fits.get(known.name) == 1, known.name not in called),
+        fits.keys() | called,
+        key=lambda name: (name not in fits, fits.get(name) == 1, name not in called, _PLACES[name]),
     )
     certain = likely = False
-    for known in suggested:
+    for known in map(_BY_NAME.__getitem__, suggested):
         fit, has_name = fits.get(known.name, 0), known.name in called
         if fit < 2 and (certain or (likely and not has_name)):
             continue
