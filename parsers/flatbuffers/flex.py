@@ -266,7 +266,7 @@ class FlexBuffer:
         offset = int.from_bytes(self.reader.take(place, width), "little")
         if offset > place - self.start:
             raise MalformedError(f"the offset is {offset:,}: it leads nowhere", offset=place)
-        return place - offset
+        return self.reader.leads(place, place - offset)
 
     def text_to_zero(self, at: int, stop: int) -> bytes:
         """Return the bytes up to a zero, which is before ``stop``."""

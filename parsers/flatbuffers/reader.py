@@ -99,7 +99,16 @@ class Reader:
         (offset,) = _UINT64(self.take(at, 8)) if wide else _UINT32(self.take(at, 4))
         if not 4 <= offset < 1 << 62:
             raise self.leads_nowhere(at, offset)
-        return int(at + offset)
+        return self.leads(at, int(at + offset))
+
+    def leads(self, at: int, target: int) -> int:
+        """Return ``target``, if an offset that stands at ``at`` can lead to it."""
+        if not self.data.is_plain:
+            self.take(target, 1)  # what is lost before it is known then
+            loose = self.data.loose_gap(min(at, target)) if self.data.gaps else None
+            if loose is not None and loose < max(at, target):
+                raise MalformedError("the offset leads over a gap of unknown length", offset=at)
+        return target
 
     @staticmethod
     def leads_nowhere(at: int, offset: int) -> MalformedError:

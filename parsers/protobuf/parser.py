@@ -222,8 +222,11 @@ class ProtobufParser(Parser, Listing):
         if after >= end:
             if base == part.part.start and final:
                 ctx.scratch.kept = (part.part, block)
-            if (after > end or part.groups) and not self._resume(ctx):
-                self._note_cut(ctx, part, after)
+            if after > end or part.groups:
+                if not self._resume(ctx):
+                    self._note_cut(ctx, part, after)
+            elif _is_loose(part.part):
+                self._resume(ctx)
             return self._go_on(ctx) or (ctx.pos, DONE, 0)
         need = min(SLACK, end - after) if after < base + size and not final else 1
         return after, self.expect_fields, need
@@ -302,6 +305,11 @@ class ProtobufParser(Parser, Listing):
         if lost is None:
             return False
         index.parts.pop()
+        if not lost.number:
+            index.queue.append(part.data.range(part.start, lost.begin))
+            reason = "what follows a gap of unknown length may lie elsewhere"
+            self.damage(ctx.node, reason, lost.begin, length=lost.end - lost.begin)
+            return True
         field = scan.type.fields[lost.number]
         index.queue.append(part.data.range(lost.end, part.end))
         if field.repeated and not field.is_map:
@@ -745,6 +753,12 @@ def _from_riegeli(path: str) -> tuple[Schema, str | None]:
 
 
 # -- bytes and options -------------------------------------------------------------------------------------------------
+
+
+def _is_loose(part: Range) -> bool:
+    """Return whether a gap of unknown length begins in a part."""
+    loose = part.data.loose_gap(part.start) if part.data.gaps else None
+    return loose is not None and loose < part.end
 
 
 def _all_continue(head: bytes) -> bool:

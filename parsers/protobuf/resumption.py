@@ -95,7 +95,8 @@ def find_resumption(
     """Return what is lost of the message ``data[start:end]``, all of whose bytes exist; None if there is nothing to do.
 
     That is the case if field follows field to its end (whatever they hold), or to where the data were cut; and if no
-    position to continue at can be proved. ``content``: the bytes of the message, if they were read already.
+    position to continue at can be proved. Behind a gap of unknown length all is lost then: the number is 0.
+    ``content``: the bytes of the message, if they were read already.
     """
     search = _Search(data, start, end, type, check)
     if content is not None:
@@ -121,14 +122,17 @@ class _Search:
 
     def run(self) -> Resumption | None:
         """Walk to the damage, and search for a position after it."""
-        if not any(is_message(field) for field in self._type.fields.values()):
+        pos = self._start
+        loose = self._data.loose_gap(pos) if self._data.gaps else None
+        if loose is None and not any(is_message(field) for field in self._type.fields.values()):
             return None
         before: deque[WireField] = deque(maxlen=_REMEMBERED)
-        pos = self._start
         while pos < self._end:
             field = self._field(pos)
             if field is None:
                 break
+            if loose is not None and pos <= loose < field.next < self._end:
+                return self._behind(field, loose)
             before.append(field)
             pos = field.next
         if pos >= self._end or self._is_cut(pos) or self._overshoots(pos):
@@ -147,6 +151,17 @@ class _Search:
         if found is None:
             return None
         return Resumption(after if after <= found.begin else begin, found.begin, found.tag >> 3)
+
+    def _behind(self, field: WireField, loose: int) -> Resumption:
+        """Return what is lost behind a field in which a gap of unknown length begins."""
+        self._last = field.tag >> 3
+        gap = self._data.next_gap(loose)
+        first = loose if gap is None or gap.end is None else gap.end
+        at = next((at for at in self._candidates(first) if self._reaches_end(at)), None)
+        found = self._proved(at) if at is not None else None
+        if found is None:
+            return Resumption(field.next, self._end, 0)
+        return Resumption(min(field.next, found.begin), found.begin, found.tag >> 3)
 
     # -- fields --------------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class WeightsViewer(NodeViewer):
     """A mapping of ``blob_0`` and so on to the elements of blobs; of types that arrays have not, to bytes."""
 
+    places_by_offset = True
+
     needs_name = False
 
     def tensor_of(self, node: Node, name: str) -> Tensor:

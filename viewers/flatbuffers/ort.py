@@ -87,17 +87,14 @@ class OrtViewer(FlatBuffersViewer):
             made._listing = lambda: (text.encode() for text in table.texts("string_data")), None  # type: ignore[attr-defined]
             return made
         start, length = table.place("raw_data")
-        beside = table.number("external_data_offset")
-        if beside >= 0 and not length:
-            told = Finding(
-                "external", "its bytes are in a file beside the model", path=name, source=self.extraction.name
-            )
-            return Tensor(
-                name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=told, owner=self
-            )
-        return self.stored(
-            Tensor, name, dtype, shape, start, length, word, None if dtype is None else packed_size(dtype, shape)
-        )
+        if dtype is None:
+            why = "unsupported", f"elements of type {word} are none that can be read"
+        elif table.number("external_data_offset") >= 0 and not length:
+            why = "external", "its bytes are in a file beside the model"
+        else:
+            return self.stored(Tensor, name, dtype, shape, start, length, word, packed_size(dtype, shape))
+        told = Finding(*why, path=name, source=self.extraction.name)
+        return Tensor(name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=told, owner=self)
 
     @property
     def metadata(self) -> Mapping[str, Any]:

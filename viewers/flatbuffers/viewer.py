@@ -49,6 +49,8 @@ TORN: Final = "offsets lead over its bytes, or to them, that are wrong: bytes ma
 class FlatBuffersViewer(Viewer):
     """A mapping of names to tensors; a second one of a name is ``name#2``."""
 
+    places_by_offset = True
+
     parser: FlatBuffersParser
 
     def __init__(self, extraction: Extraction) -> None:
