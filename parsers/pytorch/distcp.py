@@ -12,11 +12,13 @@ States::
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from functools import cached_property
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
+from pparse.data.window import windows
 from pparse.document.extraction import extraction_of
 from pparse.document.folder import names_in
 from pparse.findings import Finding, Severity, Status
@@ -40,6 +42,9 @@ METADATA: Final = ".metadata"
 """The file beside the shards that names what they hold."""
 # Bytes searched at once for the end record of an archive before one that is not whole.
 _BLOCK = 256 << 10
+# The head of the first record of an archive, and how long it is at most.
+_FIRST: Final = re.compile(re.escape(LOCAL) + rb".{26}[^/]{1,128}/data\.pkl", re.DOTALL)
+_HEAD = 30 + 128 + len("/data.pkl")
 
 
 class DistcpParser(ArchiveParser):
@@ -84,7 +89,9 @@ class DistcpParser(ArchiveParser):
             begin = _begin_of(data, start, at - END_SIZE, at)
             if begin is None:  # what is behind the last whole archive before it is not one
                 begin = self._whole_before(data, start, at)
-                self._damaged.add(begin)
+                heads = list(self._heads(data, begin, at))
+                found.extend(reversed(heads))
+                self._damaged.update((begin, *heads))
             found.append(begin)
             at = begin
             extraction.session.limits.check("entries", len(found), "the number of items")
@@ -106,6 +113,16 @@ class DistcpParser(ArchiveParser):
                     return stop
             high = low
         return start
+
+    def _heads(self, data: Data, begin: int, end: int) -> Iterator[int]:
+        """Yield where other archives begin in a stretch that begins with one: at the head of their first record."""
+        last = begin
+        for base, block in windows(data, begin, end, _BLOCK, _HEAD):
+            self.extraction.session.check_cancelled()
+            for place in (base + found.start() for found in _FIRST.finditer(block)):
+                if place > last:  # those in the overlap come twice
+                    last = place
+                    yield place
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
         """Begin with the first item."""
@@ -134,6 +151,14 @@ class DistcpParser(ArchiveParser):
             reason = "the file ends inside the archive" if is_last else "the end of its archive is lost"
             found.finding = self.finding_at(str(found.status), reason, name, end)
         return found
+
+    def is_unsure(self, number: int) -> bool:
+        """Return whether the beginning of an archive may be lost before an item, so that its number is another one."""
+        data, places = self.extraction.data, dict(zip(self.items, self.items[1:], strict=False))
+        return data.flawed and any(
+            begin < self.items[number] and data.range_status(begin, places[begin]).status is not Status.COMPLETE
+            for begin in self._damaged
+        )
 
     def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
         """Return data, start and end of an item."""

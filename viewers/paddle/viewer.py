@@ -35,6 +35,8 @@ _COST: Final = 400  # memory of a parameter
 class PaddleParamsViewer(NodeViewer):
     """A mapping of names to the parameters of one file."""
 
+    places_by_offset = True  # names without a program do
+
     parser: PaddleParamsParser
 
     def __init__(self, extraction: Extraction) -> None:

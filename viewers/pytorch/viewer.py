@@ -372,6 +372,9 @@ class DistcpViewer(Viewer):
 
     def _named(self, number: int, tensor: Tensor) -> Tensor:
         tensor.name = f"{number}/{tensor.name}" if tensor.name else str(number)
+        if self.parser.is_unsure(number):
+            reason = "archives may be lost before it: its number may be another one"
+            tensor.doubt(Finding("shifted", reason, path=tensor.name, source=self.extraction.name))
         tensor._owner = self
         return self.as_of_now(tensor)
 
