@@ -160,12 +160,19 @@ class FlatBuffersViewer(Viewer):
             got = max(0, there - start)
             reason = f"{got:,} of its {count_words(length, 'byte')} are there"
             finding = told(status.code, reason, offset=start, wanted=length, got=got)
-        elif not length and (doubt := extraction.data.why_suspect(max(extraction.start, start - 4), start)) is not None:
-            status, finding = Status.DAMAGED, told("doubt", doubt, offset=start)  # the number that says so is in doubt
+        elif not length and (doubt := self._why_empty(start)) is not None:
+            status, finding = Status.DAMAGED, told("doubt", doubt, offset=start)
         elif (doubt := self._doubt(start, start + length)) is not None:
             status, finding = Status.DAMAGED, told("shifted", doubt, offset=start, length=length)
         span = Span(extraction.data, start, length, self._path, extraction.end)
         return kind(name, dtype, shape, (span,), stored_dtype=stored, status=status, finding=finding, owner=self)
+
+    def _why_empty(self, start: int) -> str | None:
+        """Return why a tensor without bytes may have some: the number before it is in doubt."""
+        extraction = self.extraction
+        if extraction.data.flawed:
+            extraction.resolve()  # a checksum of its own may tell that it is right
+        return extraction.data.why_suspect(max(extraction.start, start - 4), start)
 
     def _doubt(self, start: int, end: int) -> str | None:
         """Return why bytes that are there may be others than they were."""
