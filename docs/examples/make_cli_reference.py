@@ -615,6 +615,9 @@ OBJECTS = {
             "status": "of the tensor",
             "reason": "why there are no statistics",
             "statistics": "its [statistics](#statistics); null if there are none",
+            "suspect": "list of stretches that do not look like the rest: `start` and `stop` (elements), `looks` "
+            "(`noise`, `text`, `zeros`, `one value`), `file`, `offset` (null if not known), `nbytes`; see "
+            "[compare.md](compare.md#what-does-not-look-like-the-rest)",
         },
     ),
     "statistics": (

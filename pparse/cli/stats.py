@@ -1,8 +1,9 @@
 """Print statistics of tensors: range, mean, deviation, NaN and zeros of each, and of all together.
 
 Each tensor is read once, in blocks. Quantised ones are taken for what they stand for. NaN and infinite values are
-counted, and do not count for the rest; of complex numbers, real and imaginary parts count for themselves. Exit code 4
-if something is not whole.
+counted, and do not count for the rest; of complex numbers, real and imaginary parts count for themselves. Stretches of
+floating numbers that do not look like the rest of their tensor (noise, text, zeros) are told as suspect, which is no
+fault. Exit code 4 if something is not whole.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Final
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.measuring.statistics import Statistics, TensorStatistics
+    from pparse.measuring.suspicion import Suspect
 
 EXAMPLES: Final = """examples:
   pparse stats model.safetensors
@@ -38,6 +40,8 @@ EXAMPLES: Final = """examples:
 """
 
 _BAR: Final = 40
+# So many suspicious stretches of a tensor are told in the table.
+_SUSPECTS: Final = 2
 _FIGURES: Final = ("min", "max", "mean", "std", "nan", "zeros")
 # Memory of statistics that are held to be sorted: histograms are most of them.
 _HELD: Final = 8_000
@@ -104,7 +108,7 @@ class _Summed:
     def __init__(self, tensors: Iterator[TensorStatistics], whole: Statistics) -> None:
         self._tensors = tensors
         self.whole = whole
-        self.seen = self.count = self.with_nan = self.lost = 0
+        self.seen = self.count = self.with_nan = self.lost = self.suspect = 0
         self.is_estimate = self.is_done = False
 
     def __iter__(self) -> Iterator[TensorStatistics]:
@@ -114,6 +118,7 @@ class _Summed:
                 self.count += 1
                 self.with_nan += one.statistics.nan + one.statistics.infinite > 0
                 self.is_estimate |= one.is_estimate
+                self.suspect += bool(one.suspect)
             elif one.status in BROKEN:
                 self.lost += 1
             self.seen += 1
@@ -164,6 +169,9 @@ def _show(shown: Iterator[TensorStatistics], found: _Summed, options: Any, out: 
     if found.with_nan:
         words = f"{whole.nan:,} NaN, {whole.infinite:,} infinite"
         out.say(out.paint(f"not finite: {words}, in {count_words(found.with_nan, 'tensor')}", "yellow"))
+    if found.suspect:
+        words = "with stretches that do not look like the rest"
+        out.say(out.paint(f"suspect: {count_words(found.suspect, 'tensor')} {words}", "yellow"))
 
 
 def _cells(told: Statistics) -> tuple[str, str, str, str]:
@@ -190,9 +198,21 @@ def _notes(one: TensorStatistics, told: Statistics) -> str:
         notes.append("all the same")
     elif told.zeros:
         notes.append(f"{_share(told)} zeros")
+    if one.suspect:
+        notes.append(f"suspect: {suspicion(one.suspect)}")
     if one.is_estimate:
         notes.append(f"estimated of {told.count:,}")
     return ", ".join(notes)
+
+
+def suspicion(stretches: Sequence[Suspect]) -> str:
+    """Return in words what in a tensor does not look like the rest of it."""
+    words = []
+    for one in stretches[:_SUSPECTS]:
+        where = f"offset {one.offset:,}" if one.offset is not None else f"element {one.start:,}"
+        words.append(f"{one.looks} at {where} ({one.nbytes:,} bytes)")
+    more = len(stretches) - len(words)
+    return "; ".join(words) + (f"; and {more} more" if more else "")
 
 
 def _bars(told: Statistics) -> Iterator[str]:

@@ -23,8 +23,8 @@ from pparse.measuring.content import (
     BLOCK,
     blocks_there,
     content_blocks,
+    is_plain,
     json_number,
-    lies_plain,
     shape_word,
     type_word,
 )
@@ -240,7 +240,7 @@ class Comparison:
         both = [(self._old, old), (self._new, new)]
         is_same_type = type_word(old) == type_word(new)
         how = is_same_type, self._tolerance, self._relative
-        if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(_is_plain, pair))):
+        if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(is_plain, pair))):
             return [_Stretch(both, 0, None, how)]
         step = max(1, PART // max(old.itemsize, new.itemsize) // EVEN) * EVEN
         places = [divided(viewer, tensor, old.size, step) for viewer, tensor in both]
@@ -452,10 +452,6 @@ class _Stretch(Part):
     def known(self, noted: Any) -> Any:
         """Return sums of a list."""
         return noted if isinstance(noted, bool) else _Sums(*noted)
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    return tensor.coded() is tensor and lies_plain(tensor)
 
 
 def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> Distance:
