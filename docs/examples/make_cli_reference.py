@@ -543,6 +543,9 @@ OBJECTS = {
             "equal": "number of tensors that do not",
             "close": "how many of these are equal only within the tolerance",
             "metadata": "list of changes of metadata: `name`, `old`, `new` (null: not there)",
+            "graph": "what differs between the graphs; null if they are not compared: `nodes` (up to 1,000 of each "
+            "verdict: `verdict`, `name`, `new_name`, `operation`, `body` and `details`, each `what`, `old`, `new`), "
+            "`counts` by verdict, `equal` nodes, `reason` if they cannot be compared",
         },
     ),
     "difference": (

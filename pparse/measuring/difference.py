@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from pparse.document.opening import Source
     from pparse.limits import Charge
+    from pparse.measuring.graph_difference import GraphDifference
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -160,6 +161,12 @@ class Comparison:
                 mine, others = _first_other(mine, others)
             if repr(mine) != repr(others):
                 yield Change(name, mine, others)
+
+    def graph(self) -> GraphDifference | None:
+        """Return what differs between their graphs; None if they have none, or are of two formats."""
+        from pparse.measuring.graph_difference import graph_difference
+
+        return graph_difference(self._old, self._new)
 
     def are_whole(self) -> tuple[bool, bool]:
         """Return whether each of the two is whole, as far as is known by now."""
@@ -570,17 +577,21 @@ class ModelDifference(Declared):
     metadata: list[Change]
     are_whole: tuple[bool, bool] = (True, True)
     """Whether each of the two is whole, as far as it was read."""
+    graph: GraphDifference | None = None
+    """What differs between their graphs; None: they have none, or were not compared."""
 
     @property
     def is_identical(self) -> bool:
         """Whether nothing differs, and both are whole."""
-        return not self.tensors and not self.metadata and all(self.are_whole)
+        is_same = self.graph is None or self.graph.is_same
+        return is_same and not self.tensors and not self.metadata and all(self.are_whole)
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         told = {"identical": self.is_identical, "equal": self.equal, "whole": list(self.are_whole)}
         tensors, changes = [one.to_dict() for one in self.tensors], [one.to_dict() for one in self.metadata]
-        return {**told, "tensors": tensors, "metadata": changes}
+        graph = None if self.graph is None else self.graph.to_dict()
+        return {**told, "tensors": tensors, "metadata": changes, "graph": graph}
 
     def _repr_html_(self) -> str:
         from pparse.display.text import table
@@ -600,14 +611,16 @@ def diff(
     *,
     tolerance: float = 0.0,
     relative: float = 0.0,
+    graph: bool = True,
     executor: Any = None,
     **how: Any,
 ) -> ModelDifference:
     """Return what differs between two models, of any formats.
 
-    Values are close, and do not differ, if they are at most ``tolerance + relative * abs(new)`` apart. ``executor``:
-    who is to read them, a `pparse.ProcessPool` or any other executor of `concurrent.futures`. A `Viewer` is not closed;
-    of other sources, ``how`` are keyword arguments of `pparse.view`. Raises what that does.
+    Values are close, and do not differ, if they are at most ``tolerance + relative * abs(new)`` apart. ``graph``:
+    whether graphs are compared, of two models of one format. ``executor``: who is to read tensors, a
+    `pparse.ProcessPool` or any other executor of `concurrent.futures`. A `Viewer` is not closed; of other sources,
+    ``how`` are keyword arguments of `pparse.view`. Raises what that does.
     """
     from contextlib import ExitStack
 
@@ -625,4 +638,5 @@ def diff(
             else:
                 differing.append(found)
         changes = list(comparison.metadata())
-        return ModelDifference(differing, equal, changes, comparison.are_whole())
+        graphs = comparison.graph() if graph else None
+        return ModelDifference(differing, equal, changes, comparison.are_whole(), graphs)
