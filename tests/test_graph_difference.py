@@ -266,3 +266,16 @@ def test_many_differences_are_cut(run, tmp_path, count) -> None:
     found = run("diff", *paths)
     assert found.lines[-2] == "… and 10 other nodes"
     assert len(run("diff", *paths, "--long").lines) == count + 2
+
+
+@rows("path", [TINY, DATA / "onnx/functions.onnx", DATA / "flatbuffers/small.ort", DATA / "pytorch/script/no_debug.pt"])
+def test_of_a_cut_file_nothing_is_told_that_may_be_the_cut(path: Path) -> None:
+    content = path.read_bytes()
+    told = 0
+    with pparse.view(path) as old:
+        for end in range(len(content) // 2, len(content), len(content) // 40):
+            with pparse.view(content[:end], format=old.format) as new:
+                found = graph_difference(old, new)
+            assert found is None or not found.counts, end
+            told += found is not None and bool(found.reason)
+    assert told

@@ -126,14 +126,24 @@ def graph_difference(old: Viewer, new: Viewer) -> GraphDifference | None:
 def _in_all(old: Graph, new: Graph, viewers: tuple[Viewer, Viewer], told: GraphDifference) -> Iterator[NodeDifference]:
     yield from _in_one(old, new, viewers, told, "")
     mine, others = old.bodies, new.bodies
+    lost = [which for which, graph in (("first", old), ("second", new)) if not _is_whole(graph)]
     for name, graph in mine.items():
         if name in others:
             yield from _in_one(graph, others[name], viewers, told, name)
-        elif new.source.is_whole:
+        elif not lost:  # else it may be behind the cut, or its name is
             yield NodeDifference(REMOVED, name, [], operation=graph.kind)
     for name, graph in others.items():
-        if name not in mine and old.source.is_whole:
+        if name not in mine and not lost:
             yield NodeDifference(ADDED, name, [], operation=graph.kind)
+    if lost:
+        told.reason = (
+            f"the graph of the {' and of the '.join(lost)} model is not whole, so not all that differs is told"
+        )
+
+
+def _is_whole(graph: Graph) -> bool:
+    """Return whether no node of a graph can be missing."""
+    return bool(graph.source.is_whole and not graph.extraction.root.is_truncated)
 
 
 def _in_one(
@@ -157,6 +167,9 @@ class _Side:
         self.graph, self.source, self.viewer = graph, graph.source, viewer
         self.index = graph.index
         self.count = self.index.count
+        self.is_whole = _is_whole(graph)
+        # Of one that is not whole, the last node may be cut, or all may be, if they do not lie one behind the other.
+        self._sure = self.count if self.is_whole else self.count - 1 if self.source.in_one_piece else 0
         self.names, self.operations, self.contents = (np.zeros(self.count, np.int64) for _ in range(3))
         self.partners = np.full(self.count, NOBODY, np.int64)
         check = graph.extraction.session.check_cancelled
@@ -183,6 +196,10 @@ class _Side:
     def is_tensor(self, row: Row) -> bool:
         """Return whether a node is a tensor of the model, so its values are compared as those."""
         return any(self.viewer.find(name) is not None for name in (row[1], *(row[6] or ())[:1]))
+
+    def is_sure(self, number: int) -> bool:
+        """Return whether a node is known to be whole."""
+        return number < self._sure
 
     def inputs(self, number: int) -> Any:
         """Return the numbers of what a node consumes."""
@@ -295,7 +312,7 @@ class _Pairs:
         for row in old.source.rows():
             other = int(old.partners[row[0]])
             if other == NOBODY:
-                if new.source.is_whole:
+                if new.is_whole and old.is_sure(row[0]):
                     yield NodeDifference(REMOVED, row[1], [], operation=row[2])
                 continue
             same_name = old.names[row[0]] == new.names[other]
@@ -305,11 +322,11 @@ class _Pairs:
             found = self._compared(row, new.source.row(other))
             if found is None:
                 self.equal += 1
-            else:
+            elif old.is_sure(row[0]) and new.is_sure(other):
                 yield found
-        free = set(new.free().tolist()) if old.source.is_whole else set()
+        free = set(new.free().tolist()) if old.is_whole else set()
         for row in new.source.rows() if free else ():
-            if row[0] in free:
+            if row[0] in free and new.is_sure(row[0]):
                 yield NodeDifference(ADDED, row[1], [], operation=row[2])
 
     def _feeds_are_partners(self, mine: int, other: int) -> bool:
@@ -384,7 +401,7 @@ def _ends_of(graph: Graph, what: str) -> dict[str, str] | None:
     if what == "outputs" and not graph.results:
         return None  # what no node consumes may be anything
     names = list(graph.results) if what == "outputs" else graph.inputs
-    if len(names) > _ENDS or not graph.source.is_whole:
+    if len(names) > _ENDS or not _is_whole(graph):
         return None
     return {name: str(graph.value(name) or name)[len(name) :].strip() or name for name in names}
 
