@@ -12,7 +12,6 @@ from pparse.cli.files import split_files
 from pparse.cli.model import OpenedModel, code_of
 from pparse.cli.order import COLUMNS, UNSORTED, Held, in_order, tell_rest, tensor_weight
 from pparse.cli.selection import Selection
-from pparse.cli.stats import suspicion
 from pparse.display.text import safe
 from pparse.errors import DataError, OptionError, PparseError
 from pparse.findings import BROKEN
@@ -124,12 +123,13 @@ class _Conditions:
         if not (options.nan or options.zero or options.suspect):
             return []
         from pparse.measuring.statistics import statistics_of
+        from pparse.measuring.suspicion import in_words
 
         told, suspect = statistics_of(tensor)
         if (options.nan and not told.nan + told.infinite) or (options.zero and told.zeros < max(1, told.count)):
             return None
         if options.suspect:
-            return [suspicion(suspect)] if suspect else None
+            return [in_words(suspect)] if suspect else None
         words = [f"{told.nan:,} NaN"] if told.nan else []
         words += [f"{told.infinite:,} infinite"] if told.infinite else []
         return words or ["all zero"]

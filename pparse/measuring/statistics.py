@@ -21,7 +21,7 @@ from pparse.lazy import Declared
 from pparse.limits import parse_size
 from pparse.measuring.content import BLOCK, content_blocks, is_plain, json_number
 from pparse.measuring.parts import EVEN, PART, Part, divided, measured, why_not
-from pparse.measuring.suspicion import Suspicion, suspects_in
+from pparse.measuring.suspicion import Suspicion, in_words, suspects_in
 from pparse.tensors.dtype import DTYPES
 from pparse.workers.results import Workers
 
@@ -79,6 +79,11 @@ class Statistics(Declared):
     def finite(self) -> int:
         """How many values are finite."""
         return self.count - self.nan - self.infinite
+
+    @property
+    def zero_share(self) -> str:
+        """How many values are zero, in percent."""
+        return f"{100 * self.zeros / self.count:.3g}%"
 
     @property
     def std(self) -> float | None:
@@ -139,6 +144,23 @@ class TensorStatistics(Declared):
     """Why there are none."""
     suspect: tuple[Suspect, ...] = ()
     """Stretches that do not look like the rest of it; no fault."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth a word, for people."""
+        told = self.statistics
+        if told is None:
+            return []
+        notes = [f"{told.nan:,} NaN"] if told.nan else []
+        notes += [f"{told.infinite:,} infinite"] if told.infinite else []
+        if told.count and told.zeros == told.count:
+            notes.append("all zero")
+        elif told.count > 1 and not told.nan and not told.infinite and told.min == told.max:
+            notes.append("all the same")
+        elif told.zeros:
+            notes.append(f"{told.zero_share} zeros")
+        notes += [f"suspect: {in_words(self.suspect)}"] if self.suspect else []
+        return notes + ([f"estimated of {told.count:,}"] if self.is_estimate else [])
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
@@ -543,6 +565,13 @@ class ModelStatistics(Declared):
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         return {"tensors": [tensor.to_dict() for tensor in self.tensors], "whole": self.whole.to_dict()}
+
+    def to_svg(self, title: str = "statistics") -> str:
+        """Return a picture of the first 100 tensors, and of all: histograms and figures, for a report."""
+        from pparse.measuring.picture import to_svg
+
+        count = sum(one.statistics is not None for one in self.tensors)
+        return "".join(to_svg(title, self.tensors, self.whole, count))
 
     def to_frame(self) -> Any:
         """Return a table of the tensors, of pandas or polars. Raises `UnsupportedError` if there is neither."""

@@ -21,7 +21,7 @@ from pparse.lazy import Declared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
     from numpy.typing import NDArray
@@ -47,6 +47,8 @@ _LEAST: Final = 512
 # So many stretches of one block are looked at, so many are kept of a tensor.
 _RUNS: Final = 64
 _KEPT: Final = 64
+# So many stretches are told in words.
+_SUSPECTS: Final = 2
 # The share of letters in text, with weights on both sides of it, and in the middle; and how many letters it has.
 _TEXT: Final = 0.75
 _CLEAR: Final = 0.9
@@ -76,6 +78,16 @@ class Suspect(Declared):
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         return {name: getattr(self, name) for name in type(self).__annotations__}
+
+
+def in_words(stretches: Sequence[Suspect]) -> str:
+    """Return in words what in a tensor does not look like the rest of it."""
+    words = []
+    for one in stretches[:_SUSPECTS]:
+        where = f"offset {one.offset:,}" if one.offset is not None else f"element {one.start:,}"
+        words.append(f"{one.looks} at {where} ({one.nbytes:,} bytes)")
+    more = len(stretches) - len(words)
+    return "; ".join(words) + (f"; and {more} more" if more else "")
 
 
 class Suspicion:
