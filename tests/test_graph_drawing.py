@@ -13,10 +13,11 @@ from xml.etree import ElementTree
 import pytest
 
 import pparse
+from pparse.display.text import in_xml
 from pparse.errors import LimitError
 from pparse.graphs import drawing
 from pparse.graphs import layout as layering
-from pparse.graphs.drawing import Collapsed, escaped, prefixes, without_numbers
+from pparse.graphs.drawing import Collapsed, prefixes, without_numbers
 from pparse.graphs.layout import GraphLayout, find_layers
 from tests import sweep
 from tests.test_graphs import Graph, Lines, document  # noqa: F401 -- a fixture
@@ -411,7 +412,7 @@ def test_text_fits_into_its_box():
 
 def test_hostile_names_are_text():
     name = 'x"/><script>alert(1)</script>&\x00\x1b\u202e\ud800\uffff]]>'
-    assert escaped("\x00<&\ud800\uffff") == "\\x00&lt;&amp;\\ud800\\uffff"
+    assert in_xml("\x00<&\ud800\uffff") == "\\x00&lt;&amp;\\ud800\\uffff"
     text = "".join(graph_of(graph_def(**{name.replace("\ud800", ""): "A&B"})).to_svg(title=name))
     root = ElementTree.fromstring(text)
     text.encode()

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import ml_dtypes
 import numpy as np
@@ -342,6 +343,42 @@ def test_stats_command(run, tmp_path) -> None:
     assert "truncated: the tensor extends" in found.out
     assert run("stats", path, "nothing").code == 2
     assert run("stats", ROOT / "CHANGELOG.md").code in (2, 3)
+
+
+def test_a_picture_has_a_bar_for_each_range_and_escapes_names(run, tmp_path) -> None:
+    rng = np.random.default_rng(8)
+    odd = '<script>&"\x07\u202e' + "x" * 300
+    arrays = {
+        odd: np.append(rng.standard_normal(500), [np.nan, 1e30, 0, 1e-30]).astype("f4"),
+        "none": np.zeros(0, "f4"),
+    }
+    arrays |= {f"t{number:03}": rng.standard_normal(50).astype("f2") for number in range(120)}
+    path, picture = tmp_path / "a&b.safetensors", tmp_path / "a.svg"
+    path.write_bytes(save(arrays))
+    found = run("stats", path, GOOD, CUT, "--svg", picture)
+    assert found.code == 4
+    text = picture.read_text(encoding="utf-8")
+    root = ElementTree.fromstring(text)
+    assert "script" not in {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert "\u202e" not in text
+    rows = [element for element in root.iter() if element.tag.endswith("}g")]
+    assert len(rows) == 101
+    assert "and 54 other tensors" in text
+    titles = ["".join(row[0].itertext()) for row in rows]
+    at = next(number for number, title in enumerate(titles) if title.startswith("<script>&"))
+    assert "504 values" in titles[at]
+    bars = {path.get("class"): path.get("d").count("M") for path in rows[at] if path.tag.endswith("path")}
+    assert bars["beyond"] == bars["zero"] == 1
+    assert bars["plus"] >= 5
+    assert len(text) < 400_000
+    for one in (
+        stats(save({})),
+        stats(npy(np.arange(5))),
+        stats(npy(np.zeros(5))),
+        stats(npy(np.array([2.0**1000, 1]))),
+    ):
+        assert ElementTree.fromstring(one.to_svg("<x>")).tag.endswith("svg")
+    assert run("stats", GOOD, "--svg", tmp_path / "no" / "folder.svg").code == 2
 
 
 # -- differences -------------------------------------------------------------------------------------------------------

@@ -543,6 +543,9 @@ OBJECTS = {
             "equal": "number of tensors that do not",
             "close": "how many of these are equal only within the tolerance",
             "metadata": "list of changes of metadata: `name`, `old`, `new` (null: not there)",
+            "graph": "what differs between the graphs; null if they are not compared: `nodes` (up to 1,000 of each "
+            "verdict: `verdict`, `name`, `new_name`, `operation`, `body` and `details`, each `what`, `old`, `new`), "
+            "`counts` by verdict, `equal` nodes, `reason` if they cannot be compared",
         },
     ),
     "difference": (
@@ -615,6 +618,9 @@ OBJECTS = {
             "status": "of the tensor",
             "reason": "why there are no statistics",
             "statistics": "its [statistics](#statistics); null if there are none",
+            "suspect": "list of stretches that do not look like the rest: `start` and `stop` (elements), `looks` "
+            "(`noise`, `text`, `zeros`, `one value`), `file`, `offset` (null if not known), `nbytes`; see "
+            "[compare.md](compare.md#what-does-not-look-like-the-rest)",
         },
     ),
     "statistics": (

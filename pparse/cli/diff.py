@@ -1,8 +1,8 @@
-"""Say what differs between two models, of any formats: tensors, their types, shapes and values, and metadata.
+"""Say what differs between two models, of any formats: tensors, their types, shapes and values, metadata and graphs.
 
 Tensors go by their names; behind a prefix that all names of one model have, and with the same content, they are found
-under other names. Bytes are read as far as they may differ. Metadata are compared if both are of one format. Exit code
-0: nothing differs; 1: something does; 4: one of them is not whole.
+under other names. Bytes are read as far as they may differ. Metadata and graphs are compared if both are of one format.
+Exit code 0: nothing differs; 1: something does; 4: one of them is not whole.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.measuring.difference import Change, Comparison, Difference, Distance
+    from pparse.measuring.graph_difference import GraphDifference
     from pparse.tensors.viewer import Viewer
 
 EXAMPLES: Final = """examples:
@@ -48,6 +49,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--tolerance X", "values this far apart do not differ (0)", type=float, default=0.0)
     parser.add("--relative X", "… and this share of the value in NEW (0)", type=float, default=0.0)
     parser.add("--no-metadata", "metadata do not count; if tensors are selected, they never do", dest="no_metadata")
+    parser.add("--no-graph", "graphs do not count; if tensors are selected, they never do", dest="no_graph")
     parser.add("-l --long", f"each difference, not a table by layers if there are more than {_ROWS}")
     jobs.add_arguments(parser)
     parser.add("-q --quiet", "no output, only the exit code")
@@ -73,7 +75,10 @@ def run(options: Any, out: Output) -> int:
                 how |= {"chosen": matches.takes_name, "admitted": matches.admits}
             how["workers"] = work.workers(*viewers)
             report = _Report(Comparison(*viewers, **how), viewers, options, out)
-            code = report.run(with_metadata=matches.takes_all and not options.no_metadata)
+            takes_all = matches.takes_all
+            code = report.run(
+                with_metadata=takes_all and not options.no_metadata, with_graph=takes_all and not options.no_graph
+            )
     return matches.code(code, out, nothing=USAGE)
 
 
@@ -88,7 +93,7 @@ class _Report:
         self._renamed: dict[tuple[str, str], int] = {}
         self._close_ones = 0
 
-    def run(self, *, with_metadata: bool) -> int:
+    def run(self, *, with_metadata: bool, with_graph: bool) -> int:
         """Print what differs; return the exit code."""
         from pparse.cli.output import JsonRows
 
@@ -109,21 +114,24 @@ class _Report:
             else:
                 self._add(one)
         changes = list(self._comparison.metadata()) if with_metadata else []
+        graph = self._comparison.graph() if with_graph else None
+        is_same = not differ and not changes and (graph is None or graph.is_same)
         lost = self._not_whole()
         told: dict[str, object] = {
-            "identical": not differ and not changes and not lost,
+            "identical": is_same and not lost,
             "equal": total - differ,
             "close": self._close_ones,
         }
         told["whole"] = list(self._comparison.are_whole())
         told |= {"metadata": [change.to_dict() for change in changes]}
+        told |= {"graph": None if graph is None else graph.to_dict()}
         if rows is not None and options.json:
             rows.end(told)
         elif rows is not None:
             rows.add(told)
-        elif not options.quiet and (total or with_metadata):
-            self._close(total, differ, changes, lost)
-        codes = {OK, DIFFERENT} if differ or changes else {OK}
+        elif not options.quiet and (total or with_metadata or with_graph):
+            self._close(total, differ, changes, graph if graph is None or not graph.is_same else None, lost)
+        codes = {OK} if is_same else {OK, DIFFERENT}
         return worst({*codes, DAMAGED} if lost else codes)
 
     def _not_whole(self) -> list[str]:
@@ -145,7 +153,9 @@ class _Report:
         if self._options.long or len(self._rows) <= _ROWS:
             self._rows.append(one)
 
-    def _close(self, total: int, differ: int, changes: list[Change], lost: list[str]) -> None:
+    def _close(
+        self, total: int, differ: int, changes: list[Change], graph: GraphDifference | None, lost: list[str]
+    ) -> None:
         out = self._out
         if self._rows and (self._options.long or len(self._rows) <= _ROWS):
             self._show_rows()
@@ -160,17 +170,20 @@ class _Report:
             out.say(f"metadata {safe(change.name)}: {old} → {new}")
         if len(changes) > most:
             out.say(f"… and {count_words(len(changes) - most, 'other change')} of metadata")
+        if graph is not None:
+            self._show_nodes(graph)
         for words in lost:
             out.say(out.paint(words, "red"))
         extent = self._viewers[0].extent()
         size = f", {format_size(extent.listed_bytes)}" if total == extent.count else ""
-        if not differ and not changes:
+        if not differ and not changes and graph is None:
             word = "equal within the tolerance" if self._close_ones else "identical"
             word = word if not lost else "what is there is the same"
             out.say(f"{out.paint(word, 'green')}: {count_words(total, 'tensor')}{size}")
             return
         parts = [f"{count:,} {_SUMMED.get(verdict, verdict)}" for verdict, count in self._verdicts.items()]
         parts += [f"metadata: {count_words(len(changes), 'change')}"] if changes else []
+        parts += [f"graph: {_counted(graph)}"] if graph is not None else []
         equal = f"{total - differ:,} of {count_words(total, 'tensor')} equal"
         out.say(f"{out.paint('different', 'yellow')}: {', '.join(parts)}; {equal}")
 
@@ -184,6 +197,25 @@ class _Report:
             shapes = [shape if dtype else "" for dtype, shape in zip(one.dtypes, shapes, strict=True)]
             table.row(name, one.verdict, _both(one.dtypes), _both(shapes), safe(_how(one)))
         table.close()
+
+    def _show_nodes(self, graph: GraphDifference) -> None:
+        from pparse.cli.output import Table
+
+        is_long = self._options.long
+        telling = [one for one in graph.nodes if one.verdict != "renamed"]
+        renamed = [one for one in graph.nodes if one.verdict == "renamed"]
+        telling += renamed if is_long or len(renamed) <= _ROWS else []
+        most = len(telling) if is_long else _ROWS
+        table = Table(self._out, ("NODE", "WHAT", "OPERATION", "HOW"), "<<<<", full=is_long)
+        for one in telling[:most]:
+            name = safe(one.name) + (f" → {safe(one.new_name)}" if one.new_name else "")
+            name = f"{safe(one.body)}: {name}" if one.body else name
+            how = "; ".join(f"{safe(told.what)}: {_said(told.old)} → {_said(told.new)}" for told in one.details)
+            table.row(name or "(the graph)", one.verdict, safe(one.operation), how)
+        table.close()
+        more = sum(graph.counts.values()) - min(most, len(telling))
+        if more:
+            self._out.say(f"… and {count_words(more, 'other node')}")
 
     def _show_layers(self) -> None:
         from pparse.cli.order import natural
@@ -242,6 +274,16 @@ def _distance(told: Distance, *, cast: bool) -> str:
     words += [f"cosine {told.cosine:.6g}"] if told.cosine is not None else []
     words += [f"{told.not_finite:,} not finite on one side"] if told.not_finite else []
     return ", ".join(words)
+
+
+def _counted(graph: GraphDifference) -> str:
+    """Return in words how many nodes differ."""
+    words = [f"{count:,} {verdict}" for verdict, count in graph.counts.items()]
+    return ", ".join([*words, *([safe(graph.reason)] if graph.reason else [])])
+
+
+def _said(value: Any) -> str:
+    return shorten(safe(value), _LETTERS) if isinstance(value, str) else _shown(value)
 
 
 def _shown(value: Any) -> str:

@@ -46,6 +46,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add_files(OR_PATTERNS)
     parser.add("--nan", "only tensors with values that are NaN or infinite")
     parser.add("--zero", "only tensors whose values are all zero")
+    parser.add("--suspect", "only tensors with stretches that do not look like the rest: noise, text, zeros")
     parser.add("--unwritten", "only tensors in holes of a file: never written")
     parser.add("--same-as FILE::NAME", "only tensors with the same content as this one", dest="same_as")
     parser.add_one_of(
@@ -119,13 +120,16 @@ class _Asked:
             if self._content[:2] != (type_word(tensor), shape_word(tensor)):
                 return None
             return ["the same content"] if content_hash(tensor) == self._content[2] else None
-        if not (options.nan or options.zero):
+        if not (options.nan or options.zero or options.suspect):
             return []
         from pparse.measuring.statistics import statistics_of
+        from pparse.measuring.suspicion import in_words
 
-        told = statistics_of(tensor)
+        told, suspect = statistics_of(tensor)
         if (options.nan and not told.nan + told.infinite) or (options.zero and told.zeros < max(1, told.count)):
             return None
+        if options.suspect:
+            return [in_words(suspect)] if suspect else None
         words = [f"{told.nan:,} NaN"] if told.nan else []
         words += [f"{told.infinite:,} infinite"] if told.infinite else []
         return words or ["all zero"]

@@ -1,8 +1,9 @@
 """Print statistics of tensors: range, mean, deviation, NaN and zeros of each, and of all together.
 
 Each tensor is read once, in blocks. Quantised ones are taken for what they stand for. NaN and infinite values are
-counted, and do not count for the rest; of complex numbers, real and imaginary parts count for themselves. Exit code 4
-if something is not whole.
+counted, and do not count for the rest; of complex numbers, real and imaginary parts count for themselves. Stretches of
+floating numbers that do not look like the rest of their tensor (noise, text, zeros) are told as suspect, which is no
+fault. Exit code 4 if something is not whole.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ EXAMPLES: Final = """examples:
   pparse stats model.safetensors
   pparse stats model.gguf 'blk.0.*' --histogram
   pparse stats model.safetensors --sort std -n 10
+  pparse stats model.safetensors --svg model.svg
   pparse stats --sample 1MiB model.safetensors.index.json
   pparse stats --jsonl model.pt > statistics.jsonl
   pparse stats -j 8 --resume run.notes large/
@@ -60,6 +62,7 @@ def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add_files(OR_PATTERNS)
     parser.add("--histogram", "how many values of each tensor lie between powers of two")
+    parser.add("--svg PICTURE", "draw histograms and figures of the first 100 tensors, and of all, for a report")
     parser.add("--sample SIZE", "read at most so many bytes of each tensor, evenly spread: an estimate", type=size)
     parser.add("--codes", "of quantised tensors, the codes and scales as they are stored")
     jobs.add_arguments(parser)
@@ -74,7 +77,10 @@ def run(options: Any, out: Output) -> int:
     options.files, others = split_files(options.files)
     matches = options.matches = Selection(options.patterns, others, options)
     with jobs.Jobs(options, out, "stats", *options.files, *others, *options.patterns) as options.work:
+        options.picture = _Picture() if options.svg is not None else None
         code = each_file(options, out, _measure, heading=True)
+        if options.picture is not None:
+            options.picture.save(options.svg, ", ".join(options.files))
     return matches.code(code, out)
 
 
@@ -86,13 +92,18 @@ def _measure(options: Any, out: Output) -> int:
         how: Any = {"sample": options.sample, "dequantize": not options.codes}
         how["workers"] = options.work.workers(viewer)
         found = _Summed(statistics_in(viewer, chosen, **how), Statistics())
+        picture = options.picture
         held = Held(viewer.extraction.session.budget, lambda one: _HELD + 2 * len(one.name), asked=True)
         sort = options.sort or UNSORTED
         rows = in_order(found, sort, held, out, first=options.first, reverse=options.reverse, **_COLUMNS)
+        if picture is not None:
+            rows = picture.seeing(rows)
         if options.json or options.jsonl:
             _write(rows, found, options, out)
         else:
             _show(rows, found, options, out)
+        if picture is not None:
+            picture.add_up(found)
         options.matches.was_ended |= not found.is_done
         code = code_of(viewer, None if found.is_done else False)
     return DAMAGED if found.lost else code
@@ -104,7 +115,7 @@ class _Summed:
     def __init__(self, tensors: Iterator[TensorStatistics], whole: Statistics) -> None:
         self._tensors = tensors
         self.whole = whole
-        self.seen = self.count = self.with_nan = self.lost = 0
+        self.seen = self.count = self.with_nan = self.lost = self.suspect = 0
         self.is_estimate = self.is_done = False
 
     def __iter__(self) -> Iterator[TensorStatistics]:
@@ -114,11 +125,46 @@ class _Summed:
                 self.count += 1
                 self.with_nan += one.statistics.nan + one.statistics.infinite > 0
                 self.is_estimate |= one.is_estimate
+                self.suspect += bool(one.suspect)
             elif one.status in BROKEN:
                 self.lost += 1
             self.seen += 1
             yield one
         self.is_done = True
+
+
+class _Picture:
+    """What is drawn: the first tensors of all files, and all together."""
+
+    def __init__(self) -> None:
+        from pparse.measuring.statistics import Statistics
+
+        self._tensors: list[TensorStatistics] = []
+        self._whole = Statistics()
+        self._count = 0
+
+    def seeing(self, rows: Iterator[TensorStatistics]) -> Iterator[TensorStatistics]:
+        """Pass rows on."""
+        from pparse.measuring.picture import MOST
+
+        for one in rows:
+            if len(self._tensors) < MOST and one.statistics is not None:
+                self._tensors.append(one)
+            yield one
+
+    def add_up(self, found: _Summed) -> None:
+        """Add what was found in a file."""
+        self._whole += found.whole
+        self._count += found.count
+
+    def save(self, path: str, title: str) -> None:
+        """Write the picture."""
+        from pparse.measuring.picture import to_svg
+        from pparse.writers.files import AtomicFile
+
+        with AtomicFile(path) as file:
+            for line in to_svg(title, self._tensors, self._whole, self._count):
+                file.stream.write(line.encode())
 
 
 def _write(shown: Iterator[TensorStatistics], found: _Summed, options: Any, out: Output) -> None:
@@ -142,7 +188,7 @@ def _show(shown: Iterator[TensorStatistics], found: _Summed, options: Any, out: 
     for one in shown:
         told = one.statistics
         cells = ("", "", "", "") if told is None else _cells(told)
-        notes = out.paint(f"{one.status}: {safe(one.reason)}", "yellow") if told is None else _notes(one, told)
+        notes = out.paint(f"{one.status}: {safe(one.reason)}", "yellow") if told is None else ", ".join(one.notes)
         table.row(safe(one.name), safe(one.dtype), *cells, notes)
         if options.histogram and told is not None:
             table.close()
@@ -155,7 +201,7 @@ def _show(shown: Iterator[TensorStatistics], found: _Summed, options: Any, out: 
         out.say("no values")
         return
     low, high, mean, std = _cells(whole)
-    zeros = f"{_share(whole)} zeros" if whole.zeros else "no zeros"
+    zeros = f"{whole.zero_share} zeros" if whole.zeros else "no zeros"
     about = "estimated of " if found.is_estimate else ""
     out.say(
         f"{count_words(found.count, 'tensor')}, {about}{count_words(whole.count, 'value')}: {low} to {high}, "
@@ -164,14 +210,13 @@ def _show(shown: Iterator[TensorStatistics], found: _Summed, options: Any, out: 
     if found.with_nan:
         words = f"{whole.nan:,} NaN, {whole.infinite:,} infinite"
         out.say(out.paint(f"not finite: {words}, in {count_words(found.with_nan, 'tensor')}", "yellow"))
+    if found.suspect:
+        words = "with stretches that do not look like the rest"
+        out.say(out.paint(f"suspect: {count_words(found.suspect, 'tensor')} {words}", "yellow"))
 
 
 def _cells(told: Statistics) -> tuple[str, str, str, str]:
     return _number(told.min), _number(told.max), _number(told.mean), _number(told.std)
-
-
-def _share(told: Statistics) -> str:
-    return f"{100 * told.zeros / told.count:.3g}%"
 
 
 def _number(value: float | None) -> str:
@@ -179,20 +224,6 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.4g}"
-
-
-def _notes(one: TensorStatistics, told: Statistics) -> str:
-    notes = [f"{told.nan:,} NaN"] if told.nan else []
-    notes += [f"{told.infinite:,} infinite"] if told.infinite else []
-    if told.count and told.zeros == told.count:
-        notes.append("all zero")
-    elif told.count > 1 and not told.nan and not told.infinite and told.min == told.max:
-        notes.append("all the same")
-    elif told.zeros:
-        notes.append(f"{_share(told)} zeros")
-    if one.is_estimate:
-        notes.append(f"estimated of {told.count:,}")
-    return ", ".join(notes)
 
 
 def _bars(told: Statistics) -> Iterator[str]:

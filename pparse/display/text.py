@@ -64,6 +64,12 @@ def unescaped(text: str) -> str:
     return re.sub(_ESCAPE, character, text)
 
 
+def in_xml(text: str) -> str:
+    """Return text for an XML document; what could mislead, or is not allowed in XML, is escaped."""
+    text = "".join(char if char not in "\ufffe\uffff" else f"\\u{ord(char):04x}" for char in safe(text))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
 def shorten(text: str, width: int = 400) -> str:
     """Return ``text`` with the middle left out if it is very long (a path through a thousand lists)."""
     return text if len(text) <= width else f"{text[: width // 2]} … {text[-width // 2 :]}"

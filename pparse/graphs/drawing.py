@@ -11,7 +11,7 @@ from array import array
 from itertools import islice
 from types import MappingProxyType
 
-from pparse.display.text import columns_of, fitted, safe, told_apart
+from pparse.display.text import columns_of, fitted, in_xml, safe, told_apart
 from pparse.errors import LimitError, told
 from pparse.graphs.index import NOBODY
 from pparse.graphs.layout import LayerPlan
@@ -451,14 +451,14 @@ def to_svg(part: Any, title: str = "", depth: int | None = None, **options: Any)
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
         f' viewBox="0 0 {width:.0f} {height:.0f}">\n'
     )
-    yield f"<title>{escaped(head[0])}</title>\n<style>\n{_STYLE}</style>\n"
+    yield f"<title>{in_xml(head[0])}</title>\n<style>\n{_STYLE}</style>\n"
     yield (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7"'
         ' markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0.5L8 4L0 7.5z" fill="#718096"/></marker></defs>\n'
     )
     yield f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>\n'
-    yield f'<text class="head" x="{_EDGE}" y="28">{escaped(head[0])}</text>\n'
-    yield f'<text class="what" x="{_EDGE}" y="46">{escaped(head[1])}</text>\n'
+    yield f'<text class="head" x="{_EDGE}" y="28">{in_xml(head[0])}</text>\n'
+    yield f'<text class="what" x="{_EDGE}" y="46">{in_xml(head[1])}</text>\n'
     counts: list[str] = []
     taken: list[Room] = []
     places = [(x + shift, y + _HEAD) for x, y in plan.places]
@@ -469,12 +469,6 @@ def to_svg(part: Any, title: str = "", depth: int | None = None, **options: Any)
         yield from _box(box, labels[number], *places[number], widths[number])
     yield from counts
     yield "</svg>\n"
-
-
-def escaped(text: str) -> str:
-    """Return text for an XML document; what could mislead, or is not allowed in XML, is escaped."""
-    text = "".join(char if char not in "\ufffe\uffff" else f"\\u{ord(char):04x}" for char in safe(text))
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 # -- labels ----------------------------------------------------------------------------------------------------------
@@ -518,15 +512,15 @@ def _box(box: Box, label: tuple[str, str], middle: float, top: float, width: flo
     shape = box.kind if box.kind != NODES else "node" if box.count == 1 else "scope"
     corner = 4 if box.kind == NODES else _HEIGHT / 2
     counts = "\n".join(f"{op} {count:,}" for op, count in box.operations.items()) if box.count > 1 else ""
-    operations = "".join(f"\n{escaped(line)}" for line in counts.splitlines() if line)
+    operations = "".join(f"\n{in_xml(line)}" for line in counts.splitlines() if line)
     more = f" and {box.others:,} alike" if box.others else ""
-    yield f"<g><title>{escaped(box.name)}{more}{operations}</title>"
+    yield f"<g><title>{in_xml(box.name)}{more}{operations}</title>"
     yield (
         f'<rect class="{shape}" x="{middle - width / 2:.1f}" y="{top:.1f}" width="{width:.1f}"'
         f' height="{_HEIGHT}" rx="{corner}"/>'
     )
     for style, text, low in (("name", label[0], 18), ("what", label[1], 33)):
-        yield f'<text class="{style}" text-anchor="middle" x="{middle:.1f}" y="{top + low:.1f}">{escaped(text)}</text>'
+        yield f'<text class="{style}" text-anchor="middle" x="{middle:.1f}" y="{top + low:.1f}">{in_xml(text)}</text>'
     yield "</g>\n"
 
 
@@ -556,7 +550,7 @@ def _edge(
     style = "edge control" if not data else "edge"
     yield (
         f'<path class="{style}" stroke-width="{thick:.2g}" marker-end="url(#tip)" d="{path}">'
-        f"<title>{escaped(told)}</title></path>\n"
+        f"<title>{in_xml(told)}</title></path>\n"
     )
     if total > 1:
         counts.extend(_count(f"{total:,}", stops, taken))

@@ -88,6 +88,7 @@ class GraphSource(ABC):
     format = "its format"  #: what a part of it is written as, for messages and help
     where = "device"  #: what the fifth field of a row is: ``device``, ``domain``
     names_values = False  #: whether nodes list the names of the values that they make
+    in_one_piece = False  #: whether the bytes of a node in the tree are all that is said of it
     control = ""  #: what an input begins with that only makes its node wait: no data flow
     placeholders: Collection[str] = ()  #: operations that wait for an input
     loops: Collection[str] = ()  #: operations whose outputs go back to the beginning of a loop: no fault in a cycle
@@ -230,6 +231,7 @@ class ListedGraph(GraphSource):
     ``root`` is the message that has the list. Inputs are names of values, empty for one that is omitted.
     """
 
+    in_one_piece = True
     elements: Any = None
     root: Any = None
 

@@ -83,6 +83,11 @@ def lies_plain(tensor: Tensor) -> bool:
     return stored.is_stored_as_array and not stored.size * dtype.bits % 8
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Return whether the numbers of a tensor lie as its content, and do not stand for others."""
+    return tensor.coded() is tensor and lies_plain(tensor)
+
+
 def _packed_type(stored: Tensor) -> DType:
     """Return the type of elements that are packed: not as TensorFlow and numpy have it, in bytes."""
     if stored.dtype is None:

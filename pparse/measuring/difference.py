@@ -24,8 +24,8 @@ from pparse.measuring.content import (
     BLOCK,
     blocks_there,
     content_blocks,
+    is_plain,
     json_number,
-    lies_plain,
     shape_word,
     type_word,
 )
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from pparse.document.opening import Source
     from pparse.limits import Charge
+    from pparse.measuring.graph_difference import GraphDifference
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -164,6 +165,12 @@ class Comparison:
             if repr(mine) != repr(others):
                 yield Change(name, mine, others)
 
+    def graph(self) -> GraphDifference | None:
+        """Return what differs between their graphs; None if they have none, or are of two formats."""
+        from pparse.measuring.graph_difference import graph_difference
+
+        return graph_difference(self._old, self._new)
+
     def are_whole(self) -> tuple[bool, bool]:
         """Return whether each of the two is whole, as far as is known by now."""
         return self._old.extent().is_sound, self._new.extent().is_sound
@@ -243,7 +250,7 @@ class Comparison:
         both = [(self._old, old), (self._new, new)]
         is_same_type = type_word(old) == type_word(new)
         how = is_same_type, self._tolerance, self._relative
-        if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(_is_plain, pair))):
+        if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(is_plain, pair))):
             return [_Stretch(both, 0, None, how)]
         step = max(1, PART // max(old.itemsize, new.itemsize) // EVEN) * EVEN
         places = [divided(tensor, old.size, step) for _, tensor in both]
@@ -470,13 +477,9 @@ class _Stretch(Part):
         return noted if isinstance(noted, bool) else _Sums(*noted)
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    return tensor.coded() is tensor and lies_plain(tensor)
-
-
 def _places(old: Tensor, new: Tensor, start: int, stop: int | None) -> list[_Place]:
     """Return which elements of ``[start, stop)`` are to be read: not those in holes of files on both sides."""
-    if not all(_is_plain(one) and one.content_span is not None and _zeros_are_zero(one) for one in (old, new)):
+    if not all(is_plain(one) and one.content_span is not None and _zeros_are_zero(one) for one in (old, new)):
         return [(start, stop)]
     end = old.size if stop is None else stop
     holes = [_holes(tensor, start, end) for tensor in (old, new)]
@@ -633,17 +636,21 @@ class ModelDifference(Declared):
     metadata: list[Change]
     are_whole: tuple[bool, bool] = (True, True)
     """Whether each of the two is whole, as far as it was read."""
+    graph: GraphDifference | None = None
+    """What differs between their graphs; None: they have none, or were not compared."""
 
     @property
     def is_identical(self) -> bool:
         """Whether nothing differs, and both are whole."""
-        return not self.tensors and not self.metadata and all(self.are_whole)
+        is_same = self.graph is None or self.graph.is_same
+        return is_same and not self.tensors and not self.metadata and all(self.are_whole)
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         told = {"identical": self.is_identical, "equal": self.equal, "whole": list(self.are_whole)}
         tensors, changes = [one.to_dict() for one in self.tensors], [one.to_dict() for one in self.metadata]
-        return {**told, "tensors": tensors, "metadata": changes}
+        graph = None if self.graph is None else self.graph.to_dict()
+        return {**told, "tensors": tensors, "metadata": changes, "graph": graph}
 
     def _repr_html_(self) -> str:
         from pparse.display.text import table
@@ -663,14 +670,16 @@ def diff(
     *,
     tolerance: float = 0.0,
     relative: float = 0.0,
+    graph: bool = True,
     executor: Any = None,
     **how: Any,
 ) -> ModelDifference:
     """Return what differs between two models, of any formats.
 
-    Values are close, and do not differ, if they are at most ``tolerance + relative * abs(new)`` apart. ``executor``:
-    who is to read them, a `pparse.ProcessPool` or any other executor of `concurrent.futures`. A `Viewer` is not closed;
-    of other sources, ``how`` are keyword arguments of `pparse.view`. Raises what that does.
+    Values are close, and do not differ, if they are at most ``tolerance + relative * abs(new)`` apart. ``graph``:
+    whether graphs are compared, of two models of one format. ``executor``: who is to read tensors, a
+    `pparse.ProcessPool` or any other executor of `concurrent.futures`. A `Viewer` is not closed; of other sources,
+    ``how`` are keyword arguments of `pparse.view`. Raises what that does.
     """
     from contextlib import ExitStack
 
@@ -688,4 +697,5 @@ def diff(
             else:
                 differing.append(found)
         changes = list(comparison.metadata())
-        return ModelDifference(differing, equal, changes, comparison.are_whole())
+        graphs = comparison.graph() if graph else None
+        return ModelDifference(differing, equal, changes, comparison.are_whole(), graphs)

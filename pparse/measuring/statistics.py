@@ -19,8 +19,9 @@ from pparse.errors import DataError, UnsupportedError
 from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.limits import parse_size
-from pparse.measuring.content import BLOCK, content_blocks, json_number, lies_plain
+from pparse.measuring.content import BLOCK, content_blocks, is_plain, json_number
 from pparse.measuring.parts import EVEN, PART, Part, divided, measured, why_not
+from pparse.measuring.suspicion import Suspicion, in_words, suspects_in
 from pparse.tensors.dtype import DTYPES
 from pparse.workers.results import Workers
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pparse.document.opening import Source
+    from pparse.measuring.suspicion import Suspect
     from pparse.tensors.dtype import DType
     from pparse.tensors.tensor import Tensor
     from pparse.tensors.viewer import Viewer
@@ -77,6 +79,11 @@ class Statistics(Declared):
     def finite(self) -> int:
         """How many values are finite."""
         return self.count - self.nan - self.infinite
+
+    @property
+    def zero_share(self) -> str:
+        """How many values are zero, in percent."""
+        return f"{100 * self.zeros / self.count:.3g}%"
 
     @property
     def std(self) -> float | None:
@@ -135,24 +142,50 @@ class TensorStatistics(Declared):
     status: Status = Status.COMPLETE
     reason: str = ""
     """Why there are none."""
+    suspect: tuple[Suspect, ...] = ()
+    """Stretches that do not look like the rest of it; no fault."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What is worth a word, for people."""
+        told = self.statistics
+        if told is None:
+            return []
+        notes = [f"{told.nan:,} NaN"] if told.nan else []
+        notes += [f"{told.infinite:,} infinite"] if told.infinite else []
+        if told.count and told.zeros == told.count:
+            notes.append("all zero")
+        elif told.count > 1 and not told.nan and not told.infinite and told.min == told.max:
+            notes.append("all the same")
+        elif told.zeros:
+            notes.append(f"{told.zero_share} zeros")
+        notes += [f"suspect: {in_words(self.suspect)}"] if self.suspect else []
+        return notes + ([f"estimated of {told.count:,}"] if self.is_estimate else [])
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         shape = None if self.shape is None else list(self.shape)
         found = None if self.statistics is None else self.statistics.to_dict()
         told = {"name": self.name, "dtype": self.dtype, "shape": shape, "estimate": self.is_estimate}
-        return {**told, "status": self.status.value, "reason": self.reason or None, "statistics": found}
+        suspect = [one.to_dict() for one in self.suspect]
+        told |= {"status": self.status.value, "reason": self.reason or None}
+        return {**told, "statistics": found, "suspect": suspect}
 
 
 # -- One tensor --------------------------------------------------------------------------------------------------------
 
 
-def statistics_of(tensor: Tensor, sample: int | None = None) -> Statistics:
-    """Return the statistics of a tensor of numbers; of at most ``sample`` bytes of it, if that is given.
+def statistics_of(tensor: Tensor) -> tuple[Statistics, tuple[Suspect, ...]]:
+    """Return the statistics of a tensor of numbers, and what in it does not look like the rest.
 
     Raises the errors of `Tensor.blocks`.
     """
-    return _counted(tensor, sample).result()
+    return _results(tensor, _counted(tensor))
+
+
+def _results(tensor: Tensor, counted: _Codes | _Moments) -> tuple[Statistics, tuple[Suspect, ...]]:
+    found = counted.result()
+    return found, suspects_in(tensor, counted.suspicion, found.zeros)
 
 
 def _type_of(tensor: Tensor) -> tuple[DType, DType]:
@@ -172,11 +205,13 @@ def _counted(tensor: Tensor, sample: int | None = None, start: int = 0, stop: in
 
     dtype, part = _type_of(tensor)
     found = _kind_of(part)(part)
+    is_looked_at = sample is None and part is dtype and found.suspicion.kinds and is_plain(tensor)
+    at = start
     with np.errstate(all="ignore"):
         for block in _blocks(tensor, dtype, sample, start, stop):
             codes = block.view(part.raw_numpy)
-            for at in range(0, len(codes), _AT_ONCE):
-                found.add(codes[at : at + _AT_ONCE])
+            found.add(codes, at if is_looked_at else None)
+            at += len(codes)
     return found
 
 
@@ -195,7 +230,7 @@ def _blocks(tensor: Tensor, dtype: DType, sample: int | None, start: int, stop: 
         for number in range(places):
             first = (tensor.size - most) * number // max(1, places - 1) // 8 * 8
             yield from islice(tensor.blocks(most * dtype.itemsize, raw=True, start=max(0, first)), 1)
-    elif tensor.coded() is tensor and lies_plain(tensor) and not dtype.packed:
+    elif is_plain(tensor) and not dtype.packed:
         size = dtype.itemsize
         for block in content_blocks(tensor, BLOCK, start * size, None if stop is None else stop * size):
             yield np.frombuffer(block, dtype.raw_numpy)
@@ -216,7 +251,7 @@ class _Elements(Part):
     ) -> None:
         super().__init__([(viewer, tensor)], start, stop)
         self._sample, self._dequantize = sample, dequantize
-        self.what = f"stats {sample} {dequantize}"
+        self.what = f"stats 2 {sample} {dequantize}"
 
     def run(self) -> _Codes | _Moments:
         """Count them."""
@@ -251,26 +286,34 @@ class _Codes:
 
         self._dtype = dtype
         self._counts = np.zeros(1 << dtype.bits, np.int64)
+        self.suspicion = Suspicion(dtype)
 
-    def add(self, codes: NDArray[Any]) -> None:
-        """Count codes."""
+    def add(self, codes: NDArray[Any], at: int | None = None) -> None:
+        """Count a block of codes; ``at``: where they begin, if they are to be suspected."""
         import numpy as np
 
         if self._dtype.packed:
             codes = codes & ((1 << self._dtype.bits) - 1)
-        self._counts += np.bincount(codes, minlength=len(self._counts))
+        counts = np.bincount(codes, minlength=len(self._counts))
+        self._counts += counts
+        if at is not None:
+            zeros = int(counts[0] + counts[len(counts) // 2])
+            self.suspicion.look(at, codes, counts, zeros)
 
     def join(self, other: _Codes) -> None:
         """Add what another part has."""
         self._counts += other._counts
+        self.suspicion.join(other.suspicion)
 
-    def to_plain(self) -> list[list[int]]:
+    def to_plain(self) -> list[Any]:
         """Return what was counted: codes and their counts."""
-        return _to_plain(self._counts)
+        return [self.suspicion.to_plain(), *_to_plain(self._counts)]
 
-    def take_plain(self, plain: list[list[int]]) -> None:
+    def take_plain(self, plain: list[Any]) -> None:
         """Take what `to_plain` returned."""
-        self._counts[plain[0]] = plain[1]
+        suspicion, codes, counts = plain
+        self.suspicion.take_plain(suspicion)
+        self._counts[codes] = counts
 
     def result(self) -> Statistics:
         """Return the statistics."""
@@ -279,7 +322,8 @@ class _Codes:
         dtype = self._dtype
         found = np.flatnonzero(self._counts).astype(dtype.raw_numpy)
         counts = self._counts[found]
-        values = (found != 0 if dtype.kind == "bool" else found.view(dtype.numpy)).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # of NaN
+            values = (found != 0 if dtype.kind == "bool" else found.view(dtype.numpy)).astype(np.float64)
         nan, infinite = np.isnan(values), np.isinf(values)
         told = Statistics(int(counts.sum()), int(counts[nan].sum()), int(counts[infinite].sum()))
         told.zeros = int(counts[values == 0].sum())
@@ -349,9 +393,17 @@ class _Moments:
         self._form = _FORMS.get(dtype.name)
         size = 1 << self._form[0] if self._form is not None else 2 * _POSITIVE
         self._counts = np.zeros(size, np.int64)
+        self.suspicion = Suspicion(dtype)
 
-    def add(self, codes: NDArray[Any]) -> None:
-        """Add a piece of values, as raw bits."""
+    def add(self, codes: NDArray[Any], at: int | None = None) -> None:
+        """Add a block of values, as raw bits; ``at``: where they begin, if they are to be suspected."""
+        counts, zeros = self._counts.copy(), self._told.zeros
+        for start in range(0, len(codes), _AT_ONCE):
+            self._add_piece(codes[start : start + _AT_ONCE])
+        if at is not None:
+            self.suspicion.look(at, codes, self._counts - counts, self._told.zeros - zeros)
+
+    def _add_piece(self, codes: NDArray[Any]) -> None:
         import numpy as np
 
         told, values = self._told, codes.view(self._dtype.numpy)
@@ -390,17 +442,19 @@ class _Moments:
         mine.min = others.min if mine.min is None else mine.min if others.min is None else min(mine.min, others.min)
         mine.max = others.max if mine.max is None else mine.max if others.max is None else max(mine.max, others.max)
         self._counts += other._counts
+        self.suspicion.join(other.suspicion)
         if others.finite:
             self._join(others.finite, other._mean, other._squares)
 
     def to_plain(self) -> list[Any]:
         """Return what was counted."""
         told = [getattr(self._told, name) for name in _NOTED]
-        return [*told, self._mean, self._squares, *_to_plain(self._counts)]
+        return [*told, self._mean, self._squares, self.suspicion.to_plain(), *_to_plain(self._counts)]
 
     def take_plain(self, plain: list[Any]) -> None:
         """Take what `to_plain` returned."""
-        *told, self._mean, self._squares, codes, counts = plain
+        *told, self._mean, self._squares, suspicion, codes, counts = plain
+        self.suspicion.take_plain(suspicion)
         self._told = Statistics(**dict(zip(_NOTED, told, strict=True)))
         self._counts[codes] = counts
 
@@ -494,7 +548,7 @@ def statistics_in(
             counted = next(parts)()
             for part in parts:
                 counted.join(part())
-            found.statistics = counted.result()
+            found.statistics, found.suspect = _results(tensor, counted)
             found.is_estimate = sample is not None and sample < _meant(viewer, tensor, dequantize=dequantize).nbytes
         except DataError as error:
             found.status, found.reason = why_not(viewer, tensor, error)
@@ -511,6 +565,13 @@ class ModelStatistics(Declared):
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         return {"tensors": [tensor.to_dict() for tensor in self.tensors], "whole": self.whole.to_dict()}
+
+    def to_svg(self, title: str = "statistics") -> str:
+        """Return a picture of the first 100 tensors, and of all: histograms and figures, for a report."""
+        from pparse.measuring.picture import to_svg
+
+        count = sum(one.statistics is not None for one in self.tensors)
+        return "".join(to_svg(title, self.tensors, self.whole, count))
 
     def to_frame(self) -> Any:
         """Return a table of the tensors, of pandas or polars. Raises `UnsupportedError` if there is neither."""

@@ -37,6 +37,7 @@ class TableGraph(ListedGraph):
     """The tables in the vector ``field`` of a table, which ``path`` leads to from the root."""
 
     names_values = True
+    in_one_piece = False
 
     def __init__(
         self, viewer: FlatBuffersViewer, table: Table | None, field: str, path: Sequence[str | int], name: str = ""

@@ -563,7 +563,8 @@ class FunctionLibrary(Mapping[str, FunctionBody]):
         return (FunctionBody(kid, self._extraction) for kid in kids_of(self._list))
 
     def __getitem__(self, name: str) -> FunctionBody:
-        return FunctionBody(self._list.child(self._numbers[name]), self._extraction)
+        number = self._numbers[name]  # before all else: there may be no list
+        return FunctionBody(self._list.child(number), self._extraction)
 
 
 def _value(name: str, number: object, shape: Node | None) -> Value:
