@@ -13,7 +13,6 @@ from pparse.tensors.node_viewer import NodeViewer
 from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
-from pparse.tensors.viewer import Viewer
 from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalViewer
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.graphs.graph import Graph
+    from pparse.graphs.source import GraphSource
     from pparse.parsers.paddle.record import Parameter
     from pparse.tensors.status import Extent
     from pparse.tree.node import Node
@@ -175,22 +175,26 @@ class PaddleViewer(ExternalViewer):
         version = value_at(self.root, "version", "version")
         return {} if version is None else {"version": version}
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Return the graph of block 0, the only one that has a number."""
-        from pparse.graphs.graph import Graph
+    def _main(self) -> GraphSource | None:
+        """Return the graph of block 0; None if there is none."""
         from pparse.viewers.paddle.graph import PaddleGraph
 
         block = node_at(self.root, "blocks", 0)
-        if block is None or number:
-            reason = "the program has no blocks" if block is None else "a program has one main graph"
+        return None if block is None else PaddleGraph(self, block)
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of the main block, the only one that has a number."""
+        from pparse.graphs.graph import Graph
+
+        source = None if number else self._main()
+        if source is None:
+            reason = "a program has one main graph" if number else "the program has no blocks"
             raise PathError(f"{self.extraction.name}: {reason}", path="graph")
-        return Graph(PaddleGraph(self, block), max_nodes)
+        return Graph(source, max_nodes)
 
 
 class PaddleJsonViewer(PaddleViewer):
-    """The same of a program in JSON form; its operators are shown as JSON."""
-
-    graph = None  # type: ignore[assignment]
+    """The same of a program in JSON form."""
 
     def frames(self) -> Iterator[Node]:
         """Yield the list of operators."""
@@ -203,6 +207,8 @@ class PaddleJsonViewer(PaddleViewer):
         version = value_at(self.root, "base_code", "version")
         return {} if version is None else {"version": version}
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Raise `UnsupportedError`."""
-        return Viewer.graph_of(self, number, max_nodes)
+    def _main(self) -> GraphSource | None:
+        from pparse.viewers.paddle.pir_graph import PirGraph
+
+        block = self.parser.block  # type: ignore[attr-defined]
+        return None if block is None else PirGraph(self, block)
