@@ -270,6 +270,52 @@ def test_a_folder_lists_each_model_once(run, tmp_path):
     ]
 
 
+# -- a file for each parameter -----------------------------------------------------------------------------------------
+
+
+def apart(folder: Path) -> Path:
+    """Write a program and a file for each of its parameters; return the path of the program."""
+    folder.joinpath("__model__").write_bytes(program(3).SerializeToString())
+    for name, value in VALUES.items():
+        folder.joinpath(name).write_bytes(record(*value))
+    return folder / "__model__"
+
+
+def test_parameters_in_a_file_for_each(run, tmp_path):
+    path = apart(tmp_path)
+    for opened in (path, tmp_path):
+        assert whole(opened) == {name: value[2] for name, value in VALUES.items()}
+    assert whole(tmp_path / "fc_1.w_0") == {"fc_1.w_0": VALUES["fc_1.w_0"][2]}
+    assert run("check", path).code == 0
+    (tmp_path / "other").write_bytes(record(*VALUES["fc_1.w_0"]))
+    assert list(whole(tmp_path / "other")) == ["param_0"]
+    (tmp_path / "__params__").write_bytes(PARAMS[:EACH])  # one with all counts, if there is one
+    assert list(whole(path)) == ["fc_0.w_0"]
+
+
+def test_of_files_for_each_those_that_lack_are_told(run, tmp_path):
+    path = apart(tmp_path)
+    (tmp_path / "fc_0.w_0").unlink()
+    (tmp_path / "fc_2.w_0").write_bytes(record(FLOAT, (4, 3), bytes(48)))
+    said = run("ls", path)
+    assert (said.code, "missing: its bytes are in fc_0.w_0, which is not there" in said.out) == (4, True)
+    assert "fc_2.w_0, beside the program, has float32 4×3, where the program has float32 4×4" in said.out
+    content = record(*VALUES["fc_2.w_0"])
+    for size in range(len(content)):
+        (tmp_path / "fc_2.w_0").write_bytes(content[:size])
+        with pparse.view(path) as model:
+            found = {name: str(tensor.status) for name, tensor in model.items()}
+            assert found == {"fc_0.w_0": "missing", "fc_1.w_0": "complete", "fc_2.w_0": found["fc_2.w_0"]}
+            assert found["fc_2.w_0"] == ("truncated" if size > len(content) - 64 else "missing")
+            assert model.extent().resume[-1].size == len(content)
+    for at in range(len(content) - 64):
+        for value in (1, 0x80, 0xFF):
+            (tmp_path / "fc_2.w_0").write_bytes(content[:at] + bytes((content[at] ^ value,)) + content[at + 1 :])
+            assert list(whole(path)) == ["fc_1.w_0"], (at, value)
+    (tmp_path / "fc_2.w_0").write_bytes(content + b"more")
+    assert list(whole(path)) == ["fc_1.w_0"]
+
+
 # -- graphs ------------------------------------------------------------------------------------------------------------
 
 

@@ -52,10 +52,7 @@ class PaddleParser(MessageParser):
     viewer = "pparse.viewers.paddle.viewer:PaddleViewer"
     in_order = True
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/framework/framework.proto",)
-    limitations: ClassVar[tuple[str, ...]] = (
-        "there are no checksums: a changed byte may look like another value",
-        "parameters are those of one file beside it (.pdiparams, __params__), not of a file for each",
-    )
+    limitations: ClassVar[tuple[str, ...]] = ("there are no checksums: a changed byte may look like another value",)
 
     @classmethod
     def shows(cls, head: bytes, type: MessageType) -> bool:

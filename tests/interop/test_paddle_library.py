@@ -135,3 +135,25 @@ def test_blocks_in_operators_are_those_that_paddle_loads(tmp_path):
         assert [[row[2] for row in body.rows()] for body in graph.bodies.values()] == blocks
         assert len(blocks) == 3
         assert not list(graph.check())
+
+
+def test_a_file_for_each_parameter_is_as_paddle_writes_it(tmp_path):
+    net = Net("float32")
+    net.eval()
+    stem = tmp_path / "old"
+    with paddle.pir_utils.OldIrGuard():
+        paddle.jit.save(net, str(stem), input_spec=[paddle.static.InputSpec([None, 5], "int64", "x")])
+        wanted, _ = loaded(stem, old=True)
+        paddle.enable_static()
+        try:
+            executor = paddle.static.Executor(paddle.CPUPlace())
+            program = paddle.static.load_inference_model(str(stem), executor)[0]
+            paddle.distributed.io.save_persistables(executor, str(tmp_path / "apart"), program)
+        finally:
+            paddle.disable_static()
+    stem.with_suffix(".pdmodel").rename(tmp_path / "apart" / "__model__")
+    with pparse.view(tmp_path / "apart") as model:
+        assert {name: tensor.numpy().tobytes() for name, tensor in model.items()} == {
+            name: one.tobytes() for name, one in wanted.items()
+        }
+        assert not list(model.check())
