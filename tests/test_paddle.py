@@ -15,8 +15,8 @@ from tests.rows import rows
 
 # Written by paddle 3.3.1. mlp: static.save_inference_model of two layers with a batch norm between them, as an old
 # program, without its parameters. loop: a layer in static.nn.while_loop, as an old program. emb: jit.save of
-# Linear(Embedding(x + arange(5))), as version 3 saves by itself. control: the same with a loop and a branch, without its
-# parameters.
+# Linear(Embedding(x + arange(5))), as version 3 saves by itself. control: the same with a loop and a branch,
+# without its parameters.
 DATA = Path(__file__).resolve().parent / "data" / "paddle"
 MODEL = DATA / "mlp.pdmodel"
 

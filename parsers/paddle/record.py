@@ -86,7 +86,8 @@ def operators_told(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the number of operators, and the most frequent ones."""
     kinds: dict[str, int] = {}
     count = 0
-    for count, name in enumerate(names, 1):
+    for name in names:
+        count += 1
         kind = shorten(name, _LONGEST_NAME)
         if kind in kinds or len(kinds) < _KINDS:
             kinds[kind] = kinds.get(kind, 0) + 1
