@@ -36,7 +36,7 @@ def read_records(content: bytes) -> list[bytes]:
 def json_program(parameters: dict[str, tuple[str, tuple[int, ...]]]) -> dict[str, Any]:
     """Return a program in JSON form with these parameters, of a type and dims each."""
     operators = []
-    for number, (name, (word, dims)) in enumerate(parameters.items()):
+    for number, (name, (word, dims)) in enumerate(parameters.items(), 1):
         type = {"#": "0.t_dtensor", "D": [{"#": f"0.t_{word}"}, list(dims), "NCHW", [], 0]}
         operators.append({"#": "p", "A": [0, 1, 1, name], "DA": [], "O": {"%": number, "TT": type}, "OA": [1, 0, 1]})
     operators.append({"#": "1.data", "A": [{"AT": {"#": "0.a_str", "D": "x"}, "N": "name"}], "I": [], "O": [{"%": 99}]})

@@ -15,7 +15,8 @@ from tests.rows import rows
 
 # Written by paddle 3.3.1. mlp: static.save_inference_model of two layers with a batch norm between them, as an old
 # program, without its parameters. loop: a layer in static.nn.while_loop, as an old program. emb: jit.save of
-# Linear(Embedding(x + arange(5))), as version 3 saves by itself.
+# Linear(Embedding(x + arange(5))), as version 3 saves by itself. control: the same with a loop and a branch,
+# without its parameters.
 DATA = Path(__file__).resolve().parent / "data" / "paddle"
 MODEL = DATA / "mlp.pdmodel"
 
@@ -269,6 +270,52 @@ def test_a_folder_lists_each_model_once(run, tmp_path):
     ]
 
 
+# -- a file for each parameter -----------------------------------------------------------------------------------------
+
+
+def apart(folder: Path) -> Path:
+    """Write a program and a file for each of its parameters; return the path of the program."""
+    folder.joinpath("__model__").write_bytes(program(3).SerializeToString())
+    for name, value in VALUES.items():
+        folder.joinpath(name).write_bytes(record(*value))
+    return folder / "__model__"
+
+
+def test_parameters_in_a_file_for_each(run, tmp_path):
+    path = apart(tmp_path)
+    for opened in (path, tmp_path):
+        assert whole(opened) == {name: value[2] for name, value in VALUES.items()}
+    assert whole(tmp_path / "fc_1.w_0") == {"fc_1.w_0": VALUES["fc_1.w_0"][2]}
+    assert run("check", path).code == 0
+    (tmp_path / "other").write_bytes(record(*VALUES["fc_1.w_0"]))
+    assert list(whole(tmp_path / "other")) == ["param_0"]
+    (tmp_path / "__params__").write_bytes(PARAMS[:EACH])  # one with all counts, if there is one
+    assert list(whole(path)) == ["fc_0.w_0"]
+
+
+def test_of_files_for_each_those_that_lack_are_told(run, tmp_path):
+    path = apart(tmp_path)
+    (tmp_path / "fc_0.w_0").unlink()
+    (tmp_path / "fc_2.w_0").write_bytes(record(FLOAT, (4, 3), bytes(48)))
+    said = run("ls", path)
+    assert (said.code, "missing: its bytes are in fc_0.w_0, which is not there" in said.out) == (4, True)
+    assert "fc_2.w_0, beside the program, has float32 4×3, where the program has float32 4×4" in said.out
+    content = record(*VALUES["fc_2.w_0"])
+    for size in range(len(content)):
+        (tmp_path / "fc_2.w_0").write_bytes(content[:size])
+        with pparse.view(path) as model:
+            found = {name: str(tensor.status) for name, tensor in model.items()}
+            assert found == {"fc_0.w_0": "missing", "fc_1.w_0": "complete", "fc_2.w_0": found["fc_2.w_0"]}
+            assert found["fc_2.w_0"] == ("truncated" if size > len(content) - 64 else "missing")
+            assert model.extent().resume[-1].size == len(content)
+    for at in range(len(content) - 64):
+        for value in (1, 0x80, 0xFF):
+            (tmp_path / "fc_2.w_0").write_bytes(content[:at] + bytes((content[at] ^ value,)) + content[at + 1 :])
+            assert list(whole(path)) == ["fc_1.w_0"], (at, value)
+    (tmp_path / "fc_2.w_0").write_bytes(content + b"more")
+    assert list(whole(path)) == ["fc_1.w_0"]
+
+
 # -- graphs ------------------------------------------------------------------------------------------------------------
 
 
@@ -316,7 +363,72 @@ def test_a_program_in_json_form_is_told_by_its_first_key(run):
     for content, format in ((text, "paddle-json"), (text.replace('"pir"', '"pie"'), "json")):
         with pparse.open(content.encode()) as document:
             assert document.format == format
-    assert "paddle-json has no graph" in run("graph", DATA / "emb.json").err
+
+
+CONTROL = DATA / "control.json"
+
+
+def graph_rows(path: Path | bytes) -> list[tuple]:
+    """Return operators, inputs, what bodies capture, and outputs."""
+    with pparse.view(path) as model:
+        return [(row[2], list(row[3]), list(row[5]), list(row[6])) for row in model.graph.rows()]
+
+
+def test_a_graph_in_json_form_has_blocks_in_operators(run):
+    found = graph_rows(CONTROL)
+    assert found[4] == ("builtin.parameter", [], [], ["batch_norm1d_0.w_1"])
+    assert found[8:10] == [("pd_op.data", [], [], ["x"]), ("pd_op.add", ["x", "eager_tmp_0"], [], ["%10"])]
+    # The loop reads x and a bias that nothing gives it; the branches, what the loop made.
+    assert ("pd_op.while", ["%23", "%20", "%19"], ["linear_0.b_0", "x"], ["%24", "%25"]) in found
+    assert ("pd_op.if", ["%35"], ["%25"], ["%36"]) in found
+    with pparse.view(CONTROL) as model:
+        graph = model.graph
+        assert not list(graph.check())
+        assert dict(graph.results) == {"fetch_name_0": "%51", "fetch_name_1": "%50"}
+        assert list(graph.bodies) == ["%24.regions[0]", "%36.regions[0]", "%36.regions[1]"]
+        loop = graph.bodies["%24.regions[0]"]
+        assert (loop.arguments, list(loop.results)) == (["%-1", "%-2"], ["%31", "%28", "%26"])
+        assert [str(loop.value(name)) for name in ("%-2", "%31")] == ["%-2 float32[?,5,2]", "%31 bool[1]"]
+        assert [str(graph.value(name)) for name in ("x", "linear_0.w_0", "%48")] == [
+            "x int64[?,5]",
+            "linear_0.w_0 float32[6,2]",
+            "%48 vec[…]",
+        ]
+        assert graph.source.attributes(13)["struct_name"].load() == "/Linear/"
+    assert "inputs      x int64[?,5]" in run("graph", CONTROL).out
+    assert "kinds       builtin.parameter 8, pd_op.full 3" in run("info", CONTROL).out
+
+
+def test_a_cut_or_changed_program_in_json_form_has_the_graph_before():
+    content, wanted = CONTROL.read_bytes(), graph_rows(CONTROL)
+    counts = set()
+    for size in range(200, len(content), 331):
+        found = graph_rows(content[:size])
+        last = found.pop() if found else wanted[0]
+        assert found == wanted[: len(found)], size
+        assert last[0] in (wanted[len(found)][0], "unreadable")
+        assert all(kept[: len(one)] == one for one, kept in zip(last[1:], wanted[len(found)][1:], strict=True))
+        counts.add(len(found))
+    assert {0, 29} <= counts
+    for size in range(300, len(content), 997):
+        with pparse.view(content[:size] + b"}" + content[size + 1 :]) as model:
+            found = [(row[2], list(row[3]), list(row[5]), list(row[6])) for row in model.graph.rows()]
+            assert found == wanted or model.status is not pparse.Status.COMPLETE or list(model.graph.check()), size
+
+
+def test_a_hostile_program_in_json_form_is_read_in_bounds():
+    made = json_program({"%5": ("f32", (2,)), "w": ("f32", (2,))})
+    block = made["program"]["regions"][0]["blocks"][0]
+    deep: dict = {"#": "1.if", "I": [{"%": 0}, {"%": True}, 7, {"%": 1}], "O": [{"%": 50}]}
+    for _ in range(60):
+        inner = {"#": "b", "args": [], "ops": [deep]}
+        deep = {"#": "1.if", "I": [{"%": 5}], "O": "none", "regions": [{"blocks": [inner]}, "no", {"blocks": 3}]}
+    block["ops"].append(deep)
+    with pparse.view(json.dumps(made).encode()) as model:
+        rows = [row[1:] for row in model.graph.rows()]
+        assert [row[0] for row in rows] == ["%1", "w", "x", "pd_op.if;3"]
+        assert len(model.graph.bodies) == 33  # no deeper
+        assert list(model.graph.check())  # nothing makes %5
 
 
 def test_a_program_is_told_by_its_first_block():

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from pathlib import Path
 
 import pytest
 
 import pparse
 from pparse import OptionError, Status
+from pparse.data.base import BytesData
+from pparse.parsers.flatbuffers.schemaless import SchemalessParser
+from pparse.tree.parser import Confidence
 from tests.flatbuffers_files import Builder, tflite
 from tests.rows import rows
+from tests.truth.samples import SAMPLES, load
 
 DATA = Path(__file__).parent / "data" / "flatbuffers"
 # What monster.bin was made of: flatc 24.3.25, -b (--schema --bfbs-builtins) monster.fbs, and this as JSON.
@@ -104,3 +110,70 @@ def test_tables_of_a_schema_that_are_shared_are_not_gone_through_for_ever():
     root = build.table(objects=(0, "@", things), enums=(1, "@", build.references([])), root=(4, "@", thing))
     with pytest.raises(OptionError, match="share"), opened(tflite([]), schema=build.finish(root, b"BFBS")) as document:
         document.root.to_python()
+
+
+def told(content: bytes) -> bool:
+    """Say whether bytes are taken for a FlatBuffer that nothing else marks; of all formats these are asked last."""
+    data = Counting(content)
+    try:
+        found = SchemalessParser.match_further(data.range(0, len(content)), thorough=True)
+    except pparse.DataError:
+        return False
+    assert data.count <= 1 << 19
+    return found is Confidence.LIKELY
+
+
+class Counting(BytesData):
+    count = 0
+
+    def pread(self, offset: int, length: int) -> bytes:
+        found = super().pread(offset, length)
+        self.count += len(found)
+        return found
+
+
+@rows("name", ["small.ort", "small.pte", "int8.tflite", "monster.bin", "small.mnn", "external.ptd"])
+def test_a_flatbuffer_is_told_by_its_tables(run, tmp_path, name):
+    content = (DATA / name).read_bytes()
+    changed = content if name == "small.mnn" else content[:4] + b"ABCD" + content[8:]
+    path = tmp_path / "noname"
+    path.write_bytes(changed)
+    with pparse.open(path) as document:
+        assert document.format == "flatbuffers"
+        assert "guessed" in {finding.code for finding in document.check()}
+    assert run("ls", path).out.startswith("NAME  KIND")
+    assert not told(changed[1:])
+    assert not told(b"\0" + changed[:-1])
+
+
+def test_of_a_cut_file_numbers_that_may_lead_far_behind_the_end_say_so():
+    content = (DATA / "small.ort").read_bytes()
+    content = content[:4] + b"ABCD" + content[8:]
+    unseen = []
+    for size in range(600, len(content), 100):
+        with opened(content[:size]) as document:
+            if document.status is not Status.TRUNCATED:
+                unseen.append(size)
+    assert len(unseen) <= 4  # of 50: no other table has what lies behind these
+
+
+def test_nothing_else_is_taken_for_a_flatbuffer():
+    own = {".tflite", ".ort", ".mnn", ".pte", ".ptd", ".fb"}
+    for name in SAMPLES:
+        sample = load(name)
+        assert Path(sample.file).suffix in own or not told(sample.content), name
+    rng = random.Random(5)
+    small = [struct.pack("<i", number) for number in range(-40, 41, 4)]
+    for number in range(10_000):
+        count = rng.randrange(8, 200)
+        parts = [*small, b"abcdefgh", b"name\0\0\0\0", *(struct.pack("<HH", rng.randrange(32), 8) for _ in range(9))]
+        made = rng.randbytes(4 * count) if number & 1 else b"".join(rng.choices(parts, k=count))
+        assert not told(made), number
+
+
+def test_hostile_tables_are_not_gone_through_for_ever():
+    build = Builder()
+    leaf = build.table(number=(0, "I", 7))
+    vector = build.references([leaf] * 100_000)
+    root = build.table(**{f"f{slot}": (slot, "@", vector) for slot in range(200)})
+    assert not told(build.finish(root))

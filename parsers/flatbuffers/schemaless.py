@@ -13,10 +13,13 @@ from bisect import bisect_right
 from functools import cached_property
 from struct import unpack
 
+from pparse.data.base import Access
 from pparse.document.opening import open as open_document
 from pparse.errors import DataError, EndOfDataError, LimitError, OptionError
-from pparse.findings import COMPLETE, Status
+from pparse.findings import COMPLETE, Severity, Status
+from pparse.limits import KIB, MIB, MemoryBudget
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
+from pparse.parsers.flatbuffers.reader import Reader
 from pparse.parsers.flatbuffers.reflection import schema_of
 from pparse.parsers.flatbuffers.schema import Schema
 from pparse.parsers.flatbuffers.survey import Survey
@@ -25,7 +28,7 @@ from pparse.tree.parser import Confidence, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import ClassVar, Final
 
     from pparse.data.base import Range
@@ -43,6 +46,11 @@ _LONGEST: Final = 4096
 # there from any field near the end, and are just numbers.
 _ZEROS: Final = 8
 _BEHIND: Final = 64
+# To tell a FlatBuffer without an identifier: how much evidence is enough, from how many tables; bytes of a short text;
+# the fewest bytes of a file; how much of a stream is decoded.
+_SURE, _TABLES, _SHORT = 4, 32, 4
+_FEWEST: Final = 32
+_HEAD: Final = 64 * KIB
 
 
 class SchemalessParser(FlatBuffersParser):
@@ -55,7 +63,7 @@ class SchemalessParser(FlatBuffersParser):
     is_generic = True
     limitations = (
         "without a schema kinds are guessed",
-        "without a schema a cut of a few bytes may go unseen, and a number be taken for what leads to one",
+        "without a schema a cut may go unseen, and a number be taken for what leads to one",
     )
     references = ("https://flatbuffers.dev/internals", "google/flatbuffers reflection/reflection.fbs")
     options: ClassVar[dict[str, str]] = {
@@ -90,6 +98,21 @@ class SchemalessParser(FlatBuffersParser):
         """POSSIBLE if the first bytes can be the offset of a root."""
         return Confidence.POSSIBLE if plausible_root(excerpt) else Confidence.NO
 
+    @classmethod
+    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
+        """LIKELY if the first tables are as libraries write them, and lead to tables and texts."""
+        data, start = reader.data, reader.start
+        size = data.size if data.access is Access.FREE else None
+        end = min(reader.end, start + _HEAD if size is None else size)
+        if end - start < _FEWEST:
+            return Confidence.NO
+        known = Reader(data, start, end, MemoryBudget(MIB))
+        return Confidence.LIKELY if _evidence(known, known.target(start)) >= _SURE else Confidence.NO
+
+    @classmethod
+    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
+        """Return None: a FlatBuffer further in has nothing to be found by."""
+
     def fields(self, at: int, type: Type) -> Iterator[Entry]:
         """Yield an entry for each field that the table at ``at`` has; without a schema, by the number of its slot."""
         if not self.guesses:
@@ -103,7 +126,7 @@ class SchemalessParser(FlatBuffersParser):
                 yield self._guessed(str(number), at + slot, room)
 
     def _guessed(self, key: str, place: int, room: int) -> Entry:
-        if room >= 4 and (kind := self._leads_to(place)):
+        if room >= 4 and (kind := _leads_to(self.reader, place)):
             return self.describe(key, self.schema.type(kind), place)
         width = next(size for size in (8, 4, 2, 1) if size <= room and not (place - self.buffer_start) % size)
         raw = self.reader.take(place, min(room, 16))
@@ -128,49 +151,6 @@ class SchemalessParser(FlatBuffersParser):
         except LimitError:
             return False
 
-    def _leads_to(self, place: int) -> str:
-        """Return what the offset in a place can lead to, as a schema writes it; empty: to nothing."""
-        reader = self.reader
-        try:
-            target = reader.target(place)
-            if self._is_text(target):
-                return "string"
-            if self._is_table(target):
-                return "table?"
-            start, count = reader.vector(target, 4)
-            if count and reader.there(start, start + 4 * count) == 4 * count:
-                targets = [reader.target(start + 4 * number) for number in range(min(count, _LOOKED_AT))]
-                for kind, fits in (("[string]", self._is_text), ("[table?]", self._is_table)):
-                    if all(map(fits, targets)):
-                        return kind
-        except DataError:
-            pass
-        try:
-            start, count = reader.vector(reader.target(place), 1)
-            return "[uint8]" if reader.there(start, start + count) == count else ""
-        except DataError:
-            return ""
-
-    def _is_text(self, at: int) -> bool:
-        try:
-            start, count = self.reader.vector(at, 1)
-            there = self.reader.there(start, start + count + 1)
-            if there < count or (there > count and self.reader.take(start + count, 1) != b"\0"):
-                return False
-            text = self.reader.take(start, min(count, _LONGEST)).decode(
-                "utf-8", "strict" if count <= _LONGEST else "ignore"
-            )
-        except (DataError, UnicodeDecodeError):
-            return False
-        return all(char.isprintable() or char.isspace() for char in text)
-
-    def _is_table(self, at: int) -> bool:
-        try:
-            size, _, _ = self.reader.table(at)
-        except DataError:
-            return False
-        return self.reader.there(at, at + size) == size
-
     def describe(self, key: Key, type: Type, at: int) -> Entry:
         """Return the entry of a value; a kind that is guessed says so."""
         found = super().describe(key, type, at)
@@ -182,28 +162,127 @@ class SchemalessParser(FlatBuffersParser):
         if not self.guesses:
             return super()._look()
         self._looking = True
+        told = "there is no schema (-O schema=FILE.bfbs): kinds are guessed, and a cut may go unseen"
+        self.note("guessed", told, None, severity=Severity.NOTE)
         try:
             return _Guesses(self)
         finally:
             self._looking = False
 
 
+def _leads_to(reader: Reader, place: int) -> str:
+    """Return what the offset in a place can lead to, as a schema writes it; empty: to nothing."""
+    try:
+        target = reader.target(place)
+        listed = _targets(reader, target)
+        # One reference looks like a short text, too; the vtable of what it leads to says that it is none.
+        if listed and all(_is_written(reader, one) for one in listed):
+            return "[table?]"
+        if _is_text(reader, target):
+            return "string"
+        if _is_table(reader, target):
+            return "table?"
+        for kind, fits in (("[string]", _is_text), ("[table?]", _is_table)):
+            if listed and all(fits(reader, one) for one in listed):
+                return kind
+    except DataError:
+        pass
+    try:
+        start, count = reader.vector(reader.target(place), 1)
+        return "[uint8]" if reader.there(start, start + count) == count else ""
+    except DataError:
+        return ""
+
+
+def _targets(reader: Reader, at: int) -> list[int]:
+    """Return where the first elements of a vector lead to, if they are references; else nothing."""
+    try:
+        start, count = reader.vector(at, 4)
+        there = reader.there(start, start + 4 * count) == 4 * count
+        return [reader.target(start + 4 * number) for number in range(min(count, _LOOKED_AT))] if there else []
+    except DataError:
+        return []
+
+
+def _is_text(reader: Reader, at: int) -> bool:
+    try:
+        start, count = reader.vector(at, 1)
+        there = reader.there(start, start + count + 1)
+        if there < count or (there > count and reader.take(start + count, 1) != b"\0"):
+            return False
+        text = reader.take(start, min(count, _LONGEST)).decode("utf-8", "strict" if count <= _LONGEST else "ignore")
+    except (DataError, UnicodeDecodeError):
+        return False
+    return all(char.isprintable() or char.isspace() for char in text)
+
+
+def _is_table(reader: Reader, at: int) -> bool:
+    try:
+        size, _, _ = reader.table(at)
+    except DataError:
+        return False
+    return reader.there(at, at + size) == size
+
+
+def _is_written(reader: Reader, at: int) -> bool:
+    """Say whether a table is as libraries write it: fields apart, none that lacks at the end, its vtable beside it."""
+    if not _is_table(reader, at):
+        return False
+    size, slots, vtable = reader.table(at)
+    fields = [slot for slot in slots if slot]
+    is_apart = vtable + 4 + 2 * len(slots) <= at or vtable >= at + size
+    return bool(fields) and slots[-1] > 0 and len(set(fields)) == len(fields) and is_apart
+
+
+def _evidence(reader: Reader, root: int) -> int:
+    """Return how much speaks for a FlatBuffer whose root is at ``root``, of the first tables; 0: not one text does.
+
+    Long texts count 2, short ones and tables 1: their lengths, zeros and vtables all agree.
+    """
+    todo, seen = [root], {root}
+    found = texts = 0
+    while todo and (found < _SURE or not texts) and len(seen) < _TABLES:
+        at = todo.pop()
+        if not _is_written(reader, at):
+            if at == root:
+                return 0
+            continue
+        found += at != root
+        for slot in filter(None, reader.table(at)[1]):
+            place = at + slot
+            kind = _leads_to(reader, place) if not (place - reader.start) % 4 else ""
+            targets = [reader.target(place)] if kind in ("string", "table?") else []
+            if kind in ("[string]", "[table?]"):
+                targets = _targets(reader, reader.target(place))[: _TABLES // 4]
+            if "table" in kind:
+                todo += [target for target in targets if target not in seen]
+                seen.update(targets)
+            elif targets and (shortest := min(reader.vector(target, 1)[1] for target in targets)) >= _SHORT:
+                texts += 1
+                found += 1 + (shortest >= 2 * _SHORT)
+    return found if texts else 0
+
+
 class _Guesses(Survey):
     """One pass over what is guessed.
 
     Bytes at the end that nothing can reach mean that the file was cut, and so do numbers that lead there, or just
-    behind it: something began there that is no more.
+    behind it: something began there that is no more. So do numbers that lead farther, if in another table with the same
+    vtable the slot has what leads to a part of the file.
     """
 
     def _run(self, charge: object) -> None:
         self._left = self._there
         self._most = 0  # where vectors end whose elements have eight bytes
         self._numbers = array("q")  # where they lead, as offsets
+        self._leading: set[tuple[int, object]] = set()  # vtables and slots of what leads to parts …
+        self._far: set[tuple[int, object]] = set()  # … and of numbers that lead behind the end
         super()._run(charge)
         end = max(self.end, self._most)
         left = self._reader.data.known(end, max(0, min(self._there - end, _ZEROS + 1)))
-        if len(left) > _ZEROS or any(left) or any(self.end <= target for target in self._numbers):
-            reason = "bytes at the end belong to no field, or fields lead just behind it: what is there may be cut"
+        is_torn = any(self.end <= target for target in self._numbers) or not self._leading.isdisjoint(self._far)
+        if len(left) > _ZEROS or any(left) or is_torn:
+            reason = "bytes at the end belong to no field, or fields lead behind it: what is there may be cut"
             self._note(Status.TRUNCATED, EndOfDataError(reason, offset=min(self.end, self._there)))
 
     def _table(self, type: Type, at: int) -> None:
@@ -215,12 +294,16 @@ class _Guesses(Survey):
         for entry in self._parser.fields(at, type):
             start, end, kind = entry.start, entry.end or entry.start, entry.kind
             self._reach(start, end + (kind == "text?"))
+            if kind in ("text?", "table?") or kind[:1] == "[":
+                self._leading.add((vtable, entry.key))
             self._most = max(self._most, end + 7 * (end - start) * (kind == "bytes?"))
             if kind == "table?":
                 self._todo.append((type, start, start))
             elif kind == "int32?" and isinstance(entry.value, int) and not entry.value % 4 and entry.value >= _BEHIND:
                 if (target := start + entry.value) < self._there + _BEHIND:
                     self._numbers.append(target)
+                else:
+                    self._far.add((vtable, entry.key))
             elif kind[:1] == "[" and (start, kind) not in self._seen:
                 self._seen.add((start, kind))
                 self._left -= end - start

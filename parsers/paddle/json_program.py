@@ -13,7 +13,7 @@ from pparse.findings import Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.json.parser import JsonParser
 from pparse.parsers.json.text import BOM
-from pparse.parsers.paddle.record import Layout, Parameter
+from pparse.parsers.paddle.record import UNREADABLE, Layout, Parameter, operators_told
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import SCALAR
 from pparse.tree.parser import Confidence, Listing, signatures
@@ -30,8 +30,12 @@ _MAGIC: Final = lazy_pattern(
     rb'\s{0,99}\{\s{0,99}"base_code"\s{0,99}:\s{0,99}\{[^{}]{0,999}"magic"\s{0,9}:\s{0,9}"pir"'
 )
 _HEAD: Final = 4 << 10
-OPERATORS: Final = "program.regions[0].blocks[0].ops"
+_BLOCK: Final = "program.regions[0].blocks[0]"
 _PARAMETER: Final = "p"
+STORED: Final = "builtin.parameter"
+"""The operator that stands for a parameter."""
+# The number of a dialect, before the name of an operator (``DialectIdMap`` in schema.cc).
+_DIALECTS: Final = {"0": "builtin", "1": "pd_op", "2": "cf", "3": "custom_op", "4": "pd_dist"}
 _LONGEST: Final = 1 << 14
 # Types of elements behind the number of their dialect and ``t_``: letters, and bits.
 _TYPES: Final = {"i": "int", "u": "uint", "f": "float", "bf": "bfloat", "c": "complex"}
@@ -51,7 +55,6 @@ class PaddleJsonParser(JsonParser, Listing):
     viewer = "pparse.viewers.paddle.viewer:PaddleJsonViewer"
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/pir/serialize_deserialize",)
     limitations: ClassVar[tuple[str, ...]] = (
-        "operators are shown as JSON: there is no graph",
         "there are no checksums: a changed letter of a name may change the names of others of its shape",
     )
 
@@ -60,12 +63,21 @@ class PaddleJsonParser(JsonParser, Listing):
         """LIKELY if the first key says that it is a program."""
         return Confidence.LIKELY if _MAGIC.match(excerpt.head(_HEAD).removeprefix(BOM)) else Confidence.NO
 
+    @property
+    def block(self) -> Node | None:
+        """The main block; None if there is none."""
+        try:
+            found = self.result.root.at(_BLOCK)
+        except (DataError, PathError):
+            return None
+        return None if found.shape == SCALAR else found
+
     def operators(self) -> Iterator[Node]:
         """Yield the operators of the main block, as far as they are there."""
+        found = None if self.block is None else self.block.find("ops")
         try:
-            found = self.result.root.at(OPERATORS)
-            yield from () if found.shape == SCALAR else found.children()
-        except (DataError, PathError):
+            yield from () if found is None or found.shape == SCALAR else found.children()
+        except DataError:
             return
 
     def parameters(self) -> tuple[list[Parameter], Status]:
@@ -85,6 +97,22 @@ class PaddleJsonParser(JsonParser, Listing):
                 status = Status.COMPLETE if self.result.root.is_complete else status
         return [found[name] for name in sorted(found)], status
 
+    def details(self) -> Iterator[tuple[str, str]]:
+        """Yield number and kinds of the operators of the main block."""
+        yield from operators_told(operation(operator) for operator in self.operators())
+        yield from super().details()
+
+
+def operation(operator: Node) -> str:
+    """Return the name of an operator with its dialect; `UNREADABLE` if it cannot be read."""
+    try:
+        kind = operator.find("#") if operator.shape != SCALAR else None
+        word = UNREADABLE if kind is None else str(kind.load())
+    except DataError:
+        return UNREADABLE
+    dialect, dot, name = word.partition(".")
+    return STORED if word == _PARAMETER else f"{_DIALECTS.get(dialect, dialect)}{dot}{name}"
+
 
 def _parameter(operator: Node) -> Parameter | None:
     """Return what an operator says of a parameter; None if it is none. Raises what a text that says less leads to."""
@@ -95,10 +123,10 @@ def _parameter(operator: Node) -> Parameter | None:
         raise MalformedError("a parameter is described at length", offset=operator.start)
     told = operator.to_python()
     (type, dims, *_), name = told["O"]["TT"]["D"], told["A"][3]
-    return Parameter(str(name), Layout(DTYPES[_dtype(type["#"])], tuple(map(int, dims))))
+    return Parameter(str(name), Layout(DTYPES[dtype_named(type["#"])], tuple(map(int, dims))))
 
 
-def _dtype(word: object) -> str:
+def dtype_named(word: object) -> str:
     """Return the name of an element type, such as ``0.t_f32``."""
     name = str(word).partition(".t_")[2]
     if name.startswith("f8"):

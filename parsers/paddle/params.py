@@ -3,7 +3,8 @@
 A record does not say what it is called (`pparse.parsers.paddle.record`). Records come in the order of the names of the
 program's persistable variables, without feed, fetch, readers and raw ones (python/paddle/static/io.py). So names are
 those of the program beside the file: ``NAME.pdmodel`` or ``NAME.json``, ``__model__`` for ``__params__``. They count
-only if type and shape of each record are what the program says; else parameters are called by their number.
+only if type and shape of each record are what the program says; else parameters are called by their number. Beside a
+``__model__``, each parameter may also be alone in a file that is called as it is.
 
 There are no states: the heads of all records are read at once (`_Walk`), and then judged. Each leads to the next one.
 If none stands where one should,
@@ -80,7 +81,7 @@ def program_names(name: str) -> list[str]:
     if name == OLD:
         return [_OLD_PROGRAM]
     stem = name.removesuffix(SUFFIX)
-    return [] if stem == name else [stem + ending for ending in _PROGRAMS]
+    return [_OLD_PROGRAM] if stem == name else [stem + ending for ending in _PROGRAMS]
 
 
 def params_name(name: str) -> str:
@@ -193,12 +194,15 @@ class PaddleParamsParser(Parser, Listing):
         extraction = extraction_of(self.result)
         first: _Walk | None = None
         self.program, self.why_unnamed = "", "no program lies beside the file"
-        for name in program_names(extraction.name.rpartition("/")[2]):
+        own = extraction.name.rpartition("/")[2]
+        for name in program_names(own):
             try:
                 beside = extraction.sibling(name)
                 if beside.format not in PROGRAMS:
                     continue
                 parameters, status = beside.parse().parser.parameters()  # type: ignore[attr-defined]
+                if not own.endswith(self.extensions):  # alone in a file that is called as it is
+                    parameters, status = [one for one in parameters if one.name == own], COMPLETE
             except (DataError, FormatError, LimitError, SourceError, PathError):
                 continue
             walk = _Walk(self, there, parameters)

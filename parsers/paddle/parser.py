@@ -7,11 +7,11 @@ paddle/fluid/framework/framework.proto; which variables are parameters: python/p
 
 from __future__ import annotations
 
-from pparse.display.text import few, shorten
+from pparse.display.text import shorten
 from pparse.errors import FaultError, MalformedError
 from pparse.findings import Status
 from pparse.kernels.wire import PADDING, fields
-from pparse.parsers.paddle.record import Parameter, read_layout
+from pparse.parsers.paddle.record import UNREADABLE, Parameter, operators_told, read_layout
 from pparse.parsers.protobuf.message import Message
 from pparse.parsers.protobuf.parser import MessageParser
 from pparse.tree.context import decode_text
@@ -38,8 +38,7 @@ _COST: Final = 400  # memory of a parameter
 # Number and parent of block 0: fields 1 and 2 of a block, 0 and -1.
 _FIRST_BLOCK: Final = b"\x08\x00\x10" + b"\xff" * 9 + b"\x01"
 _LONGEST_HEAD: Final = 11  # of a tag and a length
-# Kinds of operators that are told apart and named; the longest name that is shown.
-_KINDS, _NAMED, _LONGEST = 10_000, 8, 60
+_LONGEST: Final = 60  # name that is shown
 
 
 class PaddleParser(MessageParser):
@@ -53,10 +52,7 @@ class PaddleParser(MessageParser):
     viewer = "pparse.viewers.paddle.viewer:PaddleViewer"
     in_order = True
     references: ClassVar[tuple[str, ...]] = ("PaddlePaddle/Paddle paddle/fluid/framework/framework.proto",)
-    limitations: ClassVar[tuple[str, ...]] = (
-        "there are no checksums: a changed byte may look like another value",
-        "parameters are those of one file beside it (.pdiparams, __params__), not of a file for each",
-    )
+    limitations: ClassVar[tuple[str, ...]] = ("there are no checksums: a changed byte may look like another value",)
 
     @classmethod
     def shows(cls, head: bytes, type: MessageType) -> bool:
@@ -108,18 +104,12 @@ class PaddleParser(MessageParser):
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield version, number of blocks, variables and operators, kinds of operators."""
         program = Message(self.make, self.root_pieces(), self.root_type)  # type: ignore[arg-type]
-        kinds: dict[str, int] = {}
-        blocks = variables = stored = operators = 0
+        blocks = variables = stored = 0
         for block in self._elements(program, _BLOCKS):
             blocks += 1
             for variable in self._elements(block, _VARS):
                 variables += 1
                 stored += _told(variable, _PERSISTABLE) == "True"
-            for operator in self._elements(block, _OPS):
-                operators += 1
-                kind = _told(operator, _TYPE) or "?"
-                if kind in kinds or len(kinds) < _KINDS:
-                    kinds[kind] = kinds.get(kind, 0) + 1
         try:
             version = program.message(_VERSION)
         except FaultError:
@@ -128,10 +118,8 @@ class PaddleParser(MessageParser):
             yield "version", _told(version, _NUMBER) or "?"
         yield "blocks", f"{blocks:,}"
         yield "variables", f"{variables:,}, of which {stored:,} persistable"
-        yield "operators", f"{operators:,}"
-        ordered = [f"{kind} {count:,}" for kind, count in sorted(kinds.items(), key=lambda one: (-one[1], one[0]))]
-        if ordered:
-            yield "kinds", few(ordered, _NAMED, len(ordered))
+        operators = (one for block in self._elements(program, _BLOCKS) for one in self._elements(block, _OPS))
+        yield from operators_told(_told(operator, _TYPE) or UNREADABLE for operator in operators)
         yield from super().details()
 
 

@@ -15,6 +15,7 @@ from collections import namedtuple
 from math import prod
 from struct import unpack
 
+from pparse.display.text import few, shorten
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.wire import PADDING, fields, read_value
 from pparse.limits import count_words
@@ -22,6 +23,7 @@ from pparse.tensors.dtype import DTYPES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from typing import Final
 
     from pparse.data.base import Data
@@ -43,6 +45,10 @@ PLAIN: Final = bytes(16)
 """What a record of a parameter begins with: a version, no levels, a version."""
 HEAD: Final = 24
 """The fewest bytes before the elements: of a scalar it is two less."""
+UNREADABLE: Final = "unreadable"
+"""What an operator is called that cannot be read."""
+# Kinds of operators that are told apart and named; the longest name that is shown.
+_KINDS, _NAMED, _LONGEST_NAME = 10_000, 8, 60
 _TYPE, _DIMS, _PACKED = 0x08, 0x10, 0x12  # tags of a TensorDesc
 _MOST_DIMENSIONS, _LONGEST = 64, 1024
 _MOST_LEVELS, _LARGEST_LEVEL = 16, 1 << 30
@@ -74,6 +80,21 @@ class Layout(namedtuple("Layout", "dtype shape")):
 
 Parameter = namedtuple("Parameter", "name layout")
 Parameter.__doc__ = """What a program says of a parameter: its name and its `Layout`."""
+
+
+def operators_told(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the number of operators, and the most frequent ones."""
+    kinds: dict[str, int] = {}
+    count = 0
+    for name in names:
+        count += 1
+        kind = shorten(name, _LONGEST_NAME)
+        if kind in kinds or len(kinds) < _KINDS:
+            kinds[kind] = kinds.get(kind, 0) + 1
+    yield "operators", f"{count:,}"
+    ordered = [f"{kind} {number:,}" for kind, number in sorted(kinds.items(), key=lambda one: (-one[1], one[0]))]
+    if ordered:
+        yield "kinds", few(ordered, _NAMED, len(ordered))
 
 
 def read_layout(raw: bytes, offset: int) -> Layout:

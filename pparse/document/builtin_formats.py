@@ -59,7 +59,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('executorch', 'pparse.parsers.flatbuffers.formats:ExecutorchParser', 'pparse.viewers.flatbuffers.executorch:ExecutorchViewer', ((4, (b'ET12',)), (8, (b'ET12',))), ('.pte',), False, False, True, False, False),  # noqa: E501
     ('mnn', 'pparse.parsers.flatbuffers.formats:MnnParser', 'pparse.viewers.flatbuffers.vectors:MnnViewer', (), ('.mnn',), False, False, False, False, False),  # noqa: E501
     ('ort', 'pparse.parsers.flatbuffers.formats:OrtParser', 'pparse.viewers.flatbuffers.ort:OrtViewer', ((4, (b'ORTM',)), (8, (b'ORTM',))), ('.ort',), False, False, True, False, False),  # noqa: E501
-    ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, (b'BFBS',)),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, False, False),  # noqa: E501
+    ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, (b'BFBS',)),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, True, False),  # noqa: E501
     ('coreml-weights', 'pparse.parsers.milblob:MilBlobParser', 'pparse.viewers.coreml.weights:WeightsViewer', ((64, (b'\xef\xbe\xad\xde',)),), ('.bin',), False, False, False, False, False),  # noqa: E501
     ('paddle-params', 'pparse.parsers.paddle.params:PaddleParamsParser', 'pparse.viewers.paddle.viewer:PaddleParamsViewer', ((0, (b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00',)),), ('.pdiparams', '__params__'), False, False, True, False, False),  # noqa: E501
     ('paddle-json', 'pparse.parsers.paddle.json_program:PaddleJsonParser', 'pparse.viewers.paddle.viewer:PaddleJsonViewer', ((0, (b'{', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), (), False, False, True, False, False),  # noqa: E501

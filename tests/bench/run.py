@@ -37,6 +37,7 @@ from rows_onnx import ONNX_ROWS  # noqa: E402
 from rows_protobuf import PROTOBUF_ROWS  # noqa: E402
 from rows_pytorch import PYTORCH_ROWS  # noqa: E402
 from rows_riegeli import RIEGELI_ROWS  # noqa: E402
+from rows_tflite import TFLITE_ROWS  # noqa: E402
 from rows_tfrecord import TFRECORD_ROWS  # noqa: E402
 
 PEERS = ("safetensors", "orjson", "ijson", "msgpack", "gguf", "onnx")
@@ -262,6 +263,7 @@ ROWS = {
     **TFRECORD_ROWS,
     **MSGPACK_ROWS,
     **FLEXBUFFERS_ROWS,
+    **TFLITE_ROWS,
     **GGUF_ROWS,
     **ONNX_ROWS,
     **CHECKPOINT_ROWS,

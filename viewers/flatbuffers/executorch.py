@@ -9,7 +9,7 @@ which order the dimensions lie in memory.
 from __future__ import annotations
 
 from pparse.errors import DataError, MalformedError, PparseError
-from pparse.findings import Finding, Status
+from pparse.findings import Status
 from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.span import Span
@@ -77,11 +77,8 @@ class ExecutorchDataViewer(_SegmentViewer):
 
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the tensors by their keys."""
-        try:
-            for entry in Table.root(self.parser).tables("named_data"):
-                yield entry.text("key"), entry.at
-        except DataError:
-            return
+        for entry in Table.root(self.parser).tables("named_data"):
+            yield entry.text("key"), entry.at
 
     def tensor_of(self, name: str, what: Any) -> Tensor:
         """Return the tensor at a place; what has no layout is bytes."""
@@ -92,13 +89,9 @@ class ExecutorchDataViewer(_SegmentViewer):
             return self.stored(Tensor, name, dtype_named("BYTE", _NAMES), (size,), start, size, "bytes", size)
         return self._stored(name, layout, start, size)
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The version of the file."""
-        try:
-            return {"version": Table.root(self.parser).number("version")}
-        except DataError:
-            return {}
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield the version of the file."""
+        yield "version", Table.root(self.parser).number("version")
 
 
 class ExecutorchViewer(_SegmentViewer):
@@ -113,39 +106,28 @@ class ExecutorchViewer(_SegmentViewer):
         """Yield the tensors that have bytes, in the program or in a data file."""
         seen: set[object] = set()
         tally = Tally(self.parser)
-        try:
-            for plan in self._plans():
-                method = plan.text("name")
+        for plan in self._plans():
+            method = plan.text("name")
+            try:
+                values = tally.of(plan.references("values"))
+            except SharedError as error:
+                yield method, error
+                return
+            for number, reference in enumerate(values):
                 try:
-                    values = tally.of(plan.references("values"))
-                except SharedError as error:
-                    yield method, error
-                    return
-                for number, reference in enumerate(values):
-                    try:
-                        value = plan.element("values", reference)
-                        tensor = value.table("val")
-                        if tensor is None or tensor.type.name != "Tensor":
-                            continue
-                        extra = tensor.table("extra_tensor_info")
-                        index = tensor.number("data_buffer_idx")
-                        outside = extra is not None and extra.number("location") == _EXTERNAL
-                        own = (
-                            index,
-                            tensor.has("allocation_info"),
-                            extra is not None and extra.text("fully_qualified_name"),
-                        )
-                        if (not index and not outside) or own in seen:  # methods share their constants
-                            continue
-                        seen.add(own)
-                        yield (
-                            (extra.text("fully_qualified_name") if extra is not None else "") or f"{method}.{number}",
-                            tensor.at,
-                        )
-                    except DataError as error:
-                        yield f"{method}.{number}", error
-        except DataError:
-            return
+                    tensor = plan.element("values", reference).table("val")
+                    if tensor is None or tensor.type.name != "Tensor":
+                        continue
+                    extra, index = tensor.table("extra_tensor_info"), tensor.number("data_buffer_idx")
+                    key = "" if extra is None else extra.text("fully_qualified_name")
+                    outside = extra is not None and extra.number("location") == _EXTERNAL
+                    own = (index, tensor.has("allocation_info"), key)
+                    if (not index and not outside) or own in seen:  # methods share their constants
+                        continue
+                    seen.add(own)
+                    yield key or f"{method}.{number}", tensor.at
+                except DataError as error:
+                    yield f"{method}.{number}", error
 
     def tensor_of(self, name: str, what: Any) -> Tensor:
         """Return the tensor at a place."""
@@ -172,22 +154,20 @@ class ExecutorchViewer(_SegmentViewer):
 
     def _beside(self, name: str, told: Tensor, key: str) -> Tensor:
         """Return a tensor whose bytes a data file beside the program has under a key."""
-        what: Any = {"stored_dtype": told.stored_dtype, "owner": self}
         for _, file in self.files_beside():
             found = file.view().find(key)
             if found is None:
                 continue
             if (found.dtype, found.shape) != (told.dtype, told.shape):
-                reason = f"{file.name} has it as {found.type_name} {found.shape_text}"
-                finding = Finding("bad-entry", reason, path=name, source=self.extraction.name)
-                return Tensor(name, told.dtype, told.shape, found.spans, status=Status.DAMAGED, finding=finding, **what)
-            made = Tensor(name, told.dtype, told.shape, found.spans, **what)
+                wrong = Status.DAMAGED, "bad-entry", f"{file.name} has it as {found.type_name} {found.shape_text}"
+                return self.faulty(name, told.dtype, told.shape, told.stored_dtype, wrong, found.spans)
+            made = Tensor(name, told.dtype, told.shape, found.spans, stored_dtype=told.stored_dtype, owner=self)
             made._strides, made._status, made._finding = found._strides, found.claimed_status, found.finding
             return made
-        reason = f"its bytes are in a data file (.ptd), as {key!r}, and none beside the program has it"
-        finding = Finding("missing-file", reason, path=name, source=self.extraction.name)
+        lost = f"its bytes are in a data file (.ptd), as {key!r}, and none beside the program has it"
         span = Span(None, 0, told.size * (1 if told.dtype is None else told.dtype.itemsize), "*.ptd")
-        return Tensor(name, told.dtype, told.shape, (span,), status=Status.MISSING, finding=finding, **what)
+        lack = Status.MISSING, "missing-file", lost
+        return self.faulty(name, told.dtype, told.shape, told.stored_dtype, lack, (span,))
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the data files in the folder of the program, if one of its tensors may lie there."""
@@ -215,19 +195,17 @@ class ExecutorchViewer(_SegmentViewer):
             raise MalformedError(f"a tensor at {offset:,} of a segment of {size:,} bytes", offset=at + 8 * index)
         return start + offset
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Version, methods with their number of instructions, operators, backends."""
-        found: dict[str, Any] = {}
-        try:
-            found["version"] = Table.root(self.parser).number("version")
-            for plan in self._plans():
-                found.setdefault("methods", []).append(plan.text("name"))
-                found.setdefault("operators", set()).update(map(_operator, plan.tables("operators")))
-                found.setdefault("backends", set()).update(one.text("id") for one in plan.tables("delegates"))
-        except DataError:
-            pass
-        return {key: sorted(value) if isinstance(value, set) else value for key, value in found.items() if value}
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield version, methods, operators, backends."""
+        yield "version", Table.root(self.parser).number("version")
+        methods, operators, backends = list[str](), set[str](), set[str]()
+        for plan in self._plans():
+            methods.append(plan.text("name"))
+            yield "methods", methods
+            operators.update(map(_operator, plan.tables("operators")))
+            yield "operators", sorted(operators)
+            backends.update(one.text("id") for one in plan.tables("delegates"))
+            yield "backends", sorted(backends)
 
     def graph_source(self, number: int) -> GraphSource | None:
         """Return method ``number``."""

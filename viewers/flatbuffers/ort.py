@@ -10,7 +10,7 @@ from functools import cached_property
 from math import prod
 
 from pparse.errors import DataError
-from pparse.findings import Finding, Status
+from pparse.findings import Status
 from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
 from pparse.tensors.tensor import Tensor
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.viewers.flatbuffers.table_graph import Read
 
-_NAMES: Final = {
-    "FLOAT": "float32",
-    "DOUBLE": "float64",
-}
-_FACTS: Final = ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string")
+_NAMES: Final = {"FLOAT": "float32", "DOUBLE": "float64"}
+_TEXTS: Final = ("producer_name", "producer_version", "domain", "doc_string")
+_NUMBERS: Final = ("ir_version", "model_version")
 _TENSOR: Final = 4
 
 
@@ -49,32 +47,32 @@ class OrtViewer(FlatBuffersViewer):
 
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the initializers, and the tensors of attributes."""
-        try:
-            graph = self._graph()
-            if graph is None:
+        graph = self._graph()
+        if graph is None:
+            return
+        for number, reference in enumerate(graph.references("initializers")):
+            try:
+                tensor = graph.element("initializers", reference)
+                yield tensor.text("name") or f"initializer_{number}", tensor.at
+            except DataError as error:
+                yield f"initializer_{number}", error
+        for sparse in graph.tables("sparse_initializers"):
+            for part in ("values", "indices"):
+                found = sparse.table(part)
+                if found is not None:
+                    yield f"{_name_of_sparse(sparse)}.{part}", found.at
+        tally = Tally(self.parser)
+        for number, node in enumerate(graph.tables("nodes")):
+            try:
+                references = tally.of(node.references("attributes"))
+            except SharedError as error:
+                yield "attributes", error
                 return
-            for number, reference in enumerate(graph.references("initializers")):
-                try:
-                    tensor = graph.element("initializers", reference)
-                    yield tensor.text("name") or f"initializer_{number}", tensor.at
-                except DataError as error:
-                    yield f"initializer_{number}", error
-            for sparse in graph.tables("sparse_initializers"):
-                for part in ("values", "indices"):
-                    found = sparse.table(part)
-                    if found is not None:
-                        yield f"{_name_of_sparse(sparse)}.{part}", found.at
-            tally = Tally(self.parser)
-            for number, node in enumerate(graph.tables("nodes")):
-                for reference in tally.of(node.references("attributes")):
-                    attribute = node.element("attributes", reference)
-                    found = attribute.table("t") if attribute.number("type") == _TENSOR else None
-                    if found is not None:
-                        yield f"{node.text('name') or f'node_{number}'}.{attribute.text('name')}", found.at
-        except SharedError as error:
-            yield "attributes", error
-        except DataError:
-            return  # the status of the root tells
+            for reference in references:
+                attribute = node.element("attributes", reference)
+                found = attribute.table("t") if attribute.number("type") == _TENSOR else None
+                if found is not None:
+                    yield f"{node.text('name') or f'node_{number}'}.{attribute.text('name')}", found.at
 
     def tensor_of(self, name: str, what: Any) -> Tensor:
         """Return the tensor at a place."""
@@ -88,35 +86,29 @@ class OrtViewer(FlatBuffersViewer):
             return made
         start, length = table.place("raw_data")
         if dtype is None:
-            why = "unsupported", f"elements of type {word} are none that can be read"
-        elif table.number("external_data_offset") >= 0 and not length:
-            why = "external", "its bytes are in a file beside the model"
-        else:
-            return self.stored(Tensor, name, dtype, shape, start, length, word, packed_size(dtype, shape))
-        told = Finding(*why, path=name, source=self.extraction.name)
-        return Tensor(name, dtype, shape, (), stored_dtype=word, status=Status.UNSUPPORTED, finding=told, owner=self)
+            told = Status.UNSUPPORTED, "unsupported", f"elements of type {word} are none that can be read"
+            return self.faulty(name, dtype, shape, word, told)
+        if table.number("external_data_offset") >= 0 and not length:
+            told = Status.UNSUPPORTED, "external", "its bytes are in a file beside the model"
+            return self.faulty(name, dtype, shape, word, told)
+        return self.stored(Tensor, name, dtype, shape, start, length, word, packed_size(dtype, shape))
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the model says about itself."""
-        found: dict[str, Any] = {}
-        try:
-            found["ort_version"] = Table.root(self.parser).text("ort_version")
-            model = self.model
-            if model is not None:
-                for key in _FACTS:
-                    found[key] = (
-                        model.number(key) if key.endswith("_version") and key != "producer_version" else model.text(key)
-                    )
-                found["opset_imports"] = {
-                    one.text("domain") or "ai.onnx": one.number("version") for one in model.tables("opset_import")
-                }
-                found |= {
-                    f"metadata_props.{one.text('key')}": one.text("value") for one in model.tables("metadata_props")
-                }
-        except DataError:
-            pass
-        return {key: value for key, value in found.items() if value not in ("", 0, {})}
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield versions, producer, operator sets and properties."""
+        yield "ort_version", Table.root(self.parser).text("ort_version")
+        model = self.model
+        if model is None:
+            return
+        for key in _TEXTS:
+            yield key, model.text(key)
+        for key in _NUMBERS:
+            yield key, model.number(key) or ""
+        yield (
+            "opset_imports",
+            {one.text("domain") or "ai.onnx": one.number("version") for one in model.tables("opset_import")},
+        )
+        for one in model.tables("metadata_props"):
+            yield f"metadata_props.{one.text('key')}", one.text("value")
 
     def graph_source(self, number: int) -> GraphSource | None:
         """Return the graph, the only one."""

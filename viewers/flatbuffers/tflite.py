@@ -342,21 +342,15 @@ class TfliteViewer(FlatBuffersViewer):
 
     # -- what the file says of itself ----------------------------------------------------------------------------------
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the model says about itself: version, description, operators, subgraphs, names of its metadata."""
-        found: dict[str, Any] = {}
-        try:
-            model = self.model
-            found["version"] = model.number("version")
-            found["description"] = model.text("description")
-            found["operators"] = sorted({operator_name(code) for code in model.tables("operator_codes")})
-            names = [graph.text("name") for graph in model.tables("subgraphs")]
-            found["subgraphs"] = names if any(names) else []
-            found["metadata"] = [entry.text("name") for entry in model.tables("metadata")]
-        except DataError:
-            pass
-        return {name: value for name, value in found.items() if value not in ("", [])}
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield version, description, operators, subgraphs, names of the metadata."""
+        model = self.model
+        yield "version", model.number("version")
+        yield "description", model.text("description")
+        yield "operators", sorted({operator_name(code) for code in model.tables("operator_codes")})
+        names = [graph.text("name") for graph in model.tables("subgraphs")]
+        yield "subgraphs", names if any(names) else []
+        yield "metadata", [entry.text("name") for entry in model.tables("metadata")]
 
     @property
     def signatures(self) -> Mapping[str, Signature]:

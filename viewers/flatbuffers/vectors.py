@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from math import prod
 
-from pparse.errors import DataError, MalformedError
+from pparse.errors import MalformedError
 from pparse.parsers.flatbuffers.schema import SCALAR, VECTOR
 from pparse.parsers.flatbuffers.table import Table
 from pparse.tensors.dtype import DTYPES
@@ -31,16 +31,13 @@ class VectorsViewer(FlatBuffersViewer):
 
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the vectors that are there."""
-        try:
-            for prefix, table in self.tables_with():
-                for field in table.type.fields:
-                    item = field.type.item
-                    if field.type.what == VECTOR and item is not None and item.what == SCALAR and table.has(field.name):
-                        name = self.name_of(prefix, table, field.name, item.name)
-                        if name:
-                            yield name, (table.type.name, table.at, field.name)
-        except DataError:
-            return  # the status of the root tells
+        for prefix, table in self.tables_with():
+            for field in table.type.fields:
+                item = field.type.item
+                if field.type.what == VECTOR and item is not None and item.what == SCALAR and table.has(field.name):
+                    name = self.name_of(prefix, table, field.name, item.name)
+                    if name:
+                        yield name, (table.type.name, table.at, field.name)
 
     def tensor_of(self, name: str, what: Any) -> Tensor:
         """Return the tensor of a vector."""
@@ -75,21 +72,16 @@ class CatboostViewer(VectorsViewer):
             for number, feature in enumerate(trees.tables(kind)):
                 yield f"{kind}[{number}]", feature
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Version, number of trees, and what the model was trained with."""
-        found: dict[str, Any] = {}
-        try:
-            root = Table.root(self.parser)
-            found["FormatVersion"] = root.text("FormatVersion")
-            trees = root.table("ObliviousTrees")
-            if trees is not None:
-                found["trees"] = trees.place("TreeSizes")[1]
-                found["ApproxDimension"] = trees.number("ApproxDimension")
-            found |= {pair.text("Key"): pair.text("Value") for pair in root.tables("InfoMap")}
-        except DataError:
-            pass
-        return found
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield version, number of trees, and what the model was trained with."""
+        root = Table.root(self.parser)
+        yield "FormatVersion", root.text("FormatVersion")
+        trees = root.table("ObliviousTrees")
+        if trees is not None:
+            yield "trees", trees.place("TreeSizes")[1]
+            yield "ApproxDimension", trees.number("ApproxDimension")
+        for pair in root.tables("InfoMap"):
+            yield pair.text("Key"), pair.text("Value")
 
 
 # Fields of a blob by the number of its type (alibaba/MNN schema/default/Tensor.fbs, Type.fbs).
@@ -133,20 +125,14 @@ class MnnViewer(VectorsViewer):
             return (count,)
         return shape
 
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What the network says about itself."""
-        found: dict[str, Any] = {}
-        try:
-            root = Table.root(self.parser)
-            for key in ("bizCode", "mnn_uuid"):
-                found[key] = root.text(key)
-            found["sourceType"] = root.word("sourceType")
-            found["outputName"] = list(root.texts("outputName"))
-            found["operators"] = sorted({op.word("type") for op in root.tables("oplists")})
-        except DataError:
-            pass
-        return {key: value for key, value in found.items() if value}
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield what the network says about itself."""
+        root = Table.root(self.parser)
+        for key in ("bizCode", "mnn_uuid"):
+            yield key, root.text(key)
+        yield "sourceType", root.word("sourceType")
+        yield "outputName", list(root.texts("outputName"))
+        yield "operators", sorted({op.word("type") for op in root.tables("oplists")})
 
     def graph_source(self, number: int) -> GraphSource | None:
         """Return the operators, the only graph."""

@@ -65,7 +65,8 @@ class FlatBuffersViewer(Viewer):
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the name of each tensor that has bytes, in the order of the file, and what tells where it is described.
 
-        Of one whose description cannot be read, what it may be called, and the `DataError`.
+        Of one whose description cannot be read, what it may be called, and the `DataError`. Raises that, too: there are
+        no others then, and the status of the root tells why.
         """
 
     @abstractmethod
@@ -90,12 +91,15 @@ class FlatBuffersViewer(Viewer):
             rows: list[tuple[str, Any]] = []
             numbers: dict[str, list[int]] = {}
             size = 0
-            for name, what in self.described():
-                numbers.setdefault(name, []).append(len(rows))
-                rows.append((name, what))
-                size += _EACH + len(name)
-                if not len(rows) & 0xFF:
-                    self._charge.resize(size)
+            try:
+                for name, what in self.described():
+                    numbers.setdefault(name, []).append(len(rows))
+                    rows.append((name, what))
+                    size += _EACH + len(name)
+                    if not len(rows) & 0xFF:
+                        self._charge.resize(size)
+            except DataError:
+                pass
             self._charge.resize(size)
             self._listed = stamp, rows, numbers
         return self._listed[1], self._listed[2]
@@ -174,6 +178,20 @@ class FlatBuffersViewer(Viewer):
             extraction.resolve()  # a checksum of its own may tell that it is right
         return extraction.data.why_suspect(max(extraction.start, start - 4), start)
 
+    def faulty(
+        self,
+        name: str,
+        dtype: DType | None,
+        shape: tuple[int, ...],
+        stored: str,
+        finding: tuple[Status, str, str],
+        spans: tuple[Span, ...] = (),
+    ) -> Tensor:
+        """Return a tensor that is not all here; the finding: status, code and words."""
+        status, code, reason = finding
+        told = Finding(code, reason, path=name, source=self.extraction.name)
+        return Tensor(name, dtype, shape, spans, stored_dtype=stored, status=status, finding=told, owner=self)
+
     def _doubt(self, start: int, end: int) -> str | None:
         """Return why bytes that are there may be others than they were."""
         survey = self.survey
@@ -214,6 +232,23 @@ class FlatBuffersViewer(Viewer):
             if not tensor.is_complete and (finding := tensor.finding) is not None and tensor.name not in told:
                 self.findings.add(finding)
         yield from (self.findings[at] for at in range(seen, len(self.findings) - self.findings.omitted))
+
+    # -- what it says of itself ----------------------------------------------------------------------------------------
+
+    def facts(self) -> Iterator[tuple[str, Any]]:
+        """Yield what the model says about itself, by name. Raises `DataError` where it cannot be read any further."""
+        yield from ()
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the model says about itself, as far as it can be read; no empty texts and lists."""
+        found: dict[str, Any] = {}
+        try:
+            for key, value in self.facts():
+                found[key] = value
+        except DataError:
+            pass
+        return {key: value for key, value in found.items() if value not in ("", [], {})}
 
     # -- the graph -----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from pparse.errors import FaultError
 from pparse.graphs.source import ListedGraph, Value
+from pparse.parsers.paddle.record import UNREADABLE
 from pparse.parsers.protobuf.message import Message
 from pparse.tensors.dtype import DTYPES, SHORT
 from pparse.viewers.tensor_proto.viewer import kids_of, message_at, messages_of, node_at, text_at, value_at
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 # Fields of an operator, and of its inputs and outputs.
 _INPUTS, _OUTPUTS, _TYPE, _ARGUMENTS = 1, 2, 3, 2
-_FEED, _FETCH, _UNREADABLE = "feed", "fetch", "unreadable"
+_FEED, _FETCH = "feed", "fetch"
 _NAME_COST: Final = 250
 _LONGEST: Final = 1 << 16
 
@@ -57,7 +58,7 @@ class PaddleGraph(ListedGraph):
             count = ordinal + 1
             yield self._row(ordinal, pieces, window)
         for ordinal in range(count, len(self)):
-            yield ordinal, f"{_UNREADABLE};{ordinal}", _UNREADABLE, (), "", (), ()
+            yield ordinal, f"{UNREADABLE};{ordinal}", UNREADABLE, (), "", (), ()
 
     def row(self, ordinal: int) -> Row:
         """Return the row of one operator."""
@@ -84,7 +85,7 @@ class PaddleGraph(ListedGraph):
         try:
             op = str(message.scalar(_TYPE))
         except FaultError:
-            op = _UNREADABLE
+            op = UNREADABLE
         inputs = [] if op == _FEED else list(self._arguments(message, _INPUTS))
         return op, inputs, [] if op == _FETCH else list(self._arguments(message, _OUTPUTS))
 

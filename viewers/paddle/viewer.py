@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from itertools import islice
 
-from pparse.errors import FormatError, PathError
+from pparse.errors import EndOfDataError, FormatError, MalformedError, PathError
 from pparse.findings import Status
 from pparse.parsers.paddle.params import PaddleParamsParser, params_name
+from pparse.parsers.paddle.record import read_head
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.node_viewer import NodeViewer
 from pparse.tensors.span import Span
-from pparse.tensors.status import finding_by_status
+from pparse.tensors.status import finding_by_status, status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
-from pparse.tensors.viewer import Viewer
-from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalViewer
+from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalViewer, PlacedOutside
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 
 TYPE_CHECKING = False
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.findings import Finding
     from pparse.graphs.graph import Graph
+    from pparse.graphs.source import GraphSource
     from pparse.parsers.paddle.record import Parameter
     from pparse.tensors.status import Extent
     from pparse.tree.node import Node
@@ -62,7 +63,7 @@ class PaddleParamsViewer(NodeViewer):
 
 
 class _Parameters:
-    """The parameters that a program names, and the tensors in the file beside it."""
+    """The parameters that a program names, and the tensors in the file beside it, or in one for each."""
 
     def __init__(self, viewer: PaddleViewer) -> None:
         self._viewer = viewer
@@ -82,28 +83,65 @@ class _Parameters:
         return None if number is None else self._known[number]
 
     def tensor(self, parameter: Parameter, name: str) -> Tensor:
-        """Return the tensor of a parameter: as the file has it, or what is wrong."""
+        """Return the tensor of a parameter: as its file has it, or what is wrong."""
         dtype, shape = parameter.layout
         told: dict[str, Any] = {"stored_dtype": str(dtype), "owner": self._viewer}
-        found, number = self._beside, self._numbers[name]
-        # Records, too, are in the order of the names.
-        node = None if isinstance(found, Problem) or number >= len(found.root) else found.root.child(number)
-        if isinstance(found, Problem) or node is None or node.key != name:
-            reason = f"{self._location}, beside the program, has no such parameter"
-            problem = found if isinstance(found, Problem) else Problem(Status.DAMAGED, reason)
+        found = self._alone(parameter) if self._are_apart else self._among_others(name)
+        if isinstance(found, Tensor):
+            spans, status, finding = found.spans, found.claimed_status, found.finding
+        else:
             where: Any = {"path": name, "source": self._viewer.extraction.name}
-            finding = finding_by_status(problem.status, problem.reason, **where)
-            missing = problem.status is Status.MISSING
-            spans = (Span(None, 0, parameter.layout.nbytes, self._location),) if missing else ()
-            return Tensor(name, dtype, shape, spans, status=problem.status, finding=finding, **told)
-        tensor = found.tensor_of(node, name)
-        made = Tensor(name, dtype, shape, tensor.spans, status=tensor.claimed_status, finding=tensor.finding, **told)
+            status, finding = found.status, None
+            spans = (found.span,) if isinstance(found, PlacedOutside) else ()
+            if found.reason:
+                finding = finding_by_status(status, found.reason, **where)
+            if not spans and status is not Status.DAMAGED:
+                location = name if self._are_apart else self._location
+                spans = (Span(None, 0, parameter.layout.nbytes, location),)
+        made = Tensor(name, dtype, shape, spans, status=status, finding=finding, **told)
         made.unwritten_nbytes = self._viewer.unwritten(made)[1] if made.is_complete else 0
         return made
 
+    def _among_others(self, name: str) -> Tensor | Problem:
+        """Return a tensor of the file with all parameters."""
+        found, number = self._beside, self._numbers[name]
+        if isinstance(found, Problem):
+            return found
+        # Records, too, are in the order of the names.
+        node = found.root.child(number) if number < len(found.root) else None
+        if node is None or node.key != name:
+            return Problem(Status.DAMAGED, f"{self._location}, beside the program, has no such parameter")
+        return found.tensor_of(node, name)
+
+    @cached_property
+    def _are_apart(self) -> bool:
+        """Whether each parameter is in a file of its own, called as it is: one is there, and none with all."""
+        external = self._viewer.external
+        return not external.has(self._location) and any(external.has(one.name) for one in self._known)
+
+    def _alone(self, parameter: Parameter) -> PlacedOutside | Problem:
+        """Return where the elements of a parameter are in its own file."""
+        name, layout = parameter
+        file = self._viewer.external.file(name)
+        content = file.content
+        if content is None:
+            return file.problem or Problem(Status.MISSING, f"{name} cannot be read")
+        try:
+            start, found = read_head(content.data, content.start, content.find_end())
+        except (EndOfDataError, MalformedError) as error:
+            wanted = layout.head_size + layout.nbytes
+            if isinstance(error, MalformedError) or file.there >= wanted:
+                return Problem(Status.DAMAGED, f"{name}, beside the program: {error.reason}")
+            file.wanted = wanted
+            status = status_by_place(layout.head_size, wanted, file.there)
+            return Problem(status, f"{name}, beside the program, ends early: {error.reason}")
+        if found != layout:
+            return Problem(Status.DAMAGED, f"{name}, beside the program, has {found}, where the program has {layout}")
+        return self._viewer.external.place(name, start - content.start, layout.nbytes, layout.nbytes)
+
     def faults(self) -> list[Finding]:
-        """Return what is wrong with the file as a whole."""
-        if not self._known or isinstance(self._beside, Problem):
+        """Return what is wrong with the file of all parameters as a whole."""
+        if not self._known or self._are_apart or isinstance(self._beside, Problem):
             return []
         return [finding for finding in self._beside.findings if finding.is_fault and not finding.path]
 
@@ -177,22 +215,26 @@ class PaddleViewer(ExternalViewer):
         version = value_at(self.root, "version", "version")
         return {} if version is None else {"version": version}
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Return the graph of block 0, the only one that has a number."""
-        from pparse.graphs.graph import Graph
+    def _main(self) -> GraphSource | None:
+        """Return the graph of block 0; None if there is none."""
         from pparse.viewers.paddle.graph import PaddleGraph
 
         block = node_at(self.root, "blocks", 0)
-        if block is None or number:
-            reason = "the program has no blocks" if block is None else "a program has one main graph"
+        return None if block is None else PaddleGraph(self, block)
+
+    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
+        """Return the graph of the main block, the only one that has a number."""
+        from pparse.graphs.graph import Graph
+
+        source = None if number else self._main()
+        if source is None:
+            reason = "a program has one main graph" if number else "the program has no blocks"
             raise PathError(f"{self.extraction.name}: {reason}", path="graph")
-        return Graph(PaddleGraph(self, block), max_nodes)
+        return Graph(source, max_nodes)
 
 
 class PaddleJsonViewer(PaddleViewer):
-    """The same of a program in JSON form; its operators are shown as JSON."""
-
-    graph = None  # type: ignore[assignment]
+    """The same of a program in JSON form."""
 
     def frames(self) -> Iterator[Node]:
         """Yield the list of operators."""
@@ -205,6 +247,8 @@ class PaddleJsonViewer(PaddleViewer):
         version = value_at(self.root, "base_code", "version")
         return {} if version is None else {"version": version}
 
-    def graph_of(self, number: int = 0, max_nodes: int | None = None) -> Graph:
-        """Raise `UnsupportedError`."""
-        return Viewer.graph_of(self, number, max_nodes)
+    def _main(self) -> GraphSource | None:
+        from pparse.viewers.paddle.pir_graph import PirGraph
+
+        block = self.parser.block  # type: ignore[attr-defined]
+        return None if block is None else PirGraph(self, block)

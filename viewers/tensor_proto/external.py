@@ -176,6 +176,13 @@ class ExternalFiles:
             file = self._files[location] = self._opened(location)
         return file
 
+    def has(self, location: str) -> bool:
+        """Return whether a file is there: one that the model can do without, since it may be in other files."""
+        is_there = self.file(location).content is not None
+        if not is_there:
+            del self._files[location]
+        return is_there
+
     def _opened(self, location: str) -> ExternalFile:
         extraction = self._extraction
         name = "/".join(part for part in location.split("/") if part != ".") if "/" in location else location
