@@ -295,10 +295,12 @@ def against_pickle(attempt: Attempt) -> Iterator[str]:
 def is_true(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> bool:
     """Whether what was handed out is the original; a record may stand elsewhere now, a chunk have lost its name.
 
-    What is found of a FlexBuffer without a root is called ``@`` and its offset, since its name is lost.
+    What is found of a FlexBuffer without a root is called ``@`` and its offset, since its name is lost. A row of JSON
+    Lines has the number of lines before it: two lines that damage joined are one.
     """
-    is_nameless = seen.name not in truth and (attempt.case.sample.layout == "chunks" or seen.name.startswith("@"))
-    if is_nameless or attempt.case.sample.kind == "records":
+    sample = attempt.case.sample
+    is_nameless = seen.name not in truth and (sample.layout == "chunks" or seen.name.startswith("@"))
+    if is_nameless or sample.kind == "records" or sample.name == "json-lines":
         return any(seen.content == value.content for value in truth.values())
     value = truth.get(seen.name) or truth.get(seen.name.rpartition("#")[0])  # bytes may come twice
     return value is not None and seen.content == value.content
