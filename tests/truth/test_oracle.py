@@ -175,7 +175,7 @@ def plant_sound_called_damaged(monkeypatch):
     def judge(reading, *words):
         reading._verdict.worsen(Status.DAMAGED, "planted", "planted")
 
-    monkeypatch.setattr("pparse.containers.content._Reading._judge", judge)
+    monkeypatch.setattr("pparse.containers.content._ContentPass._judge", judge)
 
 
 def plant_over_budget(monkeypatch):
