@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
 
 # Elements that are worked on at once: as float64, they fit into the caches of a processor.
-_AT_ONCE: Final = 32 << 10
+_AT_ONCE: Final = 64 << 10
+# Squares are summed as they are if the mean is at most so many deviations: then no digits are lost that count.
+_NEAR: Final = 4
 # Of a type with so many bits each code is counted.
 _COUNTED: Final = 16
 # Bits of sign and exponent, and of the rest, of the types that are not counted.
@@ -298,7 +300,8 @@ class _Codes:
         self._counts += counts
         if at is not None:
             zeros = int(counts[0] + counts[len(counts) // 2])
-            self.suspicion.look(at, codes, counts, zeros)
+            each = np.add.reduceat(counts, np.arange(0, len(counts), len(counts) // self.suspicion.kinds))
+            self.suspicion.look(at, codes, each, zeros)
 
     def join(self, other: _Codes) -> None:
         """Add what another part has."""
@@ -327,7 +330,8 @@ class _Codes:
         nan, infinite = np.isnan(values), np.isinf(values)
         told = Statistics(int(counts.sum()), int(counts[nan].sum()), int(counts[infinite].sum()))
         told.zeros = int(counts[values == 0].sum())
-        told.distinct = len(np.unique(values))
+        ordered = np.sort(values[~nan])
+        told.distinct = int(np.count_nonzero(ordered[1:] != ordered[:-1])) + (len(ordered) > 0) + bool(nan.any())
         is_finite = ~(nan | infinite)
         values, counts = values[is_finite], counts[is_finite]
         if not len(values):
@@ -351,12 +355,13 @@ def _ranges_of(values: NDArray[Any], counts: NDArray[Any]) -> tuple[Range, ...]:
     """Return the ranges of finite values that come so many times each."""
     import numpy as np
 
-    found: dict[int, int] = {}
+    values, counts = values[values != 0], counts[values != 0]
     _, exponents = np.frexp(values)
     keys = np.where(values < 0, -1, 1) * (exponents + _SHIFT)
-    for key in np.unique(keys[values != 0]):
-        found[int(key)] = int(counts[(keys == key) & (values != 0)].sum())
-    return _told_ranges(found)
+    first = int(keys.min()) if len(keys) else 0
+    totals = np.bincount(keys - first, counts)  # exact: nobody has 2^53 values
+    found = np.flatnonzero(totals)
+    return _told_ranges(dict(zip((found + first).tolist(), totals[found].astype(np.int64).tolist(), strict=True)))
 
 
 # Exponents of float64 are above this.
@@ -374,6 +379,23 @@ def _told_ranges(found: dict[int, int]) -> tuple[Range, ...]:
 
 def _power(exponent: int) -> float:
     return 2.0**exponent if exponent < 1024 else float("inf")
+
+
+def _mean_and_squares(values: NDArray[Any], room: NDArray[Any]) -> tuple[float, float]:
+    """Return the mean of values, and the sum of their squared distances from it; ``room``: as many numbers."""
+    import numpy as np
+
+    count = len(values)
+    np.copyto(room, values, casting="unsafe")
+    mean = float(room.sum()) / count
+    np.multiply(room, room, out=room)  # not `@`: for so few numbers, its threads cost more than they do
+    squares = float(room.sum()) - count * mean * mean
+    if not squares * _NEAR * _NEAR > count * mean * mean:
+        np.copyto(room, values, casting="unsafe")
+        room -= mean
+        np.multiply(room, room, out=room)
+        squares = float(room.sum())
+    return mean, squares
 
 
 _NOTED: Final = ("count", "nan", "infinite", "zeros", "min", "max")
@@ -397,13 +419,16 @@ class _Moments:
 
     def add(self, codes: NDArray[Any], at: int | None = None) -> None:
         """Add a block of values, as raw bits; ``at``: where they begin, if they are to be suspected."""
+        import numpy as np
+
         counts, zeros = self._counts.copy(), self._told.zeros
+        room = np.empty(min(len(codes), _AT_ONCE))
         for start in range(0, len(codes), _AT_ONCE):
-            self._add_piece(codes[start : start + _AT_ONCE])
+            self._add_piece(codes[start : start + _AT_ONCE], room)
         if at is not None:
             self.suspicion.look(at, codes, self._counts - counts, self._told.zeros - zeros)
 
-    def _add_piece(self, codes: NDArray[Any]) -> None:
+    def _add_piece(self, codes: NDArray[Any], room: NDArray[Any]) -> None:
         import numpy as np
 
         told, values = self._told, codes.view(self._dtype.numpy)
@@ -428,11 +453,7 @@ class _Moments:
         if told.min is None or told.max is None:
             told.min, told.max = low, high
         told.min, told.max = min(told.min, low), max(told.max, high)
-        exact = values.astype(np.float64)
-        mean = float(exact.sum()) / len(exact)
-        exact -= mean
-        exact *= exact  # not `@`: for so few numbers, its threads cost more than they do
-        self._join(len(exact), mean, float(exact.sum()))
+        self._join(len(values), *_mean_and_squares(values, room[: len(values)]))
 
     def join(self, other: _Moments) -> None:
         """Add what another part has."""
@@ -483,9 +504,9 @@ class _Moments:
             return told
         told.mean, told.variance = self._mean, self._squares / told.finite
         found: dict[int, int] = {}
-        for number, count in enumerate(self._counts.tolist()):
+        for number, count in zip(*_to_plain(self._counts), strict=True):
             key = self._key(number)
-            if count and key is not None:
+            if key is not None:
                 found[key] = found.get(key, 0) + count
         told.histogram = _told_ranges(found)
         if self._form is not None:

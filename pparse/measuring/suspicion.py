@@ -15,7 +15,7 @@ counts that half of a tensor looks like.
 
 from __future__ import annotations
 
-from math import gcd, inf, log2, prod, sqrt
+from math import gcd, log2, prod, sqrt
 
 from pparse.lazy import Declared
 
@@ -34,6 +34,8 @@ NOISE, TEXT, ZEROS, ONE = "noise", "text", "zeros", "one value"
 _FORMS: Final = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float64": (8, 55)}
 # Bytes of a window.
 _WINDOW: Final = 64
+# Bytes of whole elements in a window that begins at any byte.
+_WHOLE: Final = _WINDOW - 8
 # How many bits of evidence are asked for.
 _BITS: Final = 60
 # The share of values that may be anything, as a power of two.
@@ -148,17 +150,23 @@ class Suspicion:
         """Yield stretches of one value, longer than chance makes them of as many zeros as there are."""
         import numpy as np
 
-        count = len(codes)
+        count, size = len(codes), codes.dtype.itemsize
         share = zeros / count
-        need = self._window * 3 // 4 if share < 0.5 else inf if share == 1 else int(_BITS / -log2(share)) + 1
+        need = -(-_WHOLE // size)  # elements of a window at any byte
+        if share == 1:
+            yield 0, count, ZEROS
+            return
+        if zeros < need:
+            need = _LONG * self._window
+        elif share > 0.5:
+            need = int(_BITS / -log2(share)) + 1
         if need > count:
-            if share == 1:
-                yield 0, count, ZEROS
             return
         sizes = self._magnitude(codes)
-        few = codes[:: int(need) // 4] & sizes
-        equal = few[1:] == few[:-1]
-        if not (equal[2:] & equal[1:-1] & equal[:-2]).any():
+        # Whole eights of bytes, so far apart that two of them lie in each stretch that is looked for.
+        few = codes[: count // (8 // size) * (8 // size)].view(np.uint64)[:: (need * size - 8) // 16]
+        few = few & np.full(8 // size, sizes, codes.dtype).view(np.uint64)[0]
+        if not (few[1:] == few[:-1]).any():
             return
         values = codes & sizes
         ends = np.flatnonzero(values[1:] != values[:-1]) + 1
@@ -205,7 +213,7 @@ class Suspicion:
         """Return what a stretch looks like; nothing if it may be weights."""
         import numpy as np
 
-        if _is_printed(codes).mean() > _TEXT and len(np.unique(codes.view(np.uint8))) > _LETTERS:
+        if _is_printed(codes).mean() > _TEXT and np.count_nonzero(np.bincount(codes.view(np.uint8))) > _LETTERS:
             return TEXT
         size = len(exponents)
         inside = bins[bins > 0]

@@ -31,6 +31,7 @@ from rows_convert import CONVERT_ROWS  # noqa: E402
 from rows_flexbuffers import FLEXBUFFERS_ROWS  # noqa: E402
 from rows_gguf import GGUF_ROWS  # noqa: E402
 from rows_inside import INSIDE_ROWS  # noqa: E402
+from rows_measuring import MEASURING_ROWS  # noqa: E402
 from rows_msgpack import MSGPACK_ROWS  # noqa: E402
 from rows_numpy import NUMPY_ROWS  # noqa: E402
 from rows_onnx import ONNX_ROWS  # noqa: E402
@@ -268,6 +269,7 @@ ROWS = {
     **ONNX_ROWS,
     **CHECKPOINT_ROWS,
     **INSIDE_ROWS,
+    **MEASURING_ROWS,
 }
 
 
