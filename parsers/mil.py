@@ -86,7 +86,7 @@ class MilParser(MessageTextParser):
 
     def message(self, raw: bytes) -> tuple[str, bytes | bytearray, MalformedError | None, bool] | None:
         """Return the format and the bytes of the message, why it is not all of it, and whether that is the end."""
-        reader = _Reader(raw, self.result.extraction.session.check_cancelled)
+        reader = _MilReader(raw, self.result.extraction.session.check_cancelled)
         content = reader.program()
         return CoremlParser.name, content, reader.error, reader.is_cut
 
@@ -143,7 +143,7 @@ class CoremlCompiledParser(CoremlPackageParser):
 # -- the text ----------------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _MilReader:
     """Reads the text of a program; makes the message that it says."""
 
     def __init__(self, raw: bytes, check: Any) -> None:

@@ -74,7 +74,7 @@ def run(options: Any, out: Output) -> int:
             if not matches.takes_all:
                 how |= {"chosen": matches.takes_name, "admitted": matches.admits}
             how["workers"] = work.workers(*viewers)
-            report = _Report(Comparison(*viewers, **how), viewers, options, out)
+            report = _DiffReport(Comparison(*viewers, **how), viewers, options, out)
             takes_all = matches.takes_all
             code = report.run(
                 with_metadata=takes_all and not options.no_metadata, with_graph=takes_all and not options.no_graph
@@ -82,7 +82,7 @@ def run(options: Any, out: Output) -> int:
     return matches.code(code, out, nothing=USAGE)
 
 
-class _Report:
+class _DiffReport:
     """Tells of differences: each one if they are few, else by layers."""
 
     def __init__(self, comparison: Comparison, viewers: list[Viewer], options: Any, out: Output) -> None:

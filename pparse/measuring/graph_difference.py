@@ -232,7 +232,7 @@ class _Pairs:
     def __init__(self, old: _Side, new: _Side) -> None:
         self._old, self._new = old, new
         self.equal = 0
-        self._names = _Names(old, new)
+        self._names = _NodeNames(old, new)
         found = self._match((old.names, old.contents), (new.names, new.contents))
         self._follow(found)
         self._follow(self._results())
@@ -374,7 +374,7 @@ class _Pairs:
             yield NodeDifference(CHANGED, "", details)
 
 
-class _Names:
+class _NodeNames:
     """Values that no node makes, and that have another name in the other graph: the same one at every place."""
 
     def __init__(self, old: _Side, new: _Side) -> None:

@@ -185,7 +185,7 @@ def statistics_of(tensor: Tensor) -> tuple[Statistics, tuple[Suspect, ...]]:
     return _results(tensor, _counted(tensor))
 
 
-def _results(tensor: Tensor, counted: _Codes | _Moments) -> tuple[Statistics, tuple[Suspect, ...]]:
+def _results(tensor: Tensor, counted: _CodeCounts | _Moments) -> tuple[Statistics, tuple[Suspect, ...]]:
     found = counted.result()
     return found, suspects_in(tensor, counted.suspicion, found.zeros)
 
@@ -201,7 +201,9 @@ def _type_of(tensor: Tensor) -> tuple[DType, DType]:
     return dtype, part
 
 
-def _counted(tensor: Tensor, sample: int | None = None, start: int = 0, stop: int | None = None) -> _Codes | _Moments:
+def _counted(
+    tensor: Tensor, sample: int | None = None, start: int = 0, stop: int | None = None
+) -> _CodeCounts | _Moments:
     """Return what was counted of a tensor, or of its elements from ``start`` to ``stop``."""
     import numpy as np
 
@@ -217,8 +219,8 @@ def _counted(tensor: Tensor, sample: int | None = None, start: int = 0, stop: in
     return found
 
 
-def _kind_of(part: DType) -> type[_Codes | _Moments]:
-    return _Codes if part.bits <= _COUNTED else _Moments
+def _kind_of(part: DType) -> type[_CodeCounts | _Moments]:
+    return _CodeCounts if part.bits <= _COUNTED else _Moments
 
 
 def _blocks(tensor: Tensor, dtype: DType, sample: int | None, start: int, stop: int | None) -> Iterator[NDArray[Any]]:
@@ -255,7 +257,7 @@ class _Elements(Part):
         self._sample, self._dequantize = sample, dequantize
         self.what = f"stats 2 {sample} {dequantize}"
 
-    def run(self) -> _Codes | _Moments:
+    def run(self) -> _CodeCounts | _Moments:
         """Count them."""
         meant = _meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)
         return _counted(meant, self._sample, self.start, self.stop)
@@ -280,7 +282,7 @@ def _meant(viewer: Viewer, tensor: Tensor, *, dequantize: bool) -> Tensor:
     return tensor if found is None else found.tensor()
 
 
-class _Codes:
+class _CodeCounts:
     """Counts each code of a type."""
 
     def __init__(self, dtype: DType) -> None:
@@ -303,7 +305,7 @@ class _Codes:
             each = np.add.reduceat(counts, np.arange(0, len(counts), len(counts) // self.suspicion.kinds))
             self.suspicion.look(at, codes, each, zeros)
 
-    def join(self, other: _Codes) -> None:
+    def join(self, other: _CodeCounts) -> None:
         """Add what another part has."""
         self._counts += other._counts
         self.suspicion.join(other.suspicion)

@@ -371,7 +371,7 @@ class TfeventsViewer(Viewer):
         for size in found.shape:
             width *= size
         value = ("value", _code(dtype), found.shape) if found.shape else ("value", _code(dtype))
-        return self._rows(name, found, [value], 16 + width, _Value(self._maker, found, dtype, width), found.steps)
+        return self._rows(name, found, [value], 16 + width, _RowValue(self._maker, found, dtype, width), found.steps)
 
     def _rows(
         self, name: str, series: _Series, what: Any, width: int, decode: Any, numbers: array[int]
@@ -520,7 +520,7 @@ def _type_of(block: bytes, kind: int, pos: int, end: int) -> tuple[int, tuple[in
     return type, tuple(shape), hole
 
 
-class _Value:
+class _RowValue:
     """Decodes the value of a row: a float32, or a TensorProto."""
 
     def __init__(self, maker: TensorflowMaker, series: _Series, dtype: DType, width: int) -> None:
