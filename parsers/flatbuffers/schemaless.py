@@ -15,7 +15,7 @@ from struct import unpack
 
 from pparse.data.base import Access
 from pparse.document.opening import open as open_document
-from pparse.errors import DataError, EndOfDataError, LimitError, OptionError
+from pparse.errors import DataError, EndOfDataError, LimitError, OptionError, spoken
 from pparse.findings import COMPLETE, Severity, Status
 from pparse.limits import KIB, MIB, MemoryBudget
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
@@ -162,7 +162,7 @@ class SchemalessParser(FlatBuffersParser):
         if not self.guesses:
             return super()._look()
         self._looking = True
-        told = "there is no schema (-O schema=FILE.bfbs): kinds are guessed, and a cut may go unseen"
+        told = f"there is no schema ({spoken('-O schema=FILE.bfbs')}): kinds are guessed, and a cut may go unseen"
         self.note("guessed", told, None, severity=Severity.NOTE)
         try:
             return _Guesses(self)
