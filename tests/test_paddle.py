@@ -314,6 +314,18 @@ def test_of_files_for_each_those_that_lack_are_told(run, tmp_path):
             assert list(whole(path)) == ["fc_1.w_0"], (at, value)
     (tmp_path / "fc_2.w_0").write_bytes(content + b"more")
     assert list(whole(path)) == ["fc_1.w_0"]
+    inner = tmp_path / "inner"  # a name that leads out of the folder is not followed
+    inner.mkdir()
+    made = program(3)
+    next(one for one in made.blocks[0].vars if one.name == "fc_2.w_0").name = "../fc_1.w_0"
+    (inner / "__model__").write_bytes(made.SerializeToString())
+    (inner / "fc_0.w_0").write_bytes(record(*VALUES["fc_0.w_0"]))
+    with pparse.view(inner / "__model__") as model:
+        assert {name: str(tensor.status) for name, tensor in model.items()} == {
+            "../fc_1.w_0": "damaged",
+            "fc_0.w_0": "complete",
+            "fc_1.w_0": "missing",
+        }
 
 
 # -- graphs ------------------------------------------------------------------------------------------------------------

@@ -53,6 +53,13 @@ def test_a_compiled_schema_names_and_types_the_fields(schema):
         assert fields["big"].type.wide == 2
 
 
+def test_a_size_before_the_buffer_is_passed_over():
+    content = (DATA / "monster.bin").read_bytes()
+    with opened(struct.pack("<I", len(content)) + content, schema=str(DATA / "monster.bfbs")) as document:
+        assert document.root.to_python() == MONSTER
+        assert not list(document.check())
+
+
 def test_a_compiled_schema_is_read_itself():
     with pparse.open(DATA / "monster.bfbs") as document:
         assert document.status is Status.COMPLETE
@@ -142,6 +149,11 @@ def test_a_flatbuffer_is_told_by_its_tables(run, tmp_path, name):
         assert document.format == "flatbuffers"
         assert "guessed" in {finding.code for finding in document.check()}
     assert run("ls", path).out.startswith("NAME  KIND")
+    prefixed = struct.pack("<I", len(changed)) + changed
+    assert told(prefixed)
+    with opened(prefixed) as document, opened(changed) as other:
+        found, wanted = ([(node.key, node.kind) for node in one.root.children()] for one in (document, other))
+        assert found == wanted != []
     assert not told(changed[1:])
     assert not told(b"\0" + changed[:-1])
 

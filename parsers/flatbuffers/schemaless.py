@@ -15,7 +15,7 @@ from struct import unpack
 
 from pparse.data.base import Access
 from pparse.document.opening import open as open_document
-from pparse.errors import DataError, EndOfDataError, LimitError, OptionError
+from pparse.errors import DataError, EndOfDataError, LimitError, OptionError, spoken
 from pparse.findings import COMPLETE, Severity, Status
 from pparse.limits import KIB, MIB, MemoryBudget
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
@@ -73,6 +73,12 @@ class SchemalessParser(FlatBuffersParser):
     _looking = False  # whether a survey is under way
 
     @cached_property
+    def buffer_start(self) -> int:
+        """Where the FlatBuffer begins: behind its size, if the first number is that."""
+        extraction = self.result.extraction
+        return extraction.start + _prefix(extraction.data.known(extraction.start, 8), extraction.size)
+
+    @cached_property
     def schema(self) -> Schema:
         """The types: those of the option ``schema``, of a compiled schema, or none. Raises `OptionError`."""
         extraction = self.result.extraction
@@ -106,6 +112,7 @@ class SchemalessParser(FlatBuffersParser):
         end = min(reader.end, start + _HEAD if size is None else size)
         if end - start < _FEWEST:
             return Confidence.NO
+        start += _prefix(data.known(start, 8), None if size is None else end - start)
         known = Reader(data, start, end, MemoryBudget(MIB))
         return Confidence.LIKELY if _evidence(known, known.target(start)) >= _SURE else Confidence.NO
 
@@ -162,12 +169,18 @@ class SchemalessParser(FlatBuffersParser):
         if not self.guesses:
             return super()._look()
         self._looking = True
-        told = "there is no schema (-O schema=FILE.bfbs): kinds are guessed, and a cut may go unseen"
+        told = f"there is no schema ({spoken('-O schema=FILE.bfbs')}): kinds are guessed, and a cut may go unseen"
         self.note("guessed", told, None, severity=Severity.NOTE)
         try:
             return _Guesses(self)
         finally:
             self._looking = False
+
+
+def _prefix(head: bytes, size: int | None) -> int:
+    """Return how many bytes are before a FlatBuffer: those of its size, if a root can follow."""
+    first, root = unpack("<II", head) if len(head) == 8 else (0, 0)
+    return 4 if size is not None and first == size - 4 and 4 <= root < first and not root % 4 else 0
 
 
 def _leads_to(reader: Reader, place: int) -> str:

@@ -127,16 +127,17 @@ class Table:
     def _there(self, start: int, count: int) -> int:
         return self._parser.reader.there(start, start + 4 * count) // 4
 
-    def table(self, name: str) -> Table | None:
-        """Return the table that a field leads to; of a union, one of the type that its number says. None: there is
-        none."""
+    def table(self, name: str, *further: str) -> Table | None:
+        """Return the table that a field leads to, or fields one after the other; of a union, one of the type that its
+        number says. None: there is none."""
         field, at = self._place(name)
         if not at:
             return None
         of: Type | None = field.type
         if of is not None and of.names:  # a union
             of = self._parser.schema.member(of, self.number(f"{name}_type"))
-        return None if of is None else Table(self._parser, of, self._parser.reader.target(at))
+        found = None if of is None else Table(self._parser, of, self._parser.reader.target(at))
+        return found if found is None or not further else found.table(*further)
 
     def references(self, name: str) -> range:
         """Return where the references to the tables of a vector stand, as far as they are there."""

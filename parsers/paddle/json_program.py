@@ -15,13 +15,13 @@ from pparse.parsers.json.parser import JsonParser
 from pparse.parsers.json.text import BOM
 from pparse.parsers.paddle.record import UNREADABLE, Layout, Parameter, operators_told
 from pparse.tensors.dtype import DTYPES
-from pparse.tree.entry import SCALAR
+from pparse.tree.entry import MAP, SCALAR
 from pparse.tree.parser import Confidence, Listing, signatures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import ClassVar, Final
+    from typing import Any, ClassVar, Final
 
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -36,7 +36,10 @@ STORED: Final = "builtin.parameter"
 """The operator that stands for a parameter."""
 # The number of a dialect, before the name of an operator (``DialectIdMap`` in schema.cc).
 _DIALECTS: Final = {"0": "builtin", "1": "pd_op", "2": "cf", "3": "custom_op", "4": "pd_dist"}
+_REGIONS: Final = "regions"
 _LONGEST: Final = 1 << 14
+# An operator up to the first size is read in one piece, of others each part up to the second.
+_LARGE, _LARGEST = 1 << 16, 1 << 20
 # Types of elements behind the number of their dialect and ``t_``: letters, and bits.
 _TYPES: Final = {"i": "int", "u": "uint", "f": "float", "bf": "bfloat", "c": "complex"}
 _COST: Final = 400  # memory of a parameter
@@ -99,29 +102,51 @@ class PaddleJsonParser(JsonParser, Listing):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield number and kinds of the operators of the main block."""
-        yield from operators_told(operation(operator) for operator in self.operators())
+        yield from operators_told(operation(read_operator(operator)) for operator in self.operators())
         yield from super().details()
 
 
-def operation(operator: Node) -> str:
-    """Return the name of an operator with its dialect; `UNREADABLE` if it cannot be read."""
+def read_operator(operator: Node) -> dict[str, Any]:
+    """Return what an operator says, as far as it can be read; of a large one, of the blocks in it only that they are
+    there."""
+    found: dict[str, Any] = {}
+    if operator.shape != MAP:
+        return found
     try:
-        kind = operator.find("#") if operator.shape != SCALAR else None
-        word = UNREADABLE if kind is None else str(kind.load())
+        if _length(operator) <= _LARGE:
+            return dict(operator.to_python())
     except DataError:
+        pass
+    for key in ("#", "I", "O", "A", _REGIONS):
+        try:
+            kid = operator.find(key)
+            if kid is not None:
+                found[key] = None if key == _REGIONS or _length(kid) > _LARGEST else kid.to_python()
+        except DataError:
+            continue
+    return found
+
+
+def operation(told: dict[str, Any]) -> str:
+    """Return the name of an operator with its dialect; `UNREADABLE` if it is not known."""
+    word = told.get("#")
+    if not isinstance(word, str):
         return UNREADABLE
     dialect, dot, name = word.partition(".")
     return STORED if word == _PARAMETER else f"{_DIALECTS.get(dialect, dialect)}{dot}{name}"
 
 
+def _length(node: Node) -> int:
+    return sum(length for _, length in node.spans)
+
+
 def _parameter(operator: Node) -> Parameter | None:
     """Return what an operator says of a parameter; None if it is none. Raises what a text that says less leads to."""
-    kind = operator.find("#")
-    if kind is None or kind.load() != _PARAMETER:
+    told = read_operator(operator)
+    if told.get("#") != _PARAMETER:
         return None
-    if sum(length for _, length in operator.spans) > _LONGEST:
+    if _length(operator) > _LONGEST:
         raise MalformedError("a parameter is described at length", offset=operator.start)
-    told = operator.to_python()
     (type, dims, *_), name = told["O"]["TT"]["D"], told["A"][3]
     return Parameter(str(name), Layout(DTYPES[dtype_named(type["#"])], tuple(map(int, dims))))
 

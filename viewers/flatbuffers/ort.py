@@ -6,6 +6,7 @@ tensor of an attribute is ``NODE.ATTRIBUTE`` (microsoft/onnxruntime core/flatbuf
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from math import prod
 
@@ -36,14 +37,8 @@ _TENSOR: Final = 4
 class OrtViewer(FlatBuffersViewer):
     """A mapping of names to tensors."""
 
-    @property
-    def model(self) -> Table | None:
-        """The table of the model. Raises `DataError`."""
-        return Table.root(self.parser).table("model")
-
     def _graph(self) -> Table | None:
-        model = self.model
-        return None if model is None else model.table("graph")
+        return Table.root(self.parser).table("model", "graph")
 
     def described(self) -> Iterator[tuple[str, Any]]:
         """Yield the initializers, and the tensors of attributes."""
@@ -95,8 +90,9 @@ class OrtViewer(FlatBuffersViewer):
 
     def facts(self) -> Iterator[tuple[str, Any]]:
         """Yield versions, producer, operator sets and properties."""
-        yield "ort_version", Table.root(self.parser).text("ort_version")
-        model = self.model
+        root = Table.root(self.parser)
+        yield "ort_version", root.text("ort_version")
+        model = root.table("model")
         if model is None:
             return
         for key in _TEXTS:
@@ -113,7 +109,7 @@ class OrtViewer(FlatBuffersViewer):
     def graph_source(self, number: int) -> GraphSource | None:
         """Return the graph, the only one."""
         found = None if number else self._graph()
-        return None if found is None else OrtGraph(self, found)
+        return None if found is None else OrtGraph(self, found, "nodes", ("model", "graph"))
 
 
 def _name_of_sparse(sparse: Table) -> str:
@@ -126,10 +122,6 @@ class OrtGraph(TableGraph):
 
     format = "the ORT format"
     where = "domain"
-
-    def __init__(self, viewer: OrtViewer, graph: Table) -> None:
-        super().__init__(viewer, graph, "nodes", ("model", "graph"))
-        self._graph = graph
 
     def read(self, element: Table) -> Read:
         """Return what a node says."""
@@ -149,39 +141,34 @@ class OrtGraph(TableGraph):
     def inputs(self) -> Sequence[str]:
         """Return the inputs that no initializer stands for."""
         stored = set(self.constants())
-        return [name for name in readable(self._graph, "inputs") if name not in stored]
+        return [name for name in readable(self.table, "inputs") if name not in stored]
 
     def constants(self) -> Iterator[str]:
         """Yield the names of the initializers."""
-        yield from readable(self._graph, "initializers", lambda tensor: tensor.text("name"))
-        yield from readable(self._graph, "sparse_initializers", _name_of_sparse)
+        yield from readable(self.table, "initializers", lambda tensor: tensor.text("name"))
+        yield from readable(self.table, "sparse_initializers", _name_of_sparse)
 
     def results(self) -> Mapping[str, str]:
         """Return the outputs."""
-        return {name: name for name in readable(self._graph, "outputs")}
+        return {name: name for name in readable(self.table, "outputs")}
 
     @cached_property
     def _types(self) -> dict[str, Value]:
-        """Types and shapes of values by name."""
+        """Types and shapes of values by name, as far as they can be read."""
         found: dict[str, Value] = {}
-        for info in self._graph.tables("node_args"):
-            told = info.table("type")
-            value = None if told is None else told.table("value")
-            if value is None or value.type.name != "TensorTypeAndShape":
-                continue
-            word = value.word("elem_type")
-            shape = value.table("shape")
-            sizes = None if shape is None else tuple(_size_of(one) for one in shape.tables("dim"))
-            name = info.text("name")
-            found[name] = Value(name, str(dtype_named(word, _NAMES) or word), sizes)
+        with suppress(DataError):
+            for info in () if self.table is None else self.table.tables("node_args"):
+                value = info.table("type", "value")
+                if value is not None and value.type.name == "TensorTypeAndShape":
+                    word, shape = value.word("elem_type"), value.table("shape")
+                    sizes = None if shape is None else tuple(map(_size_of, shape.tables("dim")))
+                    name = info.text("name")
+                    found[name] = Value(name, str(dtype_named(word, _NAMES) or word), sizes)
         return found
 
     def value(self, name: str, ordinal: int | None) -> Value | None:
         """Return type and shape of a value, as the model states them."""
-        try:
-            found = self._types.get(name)
-        except DataError:
-            found = None
+        found = self._types.get(name)
         if found is None and (tensor := self.viewer.find(name)) is not None:
             found = Value(name, tensor.type_name, tensor.shape)
         return found

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     Read = tuple[str, str, Sequence[str], str, Sequence[str], Sequence[str]]
 
 
-def readable(table: Table, field: str, named: Callable[[Table], str] | None = None) -> Iterator[str]:
+def readable(table: Table | None, field: str, named: Callable[[Table], str] | None = None) -> Iterator[str]:
     """Yield the texts of a vector, or the names of its tables, that can be read: a cut model has some of them."""
+    if table is None:
+        return
     try:
         references = table.references(field)
     except DataError:

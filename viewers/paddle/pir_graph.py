@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pparse.errors import FaultError
 from pparse.graphs.source import ListedGraph, Value
 from pparse.lazy import lazy_pattern
-from pparse.parsers.paddle.json_program import STORED, dtype_named, operation
+from pparse.parsers.paddle.json_program import STORED, dtype_named, operation, read_operator
 from pparse.tree.entry import SCALAR
 from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
 
@@ -29,11 +28,12 @@ if TYPE_CHECKING:
 
 _YIELD: Final = "cf.yield"
 _FED: Final = ("pd_op.data", "pd_op.feed")
+# What gives its value a name, and the attribute that has it.
+_NAMED: Final[dict[str, str | int]] = {**dict.fromkeys(_FED, "name"), STORED: 3}
 # What returns a value, and the attribute with the name of the result.
 _RETURNED: Final = {"pd_op.fetch": "name", "builtin.shadow_output": "output_name"}
 _NUMBERED: Final = lazy_pattern(r"%-?\d+\Z")
 _NAME_COST: Final = 250
-_LONGEST: Final = 1 << 20  # bytes of the inputs, or outputs, of an operator
 _MAX_NESTING: Final = 32
 
 
@@ -66,9 +66,10 @@ class PirGraph(ListedGraph):
         return self._row(ordinal, self.node(ordinal))
 
     def _row(self, ordinal: int, operator: Node) -> Row:
-        op = operation(operator)
-        inputs, outputs = ([self._called(number) for number in _numbers(operator, side)] for side in "IO")
-        taken = () if operator.find("regions") is None else tuple(map(self._called, _captured(operator)))
+        told = read_operator(operator)
+        op = operation(told)
+        inputs, outputs = ([self._called(number) for number in _numbers(told, side)] for side in "IO")
+        taken = tuple(map(self._called, _captured(operator))) if "regions" in told else ()
         label = next(filter(None, outputs), f"{op};{ordinal}")
         return ordinal, label, op, inputs, "", taken, outputs
 
@@ -85,15 +86,10 @@ class PirGraph(ListedGraph):
         found: dict[int, str] = {}
         taken = set[str]()
         charge = self.extraction.session.budget.charge(0, "the names of values")
-        for operator in kids_of(self.elements):
-            op = operation(operator)
-            if op == STORED:
-                name = text_at(operator, "A", 3)
-            elif op in _FED:
-                name = _attribute(operator, "name")
-            else:
-                continue
-            for number in _numbers(operator, "O") if name and name not in taken and not _NUMBERED.match(name) else ():
+        for told in map(read_operator, kids_of(self.elements)):
+            op = operation(told)
+            name = _attribute(told, _NAMED[op]) if op in _NAMED else ""
+            for number in _numbers(told, "O") if name and name not in taken and not _NUMBERED.match(name) else ():
                 found[number] = name
                 taken.add(name)
                 charge.resize(_NAME_COST * len(found))
@@ -106,11 +102,11 @@ class PirGraph(ListedGraph):
         """Return what a block is given."""
         return [self._called(number) for number, _ in self._given()]
 
-    def _given(self) -> Iterator[tuple[int, Node]]:
+    def _given(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for kid in kids_of(self.root.find("args")):
-            number = value_at(kid, "#")
-            if type(number) is int:
-                yield number, kid
+            told = read_operator(kid) if kid.shape != SCALAR else {}
+            if type(told.get("#")) is int:
+                yield told["#"], told
 
     def results(self) -> Mapping[str, str]:
         """Return what is fetched, by the names of the results; of a block in an operator, what it yields."""
@@ -119,16 +115,15 @@ class PirGraph(ListedGraph):
             if row[2] == _YIELD:
                 found |= {name: name for name in row[3] if name}
             elif row[2] in _RETURNED and row[3]:
-                found[_attribute(self.node(row[0]), _RETURNED[row[2]]) or row[1]] = row[3][0]
+                found[_attribute(read_operator(self.node(row[0])), _RETURNED[row[2]]) or row[1]] = row[3][0]
         return found
 
     def value(self, name: str, ordinal: int | None) -> Value | None:
         """Return type and shape of a value; unknown dimensions are None."""
-        made = self.node(ordinal).find("O") if ordinal is not None and ordinal < len(self) else None
-        kids = kids_of(made) if made is None or made.find("TT") is None else iter((made,))
-        for number, kid in (*((value_at(kid, "%"), kid) for kid in kids), *self._given()):
-            if type(number) is int and self._called(number) == name:
-                return _typed(name, _told(kid.find("TT")))
+        told = read_operator(self.node(ordinal)) if ordinal is not None and ordinal < len(self) else {}
+        for number, one in (*zip(_numbers(told, "O"), _values(told, "O"), strict=True), *self._given()):
+            if self._called(number) == name:
+                return _typed(name, one.get("TT"))
         return None
 
     # -- other graphs --------------------------------------------------------------------------------------------------
@@ -145,7 +140,7 @@ class PirGraph(ListedGraph):
         while waiting:
             around, depth = waiting.pop()
             for ordinal, operator in enumerate(kids_of(around.elements)):
-                for label, block in _blocks(operator):
+                for label, block in _blocks(operator) if "regions" in read_operator(operator) else ():
                     name = f"{around.name}/" * bool(around.name) + f"{around._row(ordinal, operator)[1]}.{label}"
                     found[name] = body = PirGraph(self._viewer, block, name, around)
                     charge.resize(_NAME_COST * len(found))
@@ -154,27 +149,27 @@ class PirGraph(ListedGraph):
         return found, charge
 
 
-def _told(node: Node | None) -> Any:
-    """Return a node as plain data; None if there is none, it cannot be read, or is longer than any that is written."""
-    try:
-        if node is None or sum(length for _, length in node.spans) > _LONGEST:
-            return None
-        return node.to_python()
-    except FaultError:
-        return None
+def _values(told: dict[str, Any], side: str) -> list[dict[str, Any]]:
+    """Return the values that an operator reads (``I``) or makes (``O``); a parameter is the only one."""
+    found = told.get(side)
+    found = [found] if isinstance(found, dict) else found if isinstance(found, list) else []
+    return [one if isinstance(one, dict) else {} for one in found]
 
 
-def _numbers(operator: Node, side: str) -> list[int]:
-    """Return the numbers of the values that an operator reads (``I``) or makes (``O``); a parameter is the only one."""
-    told = _told(operator.find(side))
-    found = [told] if isinstance(told, dict) else told if isinstance(told, list) else []
-    numbers = (one.get("%") if isinstance(one, dict) else None for one in found)
+def _numbers(told: dict[str, Any], side: str) -> list[int]:
+    numbers = (one.get("%") for one in _values(told, side))
     return [number if type(number) is int else 0 for number in numbers]
 
 
-def _attribute(operator: Node, name: str) -> str:
-    """Return an attribute that is a text; empty if there is none."""
-    return next((text_at(kid, "AT", "D") for kid in kids_of(operator.find("A")) if text_at(kid, "N") == name), "")
+def _attribute(told: dict[str, Any], name: str | int) -> str:
+    """Return an attribute that is a text, by its name, or of a parameter by its number; empty if there is none."""
+    for number, one in enumerate(told.get("A") or ()):
+        if number == name and isinstance(one, str):
+            return one
+        if isinstance(one, dict) and one.get("N") == name and isinstance(one.get("AT"), dict):
+            found = one["AT"].get("D")
+            return found if isinstance(found, str) else ""
+    return ""
 
 
 def _blocks(operator: Node) -> Iterator[tuple[str, Node]]:
@@ -193,9 +188,10 @@ def _captured(operator: Node) -> list[int]:
         block, depth = waiting.pop()
         made.update(number for kid in kids_of(block.find("args")) if type(number := value_at(kid, "#")) is int)
         for inner in kids_of(block.find("ops")):
-            used |= dict.fromkeys(_numbers(inner, "I"))
-            made.update(_numbers(inner, "O"))
-            if depth < _MAX_NESTING:
+            told = read_operator(inner)
+            used |= dict.fromkeys(_numbers(told, "I"))
+            made.update(_numbers(told, "O"))
+            if depth < _MAX_NESTING and "regions" in told:
                 waiting += ((found, depth + 1) for _, found in _blocks(inner))
     return [number for number in used if number not in made]
 
