@@ -65,6 +65,7 @@ _MOST_TORN: Final = 16
 _CHECK_EVERY: Final = 4096
 
 # Constants by the size of opcode and argument, if that is fixed.
+_BUFFER: Final = 0x97
 _FIXED: Final = {0x4E: 1, 0x88: 1, 0x89: 1, 0x29: 1, 0x97: 1, 0x4B: 2, 0x4D: 3, 0x4A: 5, 0x47: 9}
 _UTF8: Final = frozenset(b"\x8cX\x8d")
 _SIGNED: Final = frozenset(b"T\x8b")
@@ -342,7 +343,9 @@ class Machine:
             return float(raw[1:end].split(b"\0")[0])
         if op in _NUMBERS:
             found = _whole(raw[1:end].removesuffix(b"L" if op == 0x4C else b""))
-            return found == 1 if op == 0x49 and end == 3 and found in (0, 1) else ... if found is None else found
+            if op == 0x49 and end == 3 and found in (0, 1):  # of ``-0`` and the like, only C's makes a bool
+                return found == 1 if raw[1:2] == b"0" else ...
+            return ... if found is None else found
         return as_text(constant(raw[: end + 1]))
 
     def _beginning(self, at: int, encoding: str) -> str:
@@ -852,6 +855,9 @@ class Machine:
         if kind not in ("bytes", "bytearray", "buffer", "") and not (kind == "str" and value & 0xFF in _PYTHON2):
             raise _BadOpcode(f"a {kind} is no buffer")
         self.certain = self.certain and kind not in ("", "str")  # texts of Python 2 may be read as bytes
+        if kind == "bytearray":  # bytes are read-only by themselves
+            self._pop()
+            self._push(at << 8 | _BUFFER)
 
     def _persistent(self, op: int, at: int) -> None:
         if op == 0x51:
