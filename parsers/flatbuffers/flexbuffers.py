@@ -1,7 +1,7 @@
 """FlexBuffers as files: their root is told by the last bytes, all else by that (`pparse.parsers.flatbuffers.flex`).
 
 A file that lost its end has lost its root. Maps that agree in all points, and texts whose length and zero do, are found
-all the same; they are named by where they are, since their own names were in what was lost (`_Pieces`).
+all the same; they are named by where they are, since their own names were in what was lost (`_Rootless`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class FlexBuffersParser(FlatBuffersParser):
         """Index the children; of a file without a root, its pieces."""
         if node.kind != self.name:
             return super().fill(node, index)
-        for entry in _Pieces(self.buffer).found():
+        for entry in _Rootless(self.buffer).found():
             index.add_entry(entry)
         return True
 
@@ -134,7 +134,7 @@ class FlexBuffersParser(FlatBuffersParser):
         return None
 
 
-class _Pieces:
+class _Rootless:
     """Finds maps and texts in bytes of which the root is lost.
 
     A map has as many keys as values; its keys are sorted texts, and all that it leads to can be read. A text has its

@@ -13,7 +13,7 @@ from pparse.findings import Status
 from pparse.lazy import lazy_pattern
 from pparse.parsers.json.parser import JsonParser
 from pparse.parsers.json.text import BOM
-from pparse.parsers.paddle.record import UNREADABLE, Layout, Parameter, operators_told
+from pparse.parsers.paddle.record import UNREADABLE, Parameter, ParameterLayout, operators_told
 from pparse.tensors.dtype import DTYPES
 from pparse.tree.entry import MAP, SCALAR
 from pparse.tree.parser import Confidence, Listing, signatures
@@ -148,7 +148,7 @@ def _parameter(operator: Node) -> Parameter | None:
     if _length(operator) > _LONGEST:
         raise MalformedError("a parameter is described at length", offset=operator.start)
     (type, dims, *_), name = told["O"]["TT"]["D"], told["A"][3]
-    return Parameter(str(name), Layout(DTYPES[dtype_named(type["#"])], tuple(map(int, dims))))
+    return Parameter(str(name), ParameterLayout(DTYPES[dtype_named(type["#"])], tuple(map(int, dims))))
 
 
 def dtype_named(word: object) -> str:

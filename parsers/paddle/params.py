@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data, Range
-    from pparse.parsers.paddle.record import Layout, Parameter
+    from pparse.parsers.paddle.record import Parameter, ParameterLayout
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
@@ -56,12 +56,12 @@ _COST: Final = 400  # memory of a record
 _DOUBT: Final = "no record follows where it ends: bytes may have come in here, or gone"
 
 
-class Record:
+class ParameterRecord:
     """A parameter in the file: where its record and its elements begin, what it says, why it is not to be believed."""
 
     __slots__ = ("at", "end", "layout", "name", "reason", "start")
 
-    def __init__(self, at: int, start: int, layout: Layout | None, reason: str = "", name: str = "") -> None:
+    def __init__(self, at: int, start: int, layout: ParameterLayout | None, reason: str = "", name: str = "") -> None:
         self.at = at
         """Where it begins."""
         self.start = start
@@ -113,7 +113,7 @@ class PaddleParamsParser(Parser, Listing):
 
     def __init__(self, result: Result) -> None:
         super().__init__(result)
-        self.records: list[Record] = []
+        self.records: list[ParameterRecord] = []
         """What was found, once the children of the root were asked for."""
         self.program = ""
         """The file that the names are from; empty: there are none."""
@@ -161,7 +161,7 @@ class PaddleParamsParser(Parser, Listing):
             self.note("unnamed", f"parameters are numbered: {self.why_unnamed}", None, severity=severity)
         return True
 
-    def _entry(self, record: Record, there: int) -> Entry:
+    def _entry(self, record: ParameterRecord, there: int) -> Entry:
         start, end = record.start, record.end
         status, told = status_by_place(start, end, there), (record.name, start)
         reason, code = "", "truncated"
@@ -235,7 +235,7 @@ class _Walk:
         self._check_cancelled = extraction.session.check_cancelled
         self._limits = extraction.session.limits
         self._tries = _MOST_TRIES
-        self.records: list[Record] = []
+        self.records: list[ParameterRecord] = []
         """What was found, in the order of the file."""
         self.breaks: list[int] = []
         """Numbers of records before which the chain is broken."""
@@ -263,12 +263,12 @@ class _Walk:
             wanted = self._known[number].layout if number < len(self._known) and not self.breaks else None
             found, fault = self._head(pos)
             if found is not None and wanted in (None, found[1]):
-                records.append(Record(pos, *found))
+                records.append(ParameterRecord(pos, *found))
             elif wanted is not None and self._follows(number + 1, pos + wanted.head_size + wanted.nbytes):
                 reason = f"its head is damaged; by the program, it is {wanted}"
-                records.append(Record(pos, pos + wanted.head_size, wanted, reason))
+                records.append(ParameterRecord(pos, pos + wanted.head_size, wanted, reason))
             elif found is not None:  # another model's: `name_by` says so
-                records.append(Record(pos, *found))
+                records.append(ParameterRecord(pos, *found))
             elif isinstance(fault, EndOfDataError) and fault.offset == self._end and self._may_begin(number, pos):
                 self._note("truncated", "the file ends in the head of a record", pos, wanted=fault.wanted)
                 return
@@ -277,7 +277,7 @@ class _Walk:
                 continue
             pos = records[-1].end
 
-    def _head(self, pos: int) -> tuple[tuple[int, Layout] | None, DataError | None]:
+    def _head(self, pos: int) -> tuple[tuple[int, ParameterLayout] | None, DataError | None]:
         try:
             return read_head(self._data, pos, self._end), None
         except (EndOfDataError, MalformedError) as error:
@@ -304,7 +304,7 @@ class _Walk:
         if last is not None and not last.reason:
             last.reason = _DOUBT
         if self._end - pos > _MARK_SIZE and found - pos > _MARK_SIZE:
-            self.records.append(Record(pos, pos, None, f"no record stands here{why}"))
+            self.records.append(ParameterRecord(pos, pos, None, f"no record stands here{why}"))
         self.breaks.append(len(self.records))
         return found
 
@@ -373,10 +373,12 @@ class _Walk:
         made = []
         for parameter in lost:
             if self.breaks:
-                made.append(Record(pos, pos, parameter.layout, "its record is lost", parameter.name))
+                made.append(ParameterRecord(pos, pos, parameter.layout, "its record is lost", parameter.name))
                 made[-1].end = pos
             else:
-                made.append(Record(pos, pos + parameter.layout.head_size, parameter.layout, "", parameter.name))
+                made.append(
+                    ParameterRecord(pos, pos + parameter.layout.head_size, parameter.layout, "", parameter.name)
+                )
                 pos = made[-1].end
         self.records = [*front, *made, *back]
         return ""

@@ -56,7 +56,7 @@ _MOST_BYTES: Final = 1 << 62
 _BLOCK: Final = 64
 
 
-class Layout(namedtuple("Layout", "dtype shape")):
+class ParameterLayout(namedtuple("Layout", "dtype shape")):
     """What a record, or a program, says of a parameter: its `DType` (None: not known) and its shape."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class Layout(namedtuple("Layout", "dtype shape")):
 
 
 Parameter = namedtuple("Parameter", "name layout")
-Parameter.__doc__ = """What a program says of a parameter: its name and its `Layout`."""
+Parameter.__doc__ = """What a program says of a parameter: its name and its `ParameterLayout`."""
 
 
 def operators_told(names: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -97,7 +97,7 @@ def operators_told(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield "kinds", few(ordered, _NAMED, len(ordered))
 
 
-def read_layout(raw: bytes, offset: int) -> Layout:
+def read_layout(raw: bytes, offset: int) -> ParameterLayout:
     """Return what a TensorDesc says. Raises `MalformedError` for one that no file of parameters has."""
     padded, number = raw + PADDING, -1
     shape: list[int] = []
@@ -113,13 +113,13 @@ def read_layout(raw: bytes, offset: int) -> Layout:
     name = ELEMENT_TYPES.get(number)
     if name is None:
         raise MalformedError(f"there is no element type {number}", offset=offset)
-    found = Layout(DTYPES[name], tuple(shape))
+    found = ParameterLayout(DTYPES[name], tuple(shape))
     if len(shape) > _MOST_DIMENSIONS or found.nbytes >= _MOST_BYTES or max(shape, default=0) >= _MOST_BYTES:
         raise MalformedError("a shape that no array can have", offset=offset)
     return found
 
 
-def read_head(data: Data, at: int, end: int) -> tuple[int, Layout]:
+def read_head(data: Data, at: int, end: int) -> tuple[int, ParameterLayout]:
     """Return where the elements of the record at ``at`` begin, and what it says of them.
 
     Raises `EndOfDataError` if the data have less of it, `MalformedError` if it is no record.

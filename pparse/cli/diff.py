@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.measuring.difference import Change, Comparison, Difference, Distance
+    from pparse.measuring.difference import Change, Comparison, Difference, ValueDistance
     from pparse.measuring.graph_difference import GraphDifference
     from pparse.tensors.viewer import Viewer
 
@@ -266,7 +266,7 @@ def _how(one: Difference) -> str:
     return "" if told is None else _distance(told, cast=one.verdict == "equal after a cast")
 
 
-def _distance(told: Distance, *, cast: bool) -> str:
+def _distance(told: ValueDistance, *, cast: bool) -> str:
     if cast and not told.changed:
         return "no value changed"
     words = [f"{told.changed:,} of {count_words(told.count, 'value')} changed", f"largest {told.largest:.4g}"]

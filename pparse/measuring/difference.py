@@ -64,7 +64,7 @@ _WITH_ZERO: Final = ("float", "int", "uint", "bool")
 _HELD: Final = 700
 
 
-class Distance(Declared):
+class ValueDistance(Declared):
     """How far the values of two tensors are from each other."""
 
     count: int = 0
@@ -99,7 +99,7 @@ class Difference(Declared):
     """Its name in the second model, if that is another one."""
     dtypes: tuple[str, str] = ("", "")
     shapes: tuple[str, str] = ("", "")
-    distance: Distance | None = None
+    distance: ValueDistance | None = None
     reason: str = ""
     """Why it cannot be compared."""
 
@@ -404,9 +404,9 @@ class _Sums(Declared):
         if other.after_cast is not None:
             self.after_cast = (self.after_cast or 0) + other.after_cast
 
-    def distance(self, count: int) -> Distance:
+    def distance(self, count: int) -> ValueDistance:
         """Return how far two tensors of ``count`` values are from each other."""
-        told = Distance(count, self.changed, self.beyond, self.largest)
+        told = ValueDistance(count, self.changed, self.beyond, self.largest)
         told.not_finite, told.after_cast = self.not_finite, self.after_cast
         told.mean = self.total / self.finite if self.finite else 0.0
         size = sqrt(self.mine) * sqrt(self.others)
@@ -517,7 +517,7 @@ def _holes(tensor: Tensor, start: int, end: int) -> deque[tuple[int, int]]:
     return deque((first, last) for first, last in inside if first < last)
 
 
-def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> Distance:
+def _distance(old: Tensor, new: Tensor, tolerance: float, relative: float) -> ValueDistance:
     """Return how far two tensors of one shape are from each other."""
     return _sums(old, new, tolerance, relative, [(0, None)]).distance(prod(old.shape))
 
