@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pparse
-from pparse import Status
+from pparse import Severity, Status
 from pparse.data.base import BytesData
 from pparse.parsers.pytorch.dcp import DcpParser
 from tests import dcp_files, sweep
@@ -263,6 +263,8 @@ def test_what_metadata_say_is_not_believed(tmp_path, content, status, words):
             model["t"].numpy()
         assert model.extent().count == 1
         assert not whole_in(model)
+        if "odd" in words:  # `check` says so, too, by its exit code
+            assert model["t"].finding.severity is Severity.ERROR
 
 
 def test_an_archive_with_another_tensor_is_refused(tmp_path):

@@ -338,6 +338,7 @@ def test_stats_command(run, tmp_path) -> None:
     told = run("stats", "--json", path).json
     assert {one["name"]: one["statistics"]["std"] for one in told["tensors"]}["huge"] is None  # it is infinite
     assert told["whole"]["count"] == 9
+    assert "std inf, norm inf" in run("stats", path).out
     found = run("stats", CUT)
     assert found.code == 4
     assert "truncated: the tensor extends" in found.out

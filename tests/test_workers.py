@@ -197,6 +197,11 @@ def test_jobs_of_commands(run, tmp_path) -> None:
         assert json.loads(lines[0])["run"]["run"][0] == command[0]
         assert vars(run(*command, "--resume", notes)) == alone
         assert Path(notes).read_text().splitlines() == lines
+        first = json.loads(lines[1])
+        for line in (lines[1].replace("[", "[[", 1), json.dumps([*first[:2], {"odd": 1}, *first[3:]])):
+            Path(notes).write_text("\n".join([lines[0], line, *lines[2:], ""]))
+            assert vars(run(*command, "--resume", notes)) == alone  # what somebody changed is not believed
+            assert Path(notes).read_text().splitlines() == lines
         other = run("stats", str(SAMPLES / "tiny-gpt.pt"), "--resume", notes)
         assert (other.code, "of another command" in other.err) == (2, True)
         os.unlink(notes)
@@ -215,7 +220,28 @@ def test_files_are_checked_by_workers(run, tmp_path) -> None:
             assert vars(run(*command, *paths, "--resume", notes)) == alone
             assert vars(run(*command, *paths, "--resume", notes)) == alone
             assert len(Path(notes).read_text().splitlines()) == 1 + 5
+            other = run("check", "--strict", *paths, "--resume", notes)
+            assert (other.code, "of other options" in other.err) == (2, True)
             os.unlink(notes)
+
+
+def test_notes_do_not_hold_once_a_file_beside_was_changed(run, tmp_path) -> None:
+    """Shards behind an index, scales in another shard, a list of identities."""
+    notes, codes, scales = tmp_path / "notes", tmp_path / "codes.safetensors", tmp_path / "scales.safetensors"
+    index = tmp_path / "m.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"w": codes.name, "w_scale_inv": scales.name}}))
+    head = json.dumps({"w": {"dtype": "F8_E4M3", "shape": [8, 8], "data_offsets": [0, 64]}}).encode()
+    codes.write_bytes(len(head).to_bytes(8, "little") + head + bytes(range(64)))
+    for command in (["stats", str(index)], ["check", str(index), str(codes)]):
+        for scale, lost in ((2, 0), (3, 0), (3, 1)):
+            save_file({"w_scale_inv": np.full(1, scale, np.float32)}, scales)
+            os.truncate(scales, scales.stat().st_size - lost)
+            assert vars(run(*command, "--resume", str(notes))) == vars(run(*command)), (command, scale, lost)
+        notes.unlink()
+    command = ["check", str(codes), str(scales), "--resume", str(notes)]
+    run(*command)
+    run("hash", "--save", str(codes))
+    assert "agree" in run(*command).out
 
 
 def test_check_compares_a_list_beside_the_file(run, tmp_path) -> None:

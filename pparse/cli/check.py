@@ -54,6 +54,9 @@ _REASON: Final = 100
 # How many files that were not looked at are named.
 _MOST_OTHERS: Final = 8
 
+# Options that decide what is told of a file: notes of others do not hold.
+_ASKED: Final = ("strict", "sha256", "recursive", "quiet", "json", "jsonl", "format", "options")
+
 EXAMPLES: Final = """examples:
   pparse check model.safetensors
   pparse check --strict model.safetensors
@@ -107,7 +110,8 @@ def run(options: Any, out: Output) -> int:
         passed = spread(options, out, ".json" if options.sha256 is None else None)
     options.bad = []
     options.several = len(options.files) > 1
-    with jobs.Jobs(options, out, "check", *options.files) as work:
+    asked = (f"{name}={getattr(options, name)!r}" for name in _ASKED)
+    with jobs.Jobs(options, out, "check", *options.files, *asked) as work:
         options.work = work
         code = each_file(options, out, work.of_files(_check, options))
     if options.quiet or options.json or options.jsonl:
@@ -242,6 +246,7 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
         code = (
             DANGEROUS if tally.is_dangerous else DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
         )
+        options.rests_on_others = code == USAGE or document.session.pool.asked > 1
         return code, why or (_HARMFUL if tally.is_dangerous else _UNASKED if tally.unasked else _BROKEN)
 
 

@@ -134,7 +134,7 @@ class Jobs:
         def tell(options: Any, out: Output) -> int:
             task, result = next(made)
             try:
-                told, bad, code = result()
+                told, bad, code, _ = result()
             except PparseError:
                 options.bad += task.options.bad
                 raise
@@ -153,7 +153,7 @@ class OneFile(Task):
         from argparse import Namespace
 
         known = {name: value for name, value in vars(options).items() if name not in _HERE}
-        self.options = Namespace(**known, file=file, bad=[], work=None)
+        self.options = Namespace(**known, file=file, bad=[], work=None, rests_on_others=True)
         self._out: Output | None = out
         self._kind = out.kind
 
@@ -185,16 +185,24 @@ class OneFile(Task):
         return bool(self.options.file == "-")
 
     def key(self) -> str | None:
-        """Return what tells the file from others, and from itself once it was changed; None of a folder."""
+        """Return what tells the file, and the list of identities beside it, from others; None of a folder."""
         from os import stat
         from stat import S_ISREG
 
+        from pparse.measuring.hash_list import list_beside
+
+        file = self.options.file
+        told = [file]
         try:
-            found = stat(self.options.file)
-        except OSError:
+            for path in (file, list_beside(file)):
+                if path is not None:
+                    found = stat(path)
+                    told += [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+                    if not S_ISREG(found.st_mode):
+                        return None
+        except (OSError, ValueError):
             return None
-        told = self.options.file, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        return repr(told) if S_ISREG(found.st_mode) else None
+        return repr(told)
 
 
 class _Told(OneFile):
@@ -205,12 +213,16 @@ class _Told(OneFile):
         self._run = run_one
 
     def run(self) -> list[Any]:
-        """Do it; return what it tells, what it found to be bad, and its exit code."""
+        """Do it; return what it tells, what it found to be bad, its exit code, and whether it rests on other files."""
         from pparse.cli.output import Recorded
 
         out = Recorded(self._kind)
         code = self._run(self.options, out)
-        return [out.told, self.options.bad, code]
+        return [out.told, self.options.bad, code, self.options.rests_on_others]
+
+    def noted(self, result: Any) -> Any:
+        """Return a result; None if it rests on other files than this one: it is made again."""
+        return None if result[-1] else result
 
 
 # Attributes of options that do not go to workers.

@@ -358,6 +358,8 @@ class DescriptorPool:
     def __init__(self, limit: int = 64) -> None:
         self.limit = limit
         """The most descriptors open at a time."""
+        self.asked = 0
+        """How many files were asked for, also in vain."""
         self.lock = _LOCK
         """Guards this pool and all others."""
         self.expected: dict[str, tuple[FileIdentity, bool]] = {}
@@ -371,6 +373,7 @@ class DescriptorPool:
 
     def register(self, path: str) -> PooledFile:
         """Open ``path`` and return it. Raises `SourceError`, and `DataChangedError` if it is not what is expected."""
+        self.asked += 1
         file = PooledFile(self, path)
         with file:
             pass

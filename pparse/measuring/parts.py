@@ -55,6 +55,10 @@ class Part(Task):
             self._tensors = [viewer[name] for viewer, name in zip(self.viewers, self._names, strict=True)]
         return self._tensors
 
+    def read(self) -> Sequence[Tensor]:
+        """Return the tensors that the result depends on."""
+        return self.tensors
+
     @property
     def nbytes(self) -> int:  # type: ignore[override]
         """About how many bytes are read."""
@@ -69,7 +73,7 @@ class Part(Task):
     def key(self) -> str | None:
         """Return what tells it from others; None if nothing tells its bytes from those of another file."""
         told: list[object] = [self.what, self.start, self.stop]
-        for tensor in self.tensors:
+        for tensor in self.read():
             told += [tensor.name, tensor.type_name, tensor.shape, tensor.encoding, tensor.strides, tensor.byteorder]
             for span in (one for source in tensor.sources for one in source.spans):
                 identity = None if span.data is None else span.data.identity

@@ -11,6 +11,7 @@ themselves.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from math import sqrt
 
@@ -257,6 +258,15 @@ class _Elements(Part):
         self._sample, self._dequantize = sample, dequantize
         self.what = f"stats 2 {sample} {dequantize}"
 
+    def read(self) -> list[Tensor]:
+        """Return the tensor, and the scales of its codes: they may lie in another file."""
+        from pparse.tensors.scales import quantisation_of
+
+        found = None
+        with suppress(DataError):  # told when it is measured
+            found = quantisation_of(self.viewers[0], self.tensors[0]) if self._dequantize else None
+        return [*self.tensors, *(() if found is None else found.parts)]
+
     def run(self) -> _CodeCounts | _Moments:
         """Count them."""
         meant = _meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)
@@ -484,6 +494,9 @@ class _Moments:
     def _join(self, count: int, mean: float, squares: float) -> None:
         total = self._told.finite
         before = total - count
+        if not before:  # infinite squares stay so: times none before they would be no number
+            self._mean, self._squares = mean, squares
+            return
         step = mean - self._mean
         self._mean += step * (count / total)
         self._squares += squares + step * step * (before * (count / total))

@@ -1,14 +1,16 @@
 """Notes of a run: results in order, a line each, with which the same run goes on after it was stopped.
 
-The file is a journal (`pparse.writers.journal`) with lines ``["result", key, result]``; the result is null if there was
-an error, and is made again. Tasks come in the same order in every run, so lines are read as tasks come: from the first
-one on that has another key, nothing is known, and the rest is cut off.
+The file is a journal (`pparse.writers.journal`) with lines ``["result", key, result, checksum]``; the result is null if
+there was an error, and is made again. Tasks come in the same order in every run, so lines are read as tasks come: from
+the first one on that has another key, or not its checksum, nothing is known, and the rest is cut off.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from time import monotonic
+from zlib import crc32
 
 from pparse.errors import OptionError, refused
 from pparse.writers.files import try_lock
@@ -59,7 +61,7 @@ class Notes:
         if self._at_end:
             return None
         offset, _, line = next(self._lines, (-1, -1, []))
-        if line[:2] == ["result", key] and len(line) == 3:
+        if line[:2] == ["result", key] and len(line) == 4 and line[3] == _checksum(*line[1:3]):
             return (line[2],)
         self._at_end = True
         if offset >= 0:
@@ -73,7 +75,8 @@ class Notes:
         """
         now = monotonic()
         is_time = now > self._flushed + _EVERY
-        self._journal.put("result", key, result if key is not None else None, flush=is_time)
+        told = result if key is not None else None
+        self._journal.put("result", key, told, _checksum(key, told), flush=is_time)
         self._flushed = now if is_time else self._flushed
 
     def __enter__(self) -> Self:
@@ -83,6 +86,11 @@ class Notes:
         self._journal.flush()
         self._journal.close()
         os.close(self._descriptor)
+
+
+def _checksum(key: object, result: object) -> int:
+    """Return the CRC-32 of a line as JSON: of what was read again the same as of what was noted."""
+    return crc32(json.dumps([key, result]).encode("ascii"))
 
 
 def _refuse_other(descriptor: int, path: str) -> None:

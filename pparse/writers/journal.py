@@ -15,7 +15,7 @@ else:
 ``["omitted", list, count, errors]``   findings that were counted but not kept
 ``["at", …]``, ``["moving"]``          of a conversion: how far it has come, see `pparse.conversion.converting`
 ``["done"]``, ``["entered"]``          the unit is done; or it was a container, whose members are units of their own
-``["result", key, result]``            of tasks in order, see `pparse.workers.notes`
+``["result", key, result, checksum]``  of tasks in order, see `pparse.workers.notes`
 =====================================  ===============================================================================
 
 A unit that was not finished when the run was killed is repeated from its beginning, with the same number.

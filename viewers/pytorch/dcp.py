@@ -310,7 +310,10 @@ class DcpViewer(NodeViewer):
         elif dtype is not None and dtype.packed and not twice and len(chunks) > 1:
             reason = f"chunks of {dtype} are not put together"
         reason = reason or refusal(len(chunks), len(shape), session.budget) or ""
-        if dtype is None or reason:
+        if dtype is None:
+            finding = Finding("bad-tensor", reason, path=name, source=self.extraction.name)
+            return Tensor(name, spans=(), status=Status.UNSUPPORTED, finding=finding, owner=self, **told)
+        if reason:
             return self._bad(name, reason, Status.UNSUPPORTED, **told)
         if self.extraction.folder is None:
             return Tensor(name, spans=(), status=Status.UNSUPPORTED, finding=self._alone, owner=self, **told)
