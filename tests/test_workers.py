@@ -124,10 +124,11 @@ def test_notes_go_on_where_a_run_ended(tmp_path) -> None:
     assert len(path.read_bytes().splitlines()) == 1 + 5
     with pytest.raises(OptionError, match="another command"):
         run(tasks, {"run": ["other"]})
-    path.write_bytes(b"a text of somebody")
-    with pytest.raises(OptionError, match="something else"):
-        run(tasks)
-    assert path.read_bytes() == b"a text of somebody"
+    for other in (b"a text of somebody", b'{"journal":10, "of": "somebody"}'):
+        path.write_bytes(other)
+        with pytest.raises(OptionError, match="something else"):
+            run(tasks)
+        assert path.read_bytes() == other
 
 
 @pytest.fixture

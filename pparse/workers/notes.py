@@ -95,6 +95,7 @@ def _checksum(key: object, result: object) -> int:
 
 def _refuse_other(descriptor: int, path: str) -> None:
     """Raise if a file holds anything but notes: it would be cut."""
-    head = os.pread(descriptor, 12, 0) if hasattr(os, "pread") else os.read(descriptor, 12)
-    if head and head != b'{"journal":1'[: len(head)]:
+    wanted = b'{"journal":1,"run":{'
+    head = os.pread(descriptor, len(wanted), 0) if hasattr(os, "pread") else os.read(descriptor, len(wanted))
+    if head != wanted[: len(head)]:
         raise OptionError(f"{path} holds something else than notes of a run; name another file")
