@@ -267,3 +267,31 @@ def test_check_compares_a_list_beside_the_file(run, tmp_path) -> None:
     listed.write_text("x")
     assert run("check", str(path)).code == 2
     assert run("hash", "--save", "-").code == 2
+
+
+def test_what_is_read_is_not_written_over(run, tmp_path) -> None:
+    path = tmp_path / "m.svg"  # a name that a picture may have
+    path.write_bytes((SAMPLES / "tiny-gpt.safetensors").read_bytes())
+    for command in (["stats", str(path), "--svg", str(path)], ["stats", str(path), "--svg", str(tmp_path / "m.txt")]):
+        assert run(*command).code == 2
+    model = tmp_path / "g.svg"
+    model.write_bytes((SAMPLES / "tiny.onnx").read_bytes())
+    assert run("graph", str(model), "-o", str(model)).code == 2
+    assert path.read_bytes() == (SAMPLES / "tiny-gpt.safetensors").read_bytes()
+    assert model.read_bytes() == (SAMPLES / "tiny.onnx").read_bytes()
+
+
+def test_what_is_cut_is_not_said_to_be_gone(run, tmp_path) -> None:
+    """Names that are lost are not `removed`, a list does not agree, and what was not read has no NaN."""
+    whole, cut = tmp_path / "a.npz", tmp_path / "b.npz"
+    pparse.convert(SAMPLES / "tiny-gpt.safetensors", whole)
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    for both in ((whole, cut), (cut, whole)):
+        assert not {one.verdict for one in diff(*both).tensors} & {"added", "removed"}
+    assert "could not be looked at" in run("find", str(SAMPLES / "tiny-gpt.cut.safetensors"), "--nan").out
+    path = tmp_path / "m.safetensors"
+    path.write_bytes((SAMPLES / "tiny-gpt.safetensors").read_bytes())
+    assert run("hash", "--save", str(path)).code == 0
+    path.write_bytes((SAMPLES / "tiny-gpt.cut.safetensors").read_bytes())
+    told = run("check", str(path))
+    assert (told.code, "12 of 23 lines" in told.out, "all 23" in told.out) == (4, True, False)

@@ -431,3 +431,9 @@ def open_file(options: Any, out: Any) -> Extraction:
     if options.format is not None:
         document.look_for_another_format()
     return document
+
+
+def refuse_own(document: Extraction, path: str | None) -> None:
+    """Raise `PathError` if an output would replace a file that is being read."""
+    if path is not None and any(data.same_source(path) for data in (document.data, *document.session.sources())):
+        raise errors.PathError("is the file being read; name another one", path=path)

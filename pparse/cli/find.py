@@ -84,6 +84,8 @@ class _Asked:
 
     def __init__(self, options: Any, out: Output) -> None:
         self._options = options
+        self.unseen = 0
+        """How many tensors could not be read."""
         self._content: tuple[str, str, str] | None = None
         if options.same_as is not None:
             self._content = self._content_of(options.same_as, out)
@@ -109,6 +111,7 @@ class _Asked:
         try:
             told = self._of_content(tensor)
         except DataError:
+            self.unseen += 1
             return None  # what is not whole has no content to look for
         return None if told is None else ", ".join([*words, *told])
 
@@ -167,7 +170,7 @@ def _find(options: Any, out: Output) -> int:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "tensors") if as_json else None
         table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><", full=options.long)
-        found = _Hits(viewer, options)
+        found, unseen = _Hits(viewer, options), options.wanted.unseen
         for tensor, why in found.in_order(options, out):
             dtype = type_word(tensor)
             if rows is not None:
@@ -185,7 +188,9 @@ def _find(options: Any, out: Output) -> int:
         elif rows is None and not options.quiet:
             if found.count:
                 table.close()
-            out.say(f"{count_words(found.count, 'tensor')} found, {format_size(found.total)}")
+            unseen = options.wanted.unseen - unseen
+            lost = f"; {count_words(unseen, 'tensor')} could not be looked at" if unseen else ""
+            out.say(f"{count_words(found.count, 'tensor')} found, {format_size(found.total)}{lost}")
             tell_rest(options.first, found.count, out, is_done=found.is_done)
         return code_of(viewer, None if found.is_done else found.is_broken)
 

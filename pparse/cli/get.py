@@ -15,7 +15,7 @@ import sys
 from functools import partial
 from itertools import chain, islice
 
-from pparse.cli.common import DAMAGED, OK, open_file
+from pparse.cli.common import DAMAGED, OK, open_file, refuse_own
 from pparse.cli.get_tensor import dtype_named, form_of, give_many, give_tensor, refuse_cast, refuse_dtype
 from pparse.cli.output import copy, pieces, refuse_terminal, write, write_binary, write_text
 from pparse.cli.selection import has_conditions
@@ -99,8 +99,7 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     _refuse_contradictions(options)
     with open_file(options, out) as document:
-        if options.output and document.data.same_source(options.output):
-            raise PathError("is the file being read; name another one", path=options.output)
+        refuse_own(document, options.output)
         if options.patterns or has_conditions(options):
             return give_many(document, options, out)
         if options.path is None and document.origin is not None and not (options.json or options.npy):

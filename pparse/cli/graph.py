@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file
+from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file, refuse_own
 from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, EndOfDataError, LimitError, UnsupportedError
@@ -81,6 +81,7 @@ def run(options: Any, out: Output) -> int:
     if ending in _FORMS and not any(getattr(options, form) for form in _FORMS):
         setattr(options, ending, True)
     with open_file(options, out) as document:
+        refuse_own(document, options.output)
         whole = _graph_of(document, options)
         graph, captured = _called(whole, options)
         part = _part_of(graph, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from pparse.cli import without_waiting
 from pparse.errors import OptionError, PparseError, UnsupportedError
 from pparse.limits import count_words
 from pparse.workers.task import Task
@@ -73,8 +74,11 @@ class Jobs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+    def __exit__(self, kind: Any, *error: Any) -> None:
+        self._stack.__exit__(kind, *error)
+        if kind is KeyboardInterrupt and self._notes is not None:
+            words = f"interrupted; the same command goes on from what is noted in {self._options.resume}"
+            without_waiting(lambda: self._out.error(words))
 
     @property
     def executor(self) -> Executor | None:

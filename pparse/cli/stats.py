@@ -11,12 +11,13 @@ from __future__ import annotations
 from operator import attrgetter
 
 from pparse.cli import jobs
-from pparse.cli.common import DAMAGED, OR_PATTERNS, each_file, size
+from pparse.cli.common import DAMAGED, OR_PATTERNS, each_file, refuse_own, size_from
 from pparse.cli.files import split_files
 from pparse.cli.model import OpenedModel, code_of
 from pparse.cli.order import UNSORTED, Held, in_order, tell_rest
 from pparse.cli.selection import Selection
 from pparse.display.text import safe
+from pparse.errors import OptionError
 from pparse.findings import BROKEN
 from pparse.limits import count_words
 
@@ -63,7 +64,11 @@ def add_arguments(parser: Arguments) -> None:
     parser.add_files(OR_PATTERNS)
     parser.add("--histogram", "how many values of each tensor lie between powers of two")
     parser.add("--svg PICTURE", "draw histograms and figures of the first 100 tensors, and of all, for a report")
-    parser.add("--sample SIZE", "read at most so many bytes of each tensor, evenly spread: an estimate", type=size)
+    parser.add(
+        "--sample SIZE",
+        "read at most so many bytes of each tensor, evenly spread: an estimate",
+        type=size_from(1 << 10, "1KiB"),
+    )
     parser.add("--codes", "of quantised tensors, the codes and scales as they are stored")
     jobs.add_arguments(parser)
     parser.add("-l --long", "in a terminal, nothing shortened")
@@ -78,6 +83,8 @@ def run(options: Any, out: Output) -> int:
     matches = options.matches = Selection(options.patterns, others, options)
     with jobs.Jobs(options, out, "stats", *options.files, *others, *options.patterns) as options.work:
         options.picture = _Picture() if options.svg is not None else None
+        if options.svg is not None and not options.svg.lower().endswith(".svg"):
+            raise OptionError(f"--svg writes a picture: name a file that ends in .svg, not {options.svg}")
         code = each_file(options, out, _measure, heading=True)
         if options.picture is not None:
             options.picture.save(options.svg, ", ".join(options.files))
@@ -88,6 +95,7 @@ def _measure(options: Any, out: Output) -> int:
     from pparse.measuring.statistics import Statistics, statistics_in
 
     with OpenedModel(options, out) as viewer:
+        refuse_own(viewer.extraction, options.svg)
         chosen = None if options.matches.takes_all else options.matches.takes
         how: Any = {"sample": options.sample, "dequantize": not options.codes}
         how["workers"] = options.work.workers(viewer)

@@ -232,12 +232,14 @@ class Comparison:
             mine = hash_if_whole(tensor) if kind in rest else None
             same = hashed[kind].get(mine) if mine is not None else None
             if not same:
-                yield Difference(REMOVED, tensor.name, "", (type_word(tensor), ""), (shape_word(tensor), ""))
+                told = Difference(REMOVED, tensor.name, "", (type_word(tensor), ""), (shape_word(tensor), ""))
+                yield _unless_lost(told, self._new, "second")
             else:
                 found = by_name.pop(same.pop().name)
                 yield Difference(RENAMED, tensor.name, found.name, (kind[0],) * 2, (kind[1],) * 2)
         for tensor in filter(partial(self._admits, self._new), by_name.values()):
-            yield Difference(ADDED, tensor.name, "", ("", type_word(tensor)), ("", shape_word(tensor)))
+            told = Difference(ADDED, tensor.name, "", ("", type_word(tensor)), ("", shape_word(tensor)))
+            yield _unless_lost(told, self._old, "first")
 
     # -- two tensors -------------------------------------------------------------------------------------------------
 
@@ -323,6 +325,13 @@ class Comparison:
         if count:
             what = "agrees" if count == agree else "differs"
             told.reason += f"; what is there of both {what}"
+
+
+def _unless_lost(told: Difference, other: Viewer, which: str) -> Difference:
+    """Return that a tensor came or went, unless names of the other model are lost: it may have it."""
+    if other.names_may_be_lost and other.extent().document_status is not Status.COMPLETE:
+        told.verdict, told.reason = NOT_WHOLE, f"the {which} file is not whole, and may have had it"
+    return told
 
 
 def _prefixes(gone: list[str], came: dict[str, Tensor]) -> tuple[str, str]:

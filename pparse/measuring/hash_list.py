@@ -111,11 +111,12 @@ def list_beside(path: str) -> str | None:
 
 
 def findings_of_list(hashing: Hashing, wanted: Wanted, path: str, source: str) -> Iterator[Finding]:
-    """Yield a finding for each tensor that is not what the list at ``path`` says; a note if all are."""
+    """Yield a finding for each tensor that is not what the list at ``path`` says; a note on those that are."""
     name = files.name_of(path)
-    count = 0
+    count = lost = 0
     for one in departures(hashing, wanted, algorithm_of(wanted)):
         if one.is_lost:
+            lost += 1
             continue  # why is a finding already
         count += 1
         if one.kind == "tensor" or not one.is_listed:
@@ -124,11 +125,11 @@ def findings_of_list(hashing: Hashing, wanted: Wanted, path: str, source: str) -
             yield Finding("identity", reason, severity=severity, path=one.name, source=source)
         elif count == 1:
             yield Finding("identity", f"the {one.kind} is not what {name} says", source=source)
-    if not count:
-        told = count_words(len(wanted), "line")
-        yield Finding(
-            "identity",
-            f"all {told} of {name} agree" if len(wanted) > 1 else f"{name} agrees",
-            severity=Severity.NOTE,
-            source=source,
+    if lost and not count:
+        reason = (
+            f"{len(wanted) - lost:,} of {count_words(len(wanted), 'line')} of {name} agree; the others are not whole"
         )
+        yield Finding("identities", reason, severity=Severity.NOTE, source=source)
+    elif not count:
+        reason = f"all {count_words(len(wanted), 'line')} of {name} agree" if len(wanted) > 1 else f"{name} agrees"
+        yield Finding("identity", reason, severity=Severity.NOTE, source=source)

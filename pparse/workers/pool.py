@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -106,7 +107,13 @@ class _Process:
     def __init__(self, context: Any) -> None:
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self._process.start()
+        masks = hasattr(signal, "pthread_sigmask")
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else ()
+        try:
+            self._process.start()  # an interrupt of the terminal does not come to what is started meanwhile
+        finally:
+            if masks:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
 
     def call(self, data: bytes) -> tuple[bool, Any]:
@@ -135,8 +142,6 @@ class _Process:
 
 def _serve(connection: Connection) -> None:
     """Do what comes, until nobody is there any more."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever sends tasks decides what that means
     while True:
         try:
