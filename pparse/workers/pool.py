@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 
 from pparse.errors import WorkerDiedError
 
@@ -28,6 +29,8 @@ _METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 _IMPORTED: Final = ["pparse.workers.results", "pparse.measuring.statistics", "pparse.measuring.difference", "numpy"]
 # How often a process is started, if it dies at once.
 _STARTS: Final = 20
+# What comes of a process that another thread is waiting for, or has ended.
+_ENDED: Final = (OSError, ValueError, AssertionError)
 _SIGKILL: Final = 9
 _SIGTERM: Final = 15
 # Seconds to wait for the exit code of a process that ended.
@@ -105,9 +108,13 @@ class _Process:
     """A process that does one task after the other."""
 
     def __init__(self, context: Any) -> None:
+        from multiprocessing import resource_tracker
+
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
         masks = hasattr(signal, "pthread_sigmask")
+        if masks:
+            resource_tracker.ensure_running()  # which would let interrupts through again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else ()
         try:
             self._process.start()  # an interrupt of the terminal does not come to what is started meanwhile
@@ -126,8 +133,10 @@ class _Process:
         return found
 
     def _death(self) -> WorkerDiedError:
-        self._process.join(_PATIENCE)
-        code = self._process.exitcode
+        code = None
+        with suppress(*_ENDED):
+            self._process.join(_PATIENCE)
+            code = self._process.exitcode
         self.end()
         how = "" if code is None else f", by signal {-code}" if code < 0 else f", with exit code {code}"
         was_killed = code is not None and -code in (_SIGKILL, _SIGTERM)
@@ -135,9 +144,11 @@ class _Process:
 
     def end(self) -> None:
         """End it, whatever it does."""
-        self._process.kill()
-        self._process.join()
-        self._connection.close()
+        with suppress(*_ENDED):
+            self._process.kill()
+            self._process.join()
+        with suppress(*_ENDED):
+            self._connection.close()
 
 
 def _serve(connection: Connection) -> None:
