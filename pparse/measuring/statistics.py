@@ -315,6 +315,19 @@ class _CodeCounts:
             each = np.add.reduceat(counts, np.arange(0, len(counts), len(counts) // self.suspicion.kinds))
             self.suspicion.look(at, codes, each, zeros)
 
+    def __getstate__(self) -> dict[str, Any]:
+        import numpy as np
+
+        found = np.flatnonzero(self._counts)  # few of all codes, which travel fast
+        return {**self.__dict__, "_counts": (found.astype(np.uint16), self._counts[found])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import numpy as np
+
+        codes, counts = state["_counts"]
+        self.__dict__.update(state, _counts=np.zeros(1 << state["_dtype"].bits, np.int64))
+        self._counts[codes] = counts
+
     def join(self, other: _CodeCounts) -> None:
         """Add what another part has."""
         self._counts += other._counts
