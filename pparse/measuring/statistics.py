@@ -14,6 +14,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import islice
 from math import sqrt
+from threading import local
 
 from pparse.document.opening import refuse_unknown
 from pparse.errors import DataError, UnsupportedError
@@ -292,6 +293,25 @@ def _meant(viewer: Viewer, tensor: Tensor, *, dequantize: bool) -> Tensor:
     return tensor if found is None else found.tensor()
 
 
+def _indexes(codes: NDArray[Any]) -> NDArray[Any]:
+    """Return codes as `numpy.bincount` takes them, in room of this thread that is used again.
+
+    Fresh memory for each block costs as much as the counting where freed memory goes back to the system at once: in
+    the workers of dask.
+    """
+    import numpy as np
+
+    room = getattr(_own, "room", None)
+    if room is None or len(room) < len(codes):
+        room = _own.room = np.empty(len(codes), np.intp)
+    np.copyto(room[: len(codes)], codes, casting="unsafe")
+    found: NDArray[Any] = room[: len(codes)]
+    return found
+
+
+_own: Final = local()
+
+
 class _CodeCounts:
     """Counts each code of a type."""
 
@@ -308,7 +328,7 @@ class _CodeCounts:
 
         if self._dtype.packed:
             codes = codes & ((1 << self._dtype.bits) - 1)
-        counts = np.bincount(codes, minlength=len(self._counts))
+        counts = np.bincount(_indexes(codes), minlength=len(self._counts))
         self._counts += counts
         if at is not None:
             zeros = int(counts[0] + counts[len(counts) // 2])
@@ -460,7 +480,8 @@ class _Moments:
         told.count += len(values)
         if self._form is not None:
             bits, rest = self._form
-            found = np.bincount((codes >> codes.dtype.type(rest)).astype(np.intp), minlength=1 << bits)
+            shifted = np.right_shift(codes, codes.dtype.type(rest), out=room.view(codes.dtype)[: len(codes)])
+            found = np.bincount(_indexes(shifted), minlength=1 << bits)
             self._counts += found
             if found[0] or found[1 << (bits - 1)]:
                 told.zeros += len(values) - int(np.count_nonzero(values))
