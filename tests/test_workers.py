@@ -134,9 +134,11 @@ def test_notes_go_on_where_a_run_ended(tmp_path) -> None:
 @pytest.fixture
 def models(tmp_path, monkeypatch) -> tuple[Path, Path]:
     """Two models whose tensors are measured in many parts."""
-    for module in (statistics, *map(sys.modules.get, _MEASURING)):
+    hashing, difference = map(sys.modules.get, ("pparse.measuring.hashing", "pparse.measuring.difference"))
+    for module in (statistics, difference):
         monkeypatch.setattr(module, "PART", 16 << 10)
-    monkeypatch.setattr(sys.modules[_MEASURING[0]], "PIECE", 4 << 10)
+    monkeypatch.setattr(hashing._Pieces, "most", 16 << 10)
+    monkeypatch.setattr(hashing, "PIECE", 4 << 10)
     rng = np.random.default_rng(5)
     arrays = {
         "w": rng.standard_normal((70, 1000)).astype(np.float32),
@@ -150,9 +152,6 @@ def models(tmp_path, monkeypatch) -> tuple[Path, Path]:
     arrays["h"] = arrays["h"] + np.float16(1)
     save_file(arrays, new)
     return old, new
-
-
-_MEASURING = ("pparse.measuring.hashing", "pparse.measuring.difference")
 
 
 def test_workers_measure_what_one_process_does(models) -> None:

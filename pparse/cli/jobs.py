@@ -72,6 +72,7 @@ class Jobs:
             self._notes = self._stack.enter_context(Notes(options.resume, about, MemoryBudget(options.budget)))
 
     def __enter__(self) -> Self:
+        self.executor  # noqa: B018 -- processes start while files are opened
         return self
 
     def __exit__(self, kind: Any, *error: Any) -> None:

@@ -15,6 +15,7 @@ from collections import deque
 from functools import partial
 from itertools import zip_longest
 from math import inf, prod, sqrt
+from operator import itemgetter
 
 from pparse.document.opening import refuse_unknown
 from pparse.errors import DataError, OptionError, UnsupportedError, told
@@ -37,7 +38,7 @@ from pparse.workers.results import Workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Final
 
     from numpy.typing import NDArray
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from pparse.tensors.viewer import Viewer
 
     _Pair = tuple[Tensor, Tensor]
+    _Result = Callable[[], "_Sums | bool"]
     _Place = tuple[int, int | None]
 
 EQUAL, CLOSE, CAST = "equal", "close", "equal after a cast"
@@ -140,18 +142,21 @@ class Comparison:
         relative: float = 0.0,
         chosen: Callable[[Viewer, Tensor], bool] | None = None,
         admitted: Callable[[Viewer, Tensor], bool] | None = None,
+        identities: tuple[Mapping[str, str], Mapping[str, str]] | None = None,
         workers: Workers | None = None,
     ) -> None:
         """Values are close if they are at most ``tolerance + relative * abs(new)`` apart. ``chosen``: which count.
 
-        Of a pair, also the old one must be ``admitted``, of a tensor that was added, the new one. Raises `OptionError`.
+        Of a pair, also the old one must be ``admitted``, of a tensor that was added, the new one. ``identities`` of
+        contents by name, of the old model and the new one, are believed: such tensors are not read. Raises
+        `OptionError`.
         """
         for name, value in (("tolerance", tolerance), ("relative", relative)):
             if not 0 <= value < inf:
                 raise OptionError(f"{told(f'--{name}', name)} must be 0 or a larger number, not {value}")
         self._old, self._new, self._chosen, self._admitted = old, new, chosen, admitted
         self._tolerance, self._relative = tolerance, relative
-        self._workers = workers or Workers()
+        self._identities, self._workers = identities or ({}, {}), workers or Workers()
 
     def metadata(self) -> Iterator[Change]:
         """Yield what differs in what both say of themselves, if they are of one format."""
@@ -244,25 +249,29 @@ class Comparison:
     # -- two tensors -------------------------------------------------------------------------------------------------
 
     def _all_compared(self, pairs: Iterable[_Pair]) -> Iterator[Difference]:
-        for pair, parts in measured(pairs, self._parts_of, self._workers):
-            yield self._compared(*pair, parts)
+        divided_ones = ((*pair, self._parts_of(pair)) for pair in pairs)
+        for (old, new, parts), results in measured(divided_ones, itemgetter(2), self._workers):
+            yield self._compared(old, new, parts, results)
 
     def _parts_of(self, pair: _Pair) -> list[_Stretch]:
         old, new = pair
         both = [(self._old, old), (self._new, new)]
         is_same_type = type_word(old) == type_word(new)
         how = is_same_type, self._tolerance, self._relative
+        told = [known.get(tensor.name) for known, tensor in zip(self._identities, pair, strict=True)]
+        if is_same_type and None not in told:
+            return [_Listed(both, told[0] == told[1])]
         if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(is_plain, pair))):
             return [_Stretch(both, 0, None, how)]
         step = max(1, PART // max(old.itemsize, new.itemsize) // EVEN) * EVEN
         places = [divided(tensor, old.size, step) for _, tensor in both]
         return [_Stretch(both, *place, how) for place in min(places, key=len)]
 
-    def _compared(self, old: Tensor, new: Tensor, parts: Iterable[Callable[[], _Sums | bool]]) -> Difference:
+    def _compared(self, old: Tensor, new: Tensor, parts: list[_Stretch], results: Iterable[_Result]) -> Difference:
         dtypes, shapes = (type_word(old), type_word(new)), (shape_word(old), shape_word(new))
         told = Difference(EQUAL, old.name, new.name if new.name != old.name else "", dtypes, shapes)
         try:
-            self._judge(told, old, new, parts)
+            self._judge(told, old, new, parts, results)
             if told.verdict == EQUAL and told.new_name:
                 told.verdict = RENAMED
         except DataError as error:
@@ -277,20 +286,22 @@ class Comparison:
                 self._compare_rest(told, old, new)
         return told
 
-    def _judge(self, told: Difference, old: Tensor, new: Tensor, parts: Iterable[Callable[[], _Sums | bool]]) -> None:
+    def _judge(
+        self, told: Difference, old: Tensor, new: Tensor, parts: list[_Stretch], results: Iterable[_Result]
+    ) -> None:
         if not (old.is_shape_known and new.is_shape_known):
             raise UnsupportedError("its shape is not known")
         if old.shape != new.shape:
             told.verdict = SHAPE
             return
         same_type = type_word(old) == type_word(new)
-        found = [part() for part in parts]
+        found = [result() for result in results]
         if all(one is True for one in found):
             return
         if any(one is False for one in found):
             told.verdict = VALUES if same_type else TYPE
             return
-        distance = told.distance = self._joined(old, new, found).distance(prod(old.shape))
+        distance = told.distance = self._joined(parts, found).distance(prod(old.shape))
         if not same_type:
             told.verdict = TYPE if distance.changed and distance.after_cast != 0 else CAST
         elif not distance.changed:
@@ -298,10 +309,9 @@ class Comparison:
         else:
             told.verdict = VALUES if distance.beyond or not (self._tolerance or self._relative) else CLOSE
 
-    def _joined(self, old: Tensor, new: Tensor, found: list[_Sums | bool]) -> _Sums:
+    def _joined(self, parts: list[_Stretch], found: list[_Sums | bool]) -> _Sums:
         """Return the sums of all parts; those that are equal count for the cosine."""
-        stretches = self._parts_of((old, new))
-        equal = [one for one, sums in zip(stretches, found, strict=True) if sums is True]
+        equal = [one for one, sums in zip(parts, found, strict=True) if sums is True]
         for stretch in equal:
             stretch.is_measured = True
         later = Workers(*self._workers.engine).results(equal)
@@ -376,14 +386,10 @@ def _is_same_place(old: Tensor, new: Tensor) -> bool:
 
 
 def _equal_bytes(old: Iterable[memoryview], new: Iterable[memoryview]) -> bool:
-    import numpy as np
-
-    for mine, others in zip_longest(old, new):
-        if mine is None or others is None or len(mine) != len(others):
-            return False
-        if not np.array_equal(np.frombuffer(mine, np.uint8), np.frombuffer(others, np.uint8)):  # faster than views are
-            return False
-    return True
+    # Views are compared element by element, a bytearray by `memcmp`: with the copy, it takes a thirtieth of that.
+    return all(
+        mine is not None and others is not None and bytearray(mine) == others for mine, others in zip_longest(old, new)
+    )
 
 
 def _are_numbers(*tensors: Tensor) -> bool:
@@ -484,6 +490,21 @@ class _Stretch(Part):
     def known(self, noted: Any) -> Any:
         """Return sums of a list."""
         return noted if isinstance(noted, bool) else _Sums(*noted)
+
+
+class _Listed(_Stretch):
+    """Two tensors of which their identities are known."""
+
+    is_local = True
+
+    def __init__(self, tensors: list[tuple[Viewer, Tensor]], are_equal: bool) -> None:
+        super().__init__(tensors, 0, None, (True, 0.0, 0.0))
+        self.what += f" {are_equal}"
+        self._result = are_equal
+
+    def run(self) -> bool:
+        """Return whether they are equal."""
+        return self._result
 
 
 def _places(old: Tensor, new: Tensor, start: int, stop: int | None) -> list[_Place]:

@@ -92,6 +92,8 @@ def _of_pieces(tensor: Tensor, algorithm: str, hashes: Iterable[bytes]) -> str:
 class _Pieces(Part):
     """The hashes of some pieces of a tensor."""
 
+    most = 4 * PART  # hashing is so fast that sending more tasks would cost some percent of it
+
     def __init__(self, algorithm: str, viewer: Viewer, tensor: Tensor, start: int, stop: int | None) -> None:
         super().__init__([(viewer, tensor)], start, stop)
         self._algorithm = algorithm
@@ -209,7 +211,7 @@ class Hashing:
 
     def _parts_of(self, tensor: Tensor) -> list[Part]:
         viewer, is_plain = self._viewer, tensor.is_complete and tensor.dtype is not None and lies_plain(tensor)
-        places = divided(tensor, content_size(tensor) if is_plain else 0, PART)
+        places = divided(tensor, content_size(tensor) if is_plain else 0, _Pieces.most)
         return [_Pieces(self._algorithm, viewer, tensor, *place) for place in places]
 
     def _hashed(self, tensor: Tensor, parts: Iterable[Callable[[], bytes]]) -> TensorHash:

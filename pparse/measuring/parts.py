@@ -7,7 +7,6 @@ the same, and so is what they add up to.
 from __future__ import annotations
 
 from collections import deque
-from hashlib import sha256
 from itertools import chain, islice
 
 from pparse.data.base import Access
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     _Of = TypeVar("_Of")
 
 PART: Final = 64 << 20
-"""Bytes of a part."""
+"""Bytes of a part, as a rule."""
 EVEN: Final = 1 << 10
 """Parts begin at multiples of so many elements: where bytes, and blocks of quantised types, do."""
 
@@ -41,6 +40,8 @@ class Part(Task):
 
     what: str = ""
     """What tells what is measured, and how, from all else."""
+    most: int = PART
+    """Bytes of a tensor that are one part."""
 
     def __init__(self, tensors: Sequence[tuple[Viewer, Tensor]], start: int = 0, stop: int | None = None) -> None:
         self.viewers = [viewer for viewer, _ in tensors]
@@ -63,7 +64,7 @@ class Part(Task):
     def nbytes(self) -> int:  # type: ignore[override]
         """About how many bytes are read."""
         size = sum(tensor.stored_nbytes for tensor in self.tensors)
-        return size if self.stop is None else min(size, PART * len(self.tensors))
+        return size if self.stop is None else min(size, self.most * len(self.tensors))
 
     @property
     def is_local(self) -> bool:  # type: ignore[override]
@@ -72,6 +73,8 @@ class Part(Task):
 
     def key(self) -> str | None:
         """Return what tells it from others; None if nothing tells its bytes from those of another file."""
+        from hashlib import sha256  # costs 20 ms
+
         told: list[object] = [self.what, self.start, self.stop]
         for tensor in self.read():
             told += [tensor.name, tensor.type_name, tensor.shape, tensor.encoding, tensor.strides, tensor.byteorder]

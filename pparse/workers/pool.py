@@ -13,20 +13,21 @@ import signal
 import sys
 import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from pparse.errors import WorkerDiedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
     from multiprocessing.connection import Connection
     from typing import Any, Final
 
-# Where the system can fork, workers are forked from a process without threads that has imported all of this once.
+# Where the system can fork, workers are forked from a process without threads that has imported all of this once. Not
+# numpy: not all tasks need it, and workers import it side by side.
 _METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
-_IMPORTED: Final = ["pparse.workers.results", "pparse.measuring.statistics", "pparse.measuring.difference", "numpy"]
+_IMPORTED: Final = [f"pparse.{name}" for name in ("workers.results", "measuring.statistics", "measuring.difference")]
 # How often a process is started, if it dies at once.
 _STARTS: Final = 20
 # What comes of a process that another thread is waiting for, or has ended.
@@ -45,7 +46,11 @@ class ProcessPool(Executor):
 
         self._context: Any = get_context(_METHOD)
         if _METHOD == "forkserver":
+            from multiprocessing import forkserver
+
             self._context.set_forkserver_preload(_IMPORTED)
+            with _without_interrupts():
+                forkserver.ensure_running()  # it imports while the caller opens what there is to do
         self._threads = ThreadPoolExecutor(count)
         self._own = threading.local()
         self._lock = threading.Lock()
@@ -108,19 +113,10 @@ class _Process:
     """A process that does one task after the other."""
 
     def __init__(self, context: Any) -> None:
-        from multiprocessing import resource_tracker
-
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        masks = hasattr(signal, "pthread_sigmask")
-        if masks:
-            resource_tracker.ensure_running()  # which would let interrupts through again
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else ()
-        try:
-            self._process.start()  # an interrupt of the terminal does not come to what is started meanwhile
-        finally:
-            if masks:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with _without_interrupts():
+            self._process.start()
         theirs.close()
 
     def call(self, data: bytes) -> tuple[bool, Any]:
@@ -149,6 +145,22 @@ class _Process:
             self._process.join()
         with suppress(*_ENDED):
             self._connection.close()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes to which an interrupt of the terminal does not come."""
+    from multiprocessing import resource_tracker
+
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # which would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(connection: Connection) -> None:

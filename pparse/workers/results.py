@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pparse.workers.task import Task
 
 
-TOGETHER: Final = 32 << 20
+TOGETHER: Final = 64 << 20
 """Bytes that are read in one batch, if it has several tasks."""
 _MOST_TOGETHER: Final = 256
 # How often a worker may be killed at a task; if it dies of itself, half as often is once.
