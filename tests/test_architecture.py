@@ -27,7 +27,7 @@ FOLDERS = {"pparse": "pparse", "pparse.parsers": "parsers", "pparse.viewers": "v
 # What may import what: only what stands further left; imports for types count. Folders, or modules, of pparse.
 ORDER = (
     "errors lazy locking display < limits findings < paths < kernels < data protobuf < codecs protos < "
-    "compressed < riegeli < tree < document < writers < graphs workers < tensors < containers testing < parsers < "
+    "compressed < riegeli < tree < document < writers < graphs < tensors < containers testing workers < parsers < "
     "proto_splitter < viewers < conversion measuring < editing recovery < cli"
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER.split("<")) for room in rooms.split()}

@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import pparse
+from pparse.conversion import stretch
 from pparse.errors import DataError, MalformedError, OptionError, SourceError, WorkerDiedError
 from pparse.limits import MemoryBudget
 from pparse.measuring import statistics
@@ -30,7 +31,7 @@ SAMPLES = Path(__file__).parent.parent / "docs" / "samples"
 class Task:
     """Returns the square of a number; ``how`` says what happens before, ``where`` counts how often it was begun."""
 
-    nbytes = 12 << 20  # so two go out together
+    nbytes = 24 << 20  # so two go out together
 
     def __init__(self, number: int, how: str = "", where: Path | None = None, *, is_local: bool = False) -> None:
         self.number, self.how, self.where, self.is_local = number, how, where, is_local
@@ -207,6 +208,41 @@ def test_jobs_of_commands(run, tmp_path) -> None:
         os.unlink(notes)
     assert run("stats", good, "-j", "many").code == 2
     assert run("stats", good, "-j", "2", "--scheduler", "tcp://127.0.0.1:1").code == 2
+
+
+def test_workers_write_what_one_process_does(tmp_path, monkeypatch) -> None:
+    """Casts and blocks in stretches, with checksums; also if the run is stopped, and goes on with another engine."""
+    monkeypatch.setattr(stretch, "_ELEMENTS", 1 << 15)
+    monkeypatch.setattr(stretch, "PART", 1 << 15)
+    begun, run = [], stretch.Stretch.run
+    monkeypatch.setattr(stretch.Stretch, "run", lambda one: begun.append(one.start) or run(one))
+    rng = np.random.default_rng(6)
+    values = rng.standard_normal((3, 1 << 15)).astype(np.float32)
+    values[1, 7] = 1e30  # too large for float16
+    source = tmp_path / "source.safetensors"
+    save_file({"a": values, "b": values[0, :1001] * 2, "i": np.arange(9)}, source)
+
+    def halt(done: int, total: int | None, what: str) -> None:
+        if done > values.nbytes // 4:
+            raise KeyboardInterrupt
+
+    for name, dtype in (("m.safetensors", "bfloat16"), ("m.npz", "float16"), ("m.gguf", "Q8_0")):
+        target = tmp_path / name
+        told = pparse.convert(source, target, dtype=dtype)
+        wanted = target.read_bytes()
+        target.unlink()
+        for engine in (ProcessPool(2), ThreadPoolExecutor(2)):
+            with engine:
+                found = pparse.convert(source, target, dtype=dtype, executor=engine)
+                assert (target.read_bytes(), found.overflowed) == (wanted, told.overflowed), name
+                target.unlink()
+                with pytest.raises(KeyboardInterrupt):
+                    pparse.convert(source, target, dtype=dtype, executor=engine, progress=halt)
+            found = pparse.convert(source, target, dtype=dtype)
+            assert (target.read_bytes(), found.overflowed) == (wanted, told.overflowed), name
+            assert found.resumed_bytes
+            target.unlink()
+    assert {0, 1 << 15, 2 << 15} == set(begun)
 
 
 def test_files_are_checked_by_workers(run, tmp_path) -> None:

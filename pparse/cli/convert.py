@@ -8,7 +8,7 @@ has its name before everything is written and found to be whole. If it is stoppe
 
 from __future__ import annotations
 
-from pparse.cli import without_waiting
+from pparse.cli import jobs, without_waiting
 from pparse.cli.common import DAMAGED, OK, open_file, size
 from pparse.cli.output import to_resume
 from pparse.cli.selection import Selection
@@ -79,6 +79,7 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--dedupe", "write tensors with the same bytes once; the metadata names the others")
     parser.add("--force", "replace existing files")
     parser.add("-n --dry-run", "only say what would be written")
+    jobs.add_arguments(parser, resume=False)
     parser.add_json()
     parser.add_filters(pattern="", dtype="--only-dtype")
 
@@ -103,12 +104,13 @@ def run(options: Any, out: Output) -> int:
             raise OptionError(f"{'; '.join(complaints)} (nothing was written)")
 
     wanted = Options(target=options.output, chosen=chosen, **{name: getattr(options, name) for name in _SAME.split()})
-    with open_file(options, out) as document:
+    with jobs.Jobs(options, out) as work, open_file(options, out) as document:
         viewer = viewer_for(document)
         if viewer is None:
             raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors")
         try:
-            report = convert_view(viewer, options.output, wanted, dry_run=options.dry_run, look=refuse_unmatched)
+            how: Any = {"dry_run": options.dry_run, "look": refuse_unmatched, "workers": work.workers()}
+            report = convert_view(viewer, options.output, wanted, **how)
         except NotWholeError as error:
             _tell_refused(error, document, options, out)
             return DAMAGED

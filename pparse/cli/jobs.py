@@ -110,12 +110,12 @@ class Jobs:
         return found
 
     def workers(self, *viewers: Viewer) -> Workers:
-        """Return who measures tensors of these models."""
+        """Return who works on tensors, with progress in what these models have."""
         from pparse.workers.results import Workers
 
         executor, progress = self.executor, self._out.progress
-        if executor is None and self._notes is None:
-            return Workers()
+        if not viewers or (executor is None and self._notes is None):
+            return Workers(executor, self._count)
         total = sum(viewer.extent().listed_bytes for viewer in viewers) if progress.is_shown else None
         words = f"with {count_words(self._count, 'worker')}" if executor is not None else "working"
         return Workers(executor, self._count, notes=self._notes, progress=lambda done: progress(done, total, words))

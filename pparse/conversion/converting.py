@@ -23,16 +23,21 @@ from zlib import crc32
 from pparse import errors
 from pparse.conversion.forms import PIECE
 from pparse.conversion.plan import LeftOut, Options, Plan, refuse_damage
+from pparse.conversion.stretch import stretches
 from pparse.document.opening import refuse_unknown
 from pparse.findings import Status
+from pparse.kernels.crc32c import joined_crc
 from pparse.limits import MIB, are, count_words, parse_size
+from pparse.workers.parts import measured
+from pparse.workers.results import Workers
+from pparse.workers.task import Task
 from pparse.writers.files import refuse_existing, refuse_full, sync_folder, try_lock
 from pparse.writers.journal import Journal, was_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _queue import SimpleQueue
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from threading import Thread
     from typing import Any, Final, NoReturn
 
@@ -87,6 +92,7 @@ def convert(
     dedupe: bool = False,
     force: bool = False,
     dry_run: bool = False,
+    executor: Any = None,
     **how: Any,
 ) -> Report:
     """Write the tensors of ``source`` to a new file ``target``: .safetensors, .npz or .gguf, as its extension or ``to``
@@ -99,7 +105,9 @@ def convert(
     first that fits counts. ``include`` and ``exclude`` are patterns of names or keys in the source. ``skip_damaged``
     and ``skip_unsupported`` leave out tensors that are not whole, or that the target cannot hold, instead of writing
     nothing. ``dedupe`` writes tensors with the same bytes once. ``force`` replaces existing files; ``dry_run`` writes
-    nothing. A `Viewer` is not closed; of any other source, ``how`` are keyword arguments of `pparse.view`.
+    nothing. ``executor``: who casts and dequantises, a `pparse.ProcessPool` or any other executor of
+    `concurrent.futures` that sees the same files. A `Viewer` is not closed; of any other source, ``how`` are keyword
+    arguments of `pparse.view`.
 
     No file has its name before all are whole. A call that was interrupted is continued by the same call.
 
@@ -122,9 +130,9 @@ def convert(
     )
     refuse_unknown("convert", how)
     if isinstance(source, Viewer):
-        return convert_view(source, target, options, dry_run=dry_run)
+        return convert_view(source, target, options, dry_run=dry_run, workers=Workers(executor))
     with view(source, **how) as viewer:
-        return convert_view(viewer, target, options, dry_run=dry_run)
+        return convert_view(viewer, target, options, dry_run=dry_run, workers=Workers(executor))
 
 
 def _choice(include: list[str], exclude: list[str]) -> Callable[[Viewer, Tensor], bool] | None:
@@ -149,6 +157,7 @@ def convert_view(
     *,
     dry_run: bool = False,
     look: Callable[[Plan], object] | None = None,
+    workers: Workers | None = None,
 ) -> Report:
     """Do what `convert` does, for a viewer. ``look`` is called with the plan before anything is written."""
     spoiled: set[int] = set()
@@ -162,7 +171,7 @@ def convert_view(
             if dry_run:
                 refuse_existing(plan.paths, force=options.force)
                 return plan.report
-            return _ConversionRun(plan).go()
+            return _ConversionRun(plan, workers or Workers()).go()
         except _UnresolvedError:
             # All is read first, so that all damage is known: what is left out is left out at once. An unfinished run
             # may be one that knew it.
@@ -186,8 +195,8 @@ def _refuse_own_sources(plan: Plan) -> None:
 class _ConversionRun:
     """One run: from an empty folder, or from where an earlier run was stopped, to files with their names."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, workers: Workers) -> None:
+        self._plan, self._workers = plan, workers
         self._session = plan.viewer.extraction.session
         self._items = plan.work()
         self._work = ConversionFolder(
@@ -200,6 +209,7 @@ class _ConversionRun:
         self._pending: list[tuple[int, int, int, int]] = []  # lines for the journal, once the bytes are on the disk
         self._unsure = 0  # bytes written since then
         self._written = 0
+        self._state = (0, 0, 0, 0)  # how far the item is that is being written, as the journal has it
 
     def _description(self) -> dict[str, object] | None:
         """Return everything that changes the output, as plain data; None if the source has nothing to be told by."""
@@ -264,48 +274,81 @@ class _ConversionRun:
         size = min(PIECE, max(4096, budget.limit // 8))
         with budget.charge(3 * size, "the buffers of the conversion"), self._session.telling():
             buffers = size, cycle((memoryview(bytearray(size)), memoryview(bytearray(size))))
-            for number in range(place.number, len(self._items)):
-                self._write_item(number, done, buffers)
-                done = 0
+            try:
+                self._write_items(place.number, done, buffers)
+            except (errors.TensorError, errors.GapError, errors.MalformedError, errors.EndOfDataError) as error:
+                self._spoil([(self._items[self._state[0]][1], Status.DAMAGED, str(error))])
+            except BaseException as error:
+                if was_stopped(error):
+                    self._pending.append(self._state)
+                    with suppress(errors.PparseError, OSError, ValueError):  # the journal then ends earlier
+                        self._checkpoint(wait=True)
+                raise
         for number, file in enumerate(plan.files):
             work.write(number, file.end, file.form.tail(file.items))
         if plan.index_path is not None:
             work.write(len(plan.files), 0, plan.index(), plan.report.files[-1].bytes)
         self._checkpoint(wait=True)
 
-    def _write_item(self, number: int, done: int, buffers: tuple[int, Iterator[memoryview]]) -> None:
-        """Write an item from byte ``done`` on."""
+    def _write_items(self, first: int, done: int, buffers: tuple[int, Iterator[memoryview]]) -> None:
+        """Write the items from number ``first`` on, of which ``done`` bytes are there: here, or by workers."""
+        plan, places = self._plan, {first: done}
+        how = {"dequantize": plan.options.dequantize, "has_crc": plan.form.has_checksums}
+
+        def parts_of(number: int) -> Sequence[Task]:
+            file, item = self._items[number]
+            there, parts = places.get(number, 0), list[Task]()
+            if self._workers.engine[0] is not None:
+                parts += stretches(plan.viewer, item, there, self._work.part(file), **how)
+            return parts or [_Here(partial(self._write_item, number, buffers))]
+
+        for number, parts in measured(range(first, len(self._items)), parts_of, self._workers):
+            item = self._items[number][1]
+            self._state = (number, places.get(number, 0), item.crc, item.overflowed)
+            for part in parts:
+                made = part()
+                if made is not None:  # by a worker
+                    self._take(number, *made)
+            self._end_item(number)
+
+    def _take(self, number: int, length: int, crc: int, overflowed: int) -> None:
+        """Count a stretch that was written by a worker."""
         file, item = self._items[number]
-        sums = self._plan.form.has_checksums or item.wanted_crc is not None
-        state = (number, done, item.crc, item.overflowed)  # replaced at once: an interruption comes at any moment
-        try:
-            span = item.plain_span() if not sums and item.nbytes >= _WORTH_A_THREAD else None
-            while span is not None and state[1] < item.nbytes:
-                copied = self._work.copy(file, item.at + state[1], span, state[1], min(COPIED, item.nbytes - state[1]))
-                if not copied:
-                    break
-                state = (number, state[1] + copied, 0, 0)
-                self._count(copied, state)
-            for piece in item.pieces(state[1], *buffers):
-                self._work.write_meanwhile(file, item.at + state[1], piece)
-                state = (number, state[1] + len(piece), crc32(piece, state[2]) if sums else 0, item.overflowed)
-                self._count(len(piece), state)
-        except (errors.TensorError, errors.GapError, errors.MalformedError, errors.EndOfDataError) as error:
-            self._spoil([(item, Status.DAMAGED, str(error))])
-        except BaseException as error:
-            if was_stopped(error):
-                self._pending.append(state)
-                with suppress(errors.PparseError, OSError, ValueError):  # the journal then ends earlier
-                    self._checkpoint(wait=True)
-            raise
-        if state[1] != item.nbytes:
-            self._spoil([(item, Status.DAMAGED, f"it has {state[1]:,} bytes, and not {item.nbytes:,}")])
-        item.crc = state[2]
+        self._work.turn_to(file)
+        _, done, before, _ = self._state
+        item.overflowed += overflowed
+        whole = joined_crc(before, crc, length) if self._plan.form.has_checksums else 0
+        self._count(length, (number, done + length, whole, item.overflowed))
+
+    def _write_item(self, number: int, buffers: tuple[int, Iterator[memoryview]]) -> None:
+        """Write what is left of an item."""
+        file, item = self._items[number]
+        has_sums = self._plan.form.has_checksums or item.wanted_crc is not None
+        span = item.plain_span() if not has_sums and item.nbytes >= _WORTH_A_THREAD else None
+        done = self._state[1]
+        while span is not None and done < item.nbytes:
+            copied = self._work.copy(file, item.at + done, span, done, min(COPIED, item.nbytes - done))
+            if not copied:
+                break
+            done += copied
+            self._count(copied, (number, done, 0, 0))
+        for piece in item.pieces(done, *buffers):
+            self._work.write_meanwhile(file, item.at + done, piece)
+            done += len(piece)
+            crc = crc32(piece, self._state[2]) if has_sums else 0
+            self._count(len(piece), (number, done, crc, item.overflowed))
+
+    def _end_item(self, number: int) -> None:
+        """Compare and note an item that was written, and write what comes before it."""
+        file, item = self._items[number]
+        _, done, item.crc, _ = self._state
+        if done != item.nbytes:
+            self._spoil([(item, Status.DAMAGED, f"it has {done:,} bytes, and not {item.nbytes:,}")])
         self._compare(item)
         lead = self._plan.form.lead(item)
         if lead:
             self._work.write(file, item.at - len(lead), (lead,))
-        self._pending.append(state)
+        self._pending.append(self._state)
 
     def _compare(self, item: Item) -> None:
         """Begin again if an item that was copied is not what a checksum of the source says."""
@@ -314,6 +357,7 @@ class _ConversionRun:
 
     def _count(self, written: int, state: tuple[int, int, int, int]) -> None:
         """Count a piece that was written; at times, make sure that all of them are on the disk."""
+        self._state = state  # at once: an interruption comes at any moment
         self._written += written
         self._unsure += written
         if self._session.progress is not None:
@@ -371,6 +415,19 @@ class _ConversionRun:
                 f"{count_words(count, 'number')} in {count_words(len(report.overflowed), 'tensor')} "
                 f"{are(count)} too large for {target}, and written as {'NaN' if has_no_infinity else 'infinity'}"
             )
+
+
+class _Here(Task):
+    """What only this process does."""
+
+    is_local = True
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def run(self) -> None:
+        """Do it."""
+        self._job()
 
 
 # -- the folder --------------------------------------------------------------------------------------------------------
@@ -572,7 +629,7 @@ class ConversionFolder:
 
     def _write(self, number: int, at: int, pieces: Iterable[bytes | memoryview], size: int | None = None) -> None:
         with errors.refused("cannot write", self.part(number)):
-            self._turn_to(number, size)
+            self.turn_to(number, size)
             self._open.seek(at)
             for piece in pieces:
                 view = memoryview(piece)
@@ -595,11 +652,12 @@ class ConversionFolder:
         """Let the system copy bytes of a file, from ``start`` of ``span`` on; return how many it did. As `write`."""
         self._meanwhile.wait()
         with errors.refused("cannot write", self.part(number)):
-            self._turn_to(number, None)
+            self.turn_to(number)
             copied: int = span.data.copy_to(span.offset + start, length, self._open.fileno(), at)  # type: ignore[union-attr]
             return copied
 
-    def _turn_to(self, number: int, size: int | None) -> None:
+    def turn_to(self, number: int, size: int | None = None) -> None:
+        """Open the file ``number``, of ``size`` if it is made anew; the one before is on the disk then."""
         if self._number == number and size is None:
             return
         self._close_part()

@@ -86,7 +86,10 @@ class Item:
     ``packed``: elements below 8 bits stay packed in bytes, as they are stored.
     """
 
-    __slots__ = ("at", "crc", "dtype", "is_straight", "name", "nbytes", "number", "overflowed", "tensor", "wanted_crc")
+    __slots__ = (
+        *("at", "bits", "crc", "dtype", "is_straight", "name", "nbytes", "number", "overflowed", "tensor"),
+        "wanted_crc",
+    )
 
     def __init__(self, tensor: Tensor, name: str, dtype: DType, number: int, *, packed: bool) -> None:
         self.tensor = tensor
@@ -97,7 +100,9 @@ class Item:
         """Its type in the output."""
         self.number = number
         """Its place among the tensors of the source, from 0."""
-        self.nbytes = dtype.stored_nbytes(tensor.size) if packed else dtype.itemsize * tensor.size
+        self.bits = dtype.bits if packed and dtype.packed else 8 * dtype.itemsize
+        """Bits of an element in the output."""
+        self.nbytes = self.size_of(tensor.size)
         """Bytes in the output."""
         self.at = 0
         """Where its bytes begin in the output file."""
@@ -116,6 +121,14 @@ class Item:
     def end(self) -> int:
         """Where its bytes end in the output file."""
         return self.at + self.nbytes
+
+    def size_of(self, count: int) -> int:
+        """Return how many bytes in the output the first ``count`` elements have."""
+        return -(-count * self.bits // 8)
+
+    def elements_in(self, nbytes: int) -> int:
+        """Return how many elements the first ``nbytes`` bytes in the output have, which end where one does."""
+        return nbytes * 8 // self.bits
 
     def pieces(self, start: int, size: int, buffers: Iterator[memoryview]) -> Iterator[memoryview]:
         """Yield the bytes from ``start`` on, the end of a piece before; a piece is good until the next but one is made.
@@ -147,7 +160,7 @@ class Item:
         """Yield the bytes of ``count`` elements at a time; ``start`` is a multiple of that many, or the end."""
         import numpy as np
 
-        for block in self.blocks(count * self.tensor.itemsize, start // self.dtype.itemsize):
+        for block in self.blocks(count * self.tensor.itemsize, self.elements_in(start)):
             yield memoryview(np.ascontiguousarray(block).view(np.uint8).reshape(-1).data)
 
     def blocks(self, max_bytes: int, start: int = 0) -> Iterator[Any]:
@@ -584,11 +597,19 @@ class _BlockItem(Item):
     def __init__(self, tensor: Tensor, name: str, number: int, kind: str) -> None:
         self.kind = kind
         """What ggml calls the blocks."""
-        known = _NUMBERS[kind]
         super().__init__(tensor, name, DType.of("float32"), number, packed=True)
-        self.nbytes = tensor.size // known.block_size * known.block_bytes
         same = isinstance(tensor, BlockTensor) and tensor.block_order == "little"
         self.is_straight = same and tensor.stored_dtype == kind
+
+    def size_of(self, count: int) -> int:
+        """Return how many bytes in the output the first ``count`` elements have: whole blocks."""
+        known = _NUMBERS[self.kind]
+        return count // known.block_size * known.block_bytes
+
+    def elements_in(self, nbytes: int) -> int:
+        """Return how many elements the first ``nbytes`` bytes in the output have, which end where a block does."""
+        known = _NUMBERS[self.kind]
+        return nbytes // known.block_bytes * known.block_size
 
     def _computed(self, start: int, count: int) -> Iterator[memoryview]:
         """Yield the blocks of ``count`` elements at a time; ``start`` is a multiple of theirs, or the end."""
@@ -596,8 +617,8 @@ class _BlockItem(Item):
 
         known = _NUMBERS[self.kind]
         size = known.block_size
-        first, step = start // known.block_bytes * size, max(size, count // size * size)
-        for block in self.tensor.blocks(step * self.tensor.itemsize, start=first):
+        step = max(size, count // size * size)
+        for block in self.tensor.blocks(step * self.tensor.itemsize, start=self.elements_in(start)):
             yield memoryview(q8_0_of(block.astype(np.float32, copy=False).reshape(-1, size)).reshape(-1).data)
 
 

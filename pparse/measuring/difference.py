@@ -31,9 +31,9 @@ from pparse.measuring.content import (
     type_word,
 )
 from pparse.measuring.hashing import hash_if_whole
-from pparse.measuring.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.tensors.dtype import as_type
 from pparse.tensors.status import Remark
+from pparse.workers.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.workers.results import Workers
 
 TYPE_CHECKING = False

@@ -23,7 +23,7 @@ from pparse.errors import DataError, OptionError, UnsupportedError
 from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.measuring.content import BLOCK, content_blocks, content_size, lies_plain, shape_word, type_word
-from pparse.measuring.parts import PART, Part, divided, measured, why_not
+from pparse.workers.parts import PART, Part, divided, measured, why_not
 from pparse.workers.results import Workers
 
 TYPE_CHECKING = False

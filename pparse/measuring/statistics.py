@@ -22,9 +22,9 @@ from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.limits import parse_size
 from pparse.measuring.content import BLOCK, content_blocks, is_plain, json_number
-from pparse.measuring.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.measuring.suspicion import Suspicion, in_words, suspects_in
 from pparse.tensors.dtype import DTYPES
+from pparse.workers.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.workers.results import Workers
 
 TYPE_CHECKING = False

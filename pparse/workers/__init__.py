@@ -2,6 +2,7 @@
 
 - `pool`: processes, of which one may die.
 - `results`: tasks given to anything with the interface of `concurrent.futures.Executor`, in batches; retries.
+- `parts`: tensors in parts, each a task.
 - `notes`: what was done, line by line, for a run that goes on where another one ended.
 """
 

@@ -116,12 +116,12 @@ def divided(tensor: Tensor, size: int, step: int) -> list[tuple[int, int | None]
 
 
 def measured(
-    items: Iterable[_Of], parts_of: Callable[[_Of], Sequence[Part]], workers: Workers
+    items: Iterable[_Of], parts_of: Callable[[_Of], Sequence[Task]], workers: Workers
 ) -> Iterator[tuple[_Of, Iterator[Callable[[], Any]]]]:
     """Yield each item with what returns the results of its parts, at least one: each to be called once, in order."""
     waiting: deque[tuple[_Of, int]] = deque()
 
-    def tasks() -> Iterator[Part]:
+    def tasks() -> Iterator[Task]:
         for item in items:
             parts = parts_of(item)
             waiting.append((item, len(parts)))
