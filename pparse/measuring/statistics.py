@@ -54,6 +54,8 @@ _PARTS: Final = {
     "complex64": "float32",
     "complex128": "float64",
 }
+# So many codes are sorted: there are fewer than room for the counts of all.
+_FEW: Final = 4 << 10
 # A tensor is sampled at so many places.
 _PLACES: Final = 64
 
@@ -317,10 +319,9 @@ class _CodeCounts:
     """Counts each code of a type."""
 
     def __init__(self, dtype: DType) -> None:
-        import numpy as np
-
         self._dtype = dtype
-        self._counts = np.zeros(1 << dtype.bits, np.int64)
+        self._few: tuple[Any, Any] | None = None  # of few codes, those that come, and how often
+        self._counts: NDArray[Any] | None = None  # of more, how often each comes
         self.suspicion = Suspicion(dtype)
 
     def add(self, codes: NDArray[Any], at: int | None = None) -> None:
@@ -329,51 +330,70 @@ class _CodeCounts:
 
         if self._dtype.packed:
             codes = codes & ((1 << self._dtype.bits) - 1)
+        kinds, half = self.suspicion.kinds, 1 << (self._dtype.bits - 1)
+        if len(codes) <= _FEW and self._few is None and self._counts is None:
+            found, counts = self._few = np.unique(codes, return_counts=True)
+            if at is not None:
+                each = np.bincount(found // (2 * half // kinds), counts, kinds).astype(np.int64)
+                self.suspicion.look(at, codes, each, int(counts[found % half == 0].sum()))
+            return
+        counted = self._all_counts()
         if at is None:
-            _count(self._counts, codes)
-        else:
-            counts = np.zeros(len(self._counts), np.int64)
-            _count(counts, codes)
-            self._counts += counts
-            zeros = int(counts[0] + counts[len(counts) // 2])
-            each = np.add.reduceat(counts, np.arange(0, len(counts), len(counts) // self.suspicion.kinds))
-            self.suspicion.look(at, codes, each, zeros)
+            _count(counted, codes)
+            return
+        counts = np.zeros(len(counted), np.int64)
+        _count(counts, codes)
+        counted += counts
+        each = np.add.reduceat(counts, np.arange(0, len(counts), len(counts) // kinds))
+        self.suspicion.look(at, codes, each, int(counts[0] + counts[half]))
+
+    def _all_counts(self) -> NDArray[Any]:
+        """Return how often each code comes; from now on, they are counted there."""
+        import numpy as np
+
+        if self._counts is None:
+            self._counts = np.zeros(1 << self._dtype.bits, np.int64)
+            found, counts = self._few or ([], 0)
+            self._counts[found] = counts
+        return self._counts
+
+    def _present(self) -> tuple[Any, Any]:
+        """Return the codes that come, and how often."""
+        import numpy as np
+
+        if self._counts is None:
+            return self._few or (np.zeros(0, np.intp),) * 2
+        found = np.flatnonzero(self._counts)
+        return found, self._counts[found]
 
     def __getstate__(self) -> dict[str, Any]:
-        import numpy as np
-
-        found = np.flatnonzero(self._counts)  # few of all codes, which travel fast
-        return {**self.__dict__, "_counts": (found.astype(np.uint16), self._counts[found])}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        import numpy as np
-
-        codes, counts = state["_counts"]
-        self.__dict__.update(state, _counts=np.zeros(1 << state["_dtype"].bits, np.int64))
-        self._counts[codes] = counts
+        return {**self.__dict__, "_few": self._present(), "_counts": None}
 
     def join(self, other: _CodeCounts) -> None:
         """Add what another part has."""
-        self._counts += other._counts
+        found, counts = other._present()
+        self._all_counts()[found] += counts
         self.suspicion.join(other.suspicion)
 
     def to_plain(self) -> list[Any]:
         """Return what was counted: codes and their counts."""
-        return [self.suspicion.to_plain(), *_to_plain(self._counts)]
+        return [self.suspicion.to_plain(), *(some.tolist() for some in self._present())]
 
     def take_plain(self, plain: list[Any]) -> None:
         """Take what `to_plain` returned."""
+        import numpy as np
+
         suspicion, codes, counts = plain
         self.suspicion.take_plain(suspicion)
-        self._counts[codes] = counts
+        self._few = np.array(codes, np.intp), np.array(counts, np.int64)
 
     def result(self) -> Statistics:
         """Return the statistics."""
         import numpy as np
 
         dtype = self._dtype
-        found = np.flatnonzero(self._counts).astype(dtype.raw_numpy)
-        counts = self._counts[found]
+        found, counts = self._present()
+        found = found.astype(dtype.raw_numpy)
         with np.errstate(invalid="ignore"):  # of NaN
             values = (found != 0 if dtype.kind == "bool" else found.view(dtype.numpy)).astype(np.float64)
         nan, infinite = np.isnan(values), np.isinf(values)
