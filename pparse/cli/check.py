@@ -285,6 +285,8 @@ def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> It
         from pparse.recovery.document_verdict import findings_below
 
         yield from findings_below(document, strict=options.strict)
+    elif viewer is None:
+        yield from _not_entered(document)
     if viewer is not None:
         yield from _of_list(viewer, options)
     if options.sha256 is not None:
@@ -310,6 +312,16 @@ def _of_list(viewer: Viewer, options: Any) -> Iterator[Finding]:
     content = any(kind != "structure" for kind, _ in wanted)
     hashing = Hashing(viewer, algorithm_of(wanted), content=content, workers=workers)
     yield from findings_of_list(hashing, wanted, path, viewer.extraction.name)
+
+
+def _not_entered(document: Extraction) -> Iterator[Finding]:
+    """Yield a note on the files in an archive, of which only the bytes were compared; of another document, nothing."""
+    container = document.parse().container
+    count = 0 if container is None else sum(member.kind == "file" for member in container.files())
+    if count:
+        were = "was" if count == 1 else "were"
+        reason = f"its {count_words(count, 'file')} {were} read, and not looked into: 'pparse check -R' does"
+        yield Finding("not-entered", reason, severity=Severity.NOTE, source=document.name)
 
 
 def _others(document: FolderExtraction) -> Iterator[Finding]:
