@@ -388,6 +388,10 @@ def test_a_tensor_has_one_status_and_one_reason_whoever_is_asked(run, tmp_path_f
         assert "are not all known" not in ran["hash"].err
 
 
+def test_what_diff_lacks_is_named(run) -> None:
+    assert "required: NEW;" in run("diff", "a").err
+
+
 def test_recover_counts_the_checksums_of_chunks_as_check_does(run, tmp_path) -> None:
     _chunks(tmp_path)
     assert "6 tensors; a checksum agrees for each\n" in run("check", tmp_path).out

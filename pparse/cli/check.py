@@ -246,7 +246,9 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
         code = (
             DANGEROUS if tally.is_dangerous else DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
         )
-        options.rests_on_others = code == USAGE or document.session.pool.asked > 1
+        # A digest is read from a file beside, which may change.
+        by_list = options.sha256 is not None and not _HEX.fullmatch(options.sha256)
+        options.rests_on_others = by_list or code == USAGE or document.session.pool.asked > 1
         return code, why or (_HARMFUL if tally.is_dangerous else _UNASKED if tally.unasked else _BROKEN)
 
 
@@ -298,16 +300,14 @@ def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> It
 
 def _of_list(viewer: Viewer, options: Any) -> Iterator[Finding]:
     """Yield what differs from the list of identities that lies beside the file, if there is one."""
-    from pparse.measuring.hash_list import algorithm_of, findings_of_list, list_beside, read_list
+    from pparse.measuring.hash_list import HashList, algorithm_of, findings_of_list, list_beside
     from pparse.measuring.hashing import Hashing
 
     path = None if options.file == "-" or "::" in options.file else list_beside(options.file)
     if path is None:
         return
-    listed = read_list(path)
-    wanted = listed.get(files.name_of(options.file.rstrip("/"))) or (listed.popitem()[1] if len(listed) == 1 else None)
-    if wanted is None:
-        raise OptionError(f"{path} has no line on {options.file}")
+    listed = HashList(path, viewer.extraction.session.budget)
+    wanted = listed.meant_by(options.file)
     workers = options.work.workers(viewer) if options.work is not None else None
     content = any(kind != "structure" for kind, _ in wanted)
     hashing = Hashing(viewer, algorithm_of(wanted), content=content, workers=workers)
