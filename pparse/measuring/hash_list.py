@@ -117,7 +117,7 @@ class Comparison:
     """A model and the lines on it: goes through what they do not agree in; all is read as far as the list asks for."""
 
     def __init__(self, hashing: Hashing, wanted: Wanted, asked: Callable[[str], bool] | None = None) -> None:
-        """``asked``: of a part of the tensors, whether one of that name is asked for, and the model does not have it."""
+        """``asked``: of a part of the tensors, whether one of that name is asked for, and not in the model."""
         self._hashing, self._wanted, self._asked = hashing, wanted, asked
         self.lines = len(wanted)
         """How many lines were compared, once all was gone through."""
