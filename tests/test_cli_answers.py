@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 import pparse
+from tests import dcp_files, zero_files
+from tests.conftest import safetensors
 from tests.rows import rows
 
 
@@ -309,3 +311,88 @@ def test_all_metadata_are_one_document(run, samples):
     assert found["opset_imports"] == {"ai.onnx": 17}
     ran = run("get", f"{samples}/tiny.onnx", "metadata.nothing")
     assert (ran.code, ran.out) == (2, "")
+
+
+def _shards(folder) -> str:
+    """Write a sharded model of two files; return the name of the second."""
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    where = {}
+    for name in names:
+        values = np.arange(1000, dtype="f4").tobytes()
+        told = {f"t{names.index(name)}{at}": (4000 * at, 4000 * (at + 1)) for at in range(3)}
+        header = {one: {"dtype": "F32", "shape": [10, 100], "data_offsets": places} for one, places in told.items()}
+        (folder / name).write_bytes(safetensors(header, 3 * values))
+        where |= dict.fromkeys(told, name)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    return names[1]
+
+
+def _chunks(folder) -> str:
+    for name, content in dcp_files.sample()[0].files.items():
+        (folder / name).write_bytes(content)
+    return dcp_files.shard_name(1)
+
+
+def _ranks(stage):
+    return lambda folder: (zero_files.write(folder, stage), zero_files.name_of(1))[1]
+
+
+LAYOUTS = {"shards": _shards, "distcp": _chunks, "zero 2": _ranks(2), "zero 3": _ranks(3)}
+
+
+@rows("layout", LAYOUTS)
+@rows("fault", ["cut", "gone"])
+def test_a_tensor_has_one_status_and_one_reason_whoever_is_asked(run, tmp_path_factory, layout, fault) -> None:
+    root = tmp_path_factory.mktemp("one")
+    for name in ("whole", "it"):
+        (root / name).mkdir()
+        lost = LAYOUTS[layout](root / name)
+    folder, path = root / "it", root / "it" / lost
+    content = path.read_bytes()
+    path.unlink()
+    if fault == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    with pparse.view(folder) as model:
+        listed = {one.name: (str(one.status), one.finding.reason) for one in model.tensors() if not one.is_complete}
+        types = {name: model[name].dtype for name in listed}
+        assert {name: (str(model[name].status), model[name].finding.reason) for name in listed} == listed
+    assert listed
+    assert {status for status, _ in listed.values()} <= {"truncated", "missing"}
+    out = root / "out"
+    ran = {
+        "ls": run("ls", folder),
+        "stats": run("stats", folder),
+        "hash": run("hash", "-t", folder),
+        "diff": run("diff", root / "whole", folder),
+        "convert": run("convert", folder, "-o", root / "it.npz"),
+        "recover": run("recover", folder, "-o", out),
+    }
+    assert all(one.code == 4 for one in ran.values())
+    assert "beside its tensors" not in ran["convert"].err or layout == "distcp"  # which has objects beside them
+    saved = {one["raw_name"]: one for one in json.loads((out / "RECOVERY.json").read_text())["files"]}
+    for number, (name, (status, reason)) in enumerate(listed.items()):
+        for command, said in ran.items():
+            # Statistics and hashes of a tensor of an unknown type say that first.
+            if command != "recover" and (types[name] is not None or command not in ("stats", "hash")):
+                line = next((one for one in (said.out + said.err).splitlines() if name in one and reason in one), "")
+                assert f"{status}: {reason}" in line or (command == "hash" and number > 2), (command, name)
+        got = run("get", folder, name, "--json")
+        assert (got.code, reason in got.err) == (4, True), name
+        entry = saved.get(name)
+        if entry is None:  # of an index, its file says it
+            assert layout == "shards"
+        else:
+            assert entry["status"] == status
+            assert reason in entry["reason"] or "bytes are there" in reason, name
+    if layout != "shards":  # an index does not say of what type and shape they are
+        assert "are not all known" not in ran["hash"].err
+
+
+def test_what_diff_lacks_is_named(run) -> None:
+    assert "required: NEW;" in run("diff", "a").err
+
+
+def test_recover_counts_the_checksums_of_chunks_as_check_does(run, tmp_path) -> None:
+    _chunks(tmp_path)
+    assert "6 tensors; a checksum agrees for each\n" in run("check", tmp_path).out
+    assert "a checksum agrees for each of 6 parts of them" in run("recover", tmp_path, "-o", tmp_path / "o").out

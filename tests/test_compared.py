@@ -76,7 +76,11 @@ def test_check_says_what_was_compared(run, tmp_path, name):
     path = tmp_path / name
     path.write_bytes(make())
     ran = run("check", path)
-    assert (ran.code, ran.out) == (0, f"{path}: ok: {words}\n")
+    count = words[: words.index(";")] if words.startswith(("1 file", "2 files")) else ""
+    were = f"{'was' if count == '1 file' else 'were'} read, and not looked into: 'pparse check -R' does"
+    note = f"note    {path}: not-entered: its {count} {were}\n" if count else ""
+    assert (ran.code, ran.out) == (0, f"{note}{path}: ok: {words}{' (1 note)' if count else ''}\n")
+    assert run("check", "-R", path).out == f"{path}: ok: {words}\n"
 
 
 def test_what_was_compared_is_said_beside_warnings_and_rules(run, tmp_path):
@@ -84,7 +88,7 @@ def test_what_was_compared_is_said_beside_warnings_and_rules(run, tmp_path):
     content = tar(*PAIR).rstrip(bytes(1))
     path.write_bytes(content + bytes(-len(content) % 512 + 512))  # one of the two blocks that mark the end
     ran = run("check", path)
-    assert ran.out.endswith(f"{path}: ok: 2 files; no checksum covers their data (1 warning)\n")
+    assert ran.out.endswith(f"{path}: ok: 2 files; no checksum covers their data (1 warning, 1 note)\n")
     (tmp_path / "m.safetensors").write_bytes(MODEL)
     ran = run("check", "--strict", tmp_path / "m.safetensors")
     assert ran.out.endswith("ok, by the rules of safetensors: 4 tensors; no checksum covers them\n")

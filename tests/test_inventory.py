@@ -12,6 +12,8 @@ import pytest
 
 import pparse
 from pparse.document.inventory import Inventory
+from pparse.parsers.pytorch.zero import STATES
+from tests import zero_files
 from tests.folder_trees import GPT, SAMPLES, TREES, fill
 from tests.rows import rows
 
@@ -122,6 +124,32 @@ def test_a_download_cache_stands_for_its_snapshot(tmp_path, run):
         assert len(model) == 21
     path = f"models--x--y/snapshots/{COMMIT}/model.safetensors"
     assert run("ls", "-q", tmp_path / "hub").lines == run("ls", "-Rq", tmp_path / "hub").lines == [path]
+    ran = run("check", "-R", cache)
+    assert (ran.code, f"{tmp_path / 'hub' / path}: ok: 21 tensors" in ran.out) == (0, True)
+
+
+def test_a_folder_of_deepspeed_stands_for_the_step_that_its_latest_names(tmp_path, run):
+    steps = [tmp_path / "run" / f"global_step{number}" for number in (6, 7)]
+    for step, stage in zip(steps, (3, 2), strict=True):
+        step.mkdir(parents=True)
+        zero_files.write(step, stage)
+    latest = steps[0].parent / "latest"
+    for step in steps:
+        latest.write_text(step.name)
+        for command in (("check",), ("ls",), ("info",), ("convert", "-o", tmp_path / f"{step.name}.npz")):
+            assert run(command[0], steps[0].parent, *command[1:]).code == 0, command
+        with pparse.view(steps[0].parent) as model:
+            assert (len(model), model.extraction.topmost.path) == (10, str(step))
+    files = [f"{step.name}/{name}" for step, name in zip(steps, STATES[::-1], strict=True)]
+    assert run("ls", "-Rq", steps[0].parent).lines == files
+    assert f"{steps[1] / STATES[0]}: ok: 10 tensors" in run("check", "-R", steps[0].parent).out
+    for text in ("../x", "global_step8", "/", ""):  # it names none
+        latest.write_text(text)
+        assert run("check", steps[0].parent).code == 3
+    latest.write_text(steps[1].name)
+    (latest.parent / "model.safetensors").write_bytes(GPT.read_bytes())
+    with pparse.view(latest.parent) as model:
+        assert len(model) == 21
 
 
 def test_shards_without_an_index_are_one_item_and_not_beside_themselves(tmp_path, run):

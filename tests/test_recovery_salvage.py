@@ -193,7 +193,7 @@ def test_the_rest_of_a_cut_file(save):
             "status": "truncated",
             "there": len(content) - 20,
             "path": "m.partial/t_U64.bin",
-            "reason": "it ends early",
+            "reason": "108 of its 128 bytes are there",
         }
     ]
     assert out.by["m.rest.json"].status is Status.TRUNCATED

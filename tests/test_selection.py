@@ -45,6 +45,9 @@ def path(tmp_path):
         (("--dtype", "float*"), "b.10 b.9 none"),
         (("--dtype", "[A-Z]64"), "a"),
         (("--shape", ""), "a"),
+        (("--shape", "scalar"), "a"),
+        (("--shape", "[]"), "a"),
+        (("--shape", "[1, 3]", "--shape", "(0,4)"), "b.9 none"),
         (("--shape", "*,3"), "b.10 b.9"),
         (("--shape", "1x3", "--shape", "0,4"), "b.9 none"),
         (("--shape", "*,3", "--dtype", "half"), "b.9"),
@@ -97,7 +100,15 @@ def test_if_nothing_fits_that_is_said(run, path, tmp_path) -> None:
     assert run("ls", path, "nothing", "--dtype", "int4").code == 2  # the pattern is what is wrong
     assert run("ls", CUT, "--dtype", "int4").code == 4
     assert run("hash", path, tmp_path / "no file", "--dtype", "int4").code == 2
-    for words in (("--dtype", "intt"), ("--status", "fine"), ("-n", "0"), ("-n", "x"), ("--sort", "colour")):
+    for words in (
+        ("--dtype", "intt"),
+        ("--status", "fine"),
+        ("--shape", "[1,2"),
+        ("--shape", "1;2"),
+        ("-n", "0"),
+        ("-n", "x"),
+        ("--sort", "colour"),
+    ):
         assert run("ls", path, *words).code == 2, words
     assert run("convert", path, "-o", out, "--dtype", "float16", "--only-dtype", "float32").code == 0
     with np.load(out) as found:

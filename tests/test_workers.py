@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +103,7 @@ def test_results_come_in_order_whatever_happens(tmp_path, monkeypatch) -> None:
     assert results_of(Workers(), tasks[:22]) == wanted[:22]
 
 
-def test_notes_go_on_where_a_run_ended(tmp_path) -> None:
+def test_notes_go_on_where_a_run_ended(tmp_path, monkeypatch) -> None:
     path, about = tmp_path / "run.notes", {"run": ["test"]}
     counted = tmp_path / "counted"
     tasks = [Task(n, "nameless" if n == 2 else "bad" if n == 3 else "", counted) for n in range(8)]
@@ -130,6 +132,11 @@ def test_notes_go_on_where_a_run_ended(tmp_path) -> None:
         with pytest.raises(OptionError, match="something else"):
             run(tasks)
         assert path.read_bytes() == other
+    path.unlink()
+    with Notes(str(path), about, MemoryBudget(1 << 20)) as notes, monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda *_: os.lseek(-1, 0, 0))  # fails
+        with pytest.raises(SourceError, match=re.escape(f"{path}: cannot write")):
+            notes.note("key", "x" * (1 << 20))
 
 
 @pytest.fixture
@@ -278,6 +285,11 @@ def test_notes_do_not_hold_once_a_file_beside_was_changed(run, tmp_path) -> None
     run(*command)
     run("hash", "--save", str(codes))
     assert "agree" in run(*command).out
+    notes.unlink()
+    sums = tmp_path / "SHA256SUMS"
+    for digest, code in ((sha256(codes.read_bytes()).hexdigest(), 0), ("0" * 64, 4)):
+        sums.write_text("".join(f"{digest}  {one.name}\n" for one in (codes, codes)))
+        assert run("check", str(codes), str(codes), "--sha256", "--resume", str(notes)).code == code
 
 
 def test_check_compares_a_list_beside_the_file(run, tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from abc import abstractmethod
 from array import array
 from bisect import bisect_left
@@ -13,6 +12,7 @@ from pparse.document.opening import Resume
 from pparse.errors import DataError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
+from pparse.tensors.parts import is_absent, why_absent
 from pparse.tensors.status import Extent
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
@@ -92,17 +92,15 @@ class ShardSetViewer(Viewer):
             except (DataError, SourceError) as error:
                 extent.missing_files += 1
                 # Only a missing file can be fetched; a download mends neither a wrong file in its place nor a bad name.
-                absent = isinstance(error, SourceError) and error.errno == errno.ENOENT
-                what = f"a shard {'is missing' if absent else 'cannot be read'}: {error.reason}"
-                missing[name] = self._note("missing-shard", what, path=name)
-                if absent:
+                missing[name] = self._note("missing-shard", why_absent(name, error), path=name)
+                if is_absent(error):
                     extent.resume.append(Resume(self.extraction.path_beside(name), 0))
                 continue
             cut_before = extent.at_least
             extent.at_least = False
             yield from self._shard_tensors(number, viewer, table, names, extent, others)
             if extent.at_least:  # its header is cut: which tensors it names is unknown
-                what = "the shard is cut: what it has besides these is not known"
+                what = f"{name} is cut: what it has besides these is not known"
                 missing[name] = self._note("truncated", what, path=name)
             extent.at_least |= cut_before
         if table is not None and not table.all_seen:
@@ -232,9 +230,8 @@ class ShardSetViewer(Viewer):
             try:
                 tensor: Tensor | None = self.shard_viewer(shard).find(name)
             except (DataError, SourceError) as error:
-                reason = f"its shard {shard!r} cannot be read: {error.reason}"
-                finding = Finding("missing-shard", reason, path=name, source=self.extraction.name)
-                return self._unread_tensor(name, finding)
+                told = Finding("missing-shard", why_absent(shard, error), path=name, source=self.extraction.name)
+                return self._unread_tensor(name, told)
             if tensor is not None:
                 return tensor
         for _, candidate in parser.in_order(alone=1):
@@ -321,10 +318,11 @@ class ShardSetViewer(Viewer):
 
     def close_extent(self, extent: Extent) -> Extent:
         """Complete an extent to which all tensors were added: compare the index's total size."""
+        index = self.parser.index
         if extent.missing_files:
             extent.at_least = True
-            extent.worsen(Status.TRUNCATED)
-        index = self.parser.index
+            if not self.parser.has_map:  # else the tensors that it names show what is lost
+                extent.worsen(Status.TRUNCATED)
         if index is not None and (status := index.text_status()) is not Status.COMPLETE:
             extent.document_status = status
             for finding in index.json.findings:

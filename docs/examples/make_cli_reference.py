@@ -60,8 +60,9 @@ EXIT_CODES = """## Exit codes
 
 `ls`, `info`, `tree` and `get` judge by what they read; `check` and `recover` read everything. In an archive, `check`
 reads every member and compares its checksum; `check -R` and `recover` also check the documents inside, so these two
-give the same code. For a file that is not an archive, all three do. A finding of severity `error` means 4; notes do
-not change the code, and warnings only with `--strict` (`ls`, `info`, `check`, `extract`, `recover`).
+give the same code; without `-R`, a note says that nothing was looked into, and a hostile pickle inside is no 5. For a
+file that is not an archive, all three do. A finding of severity `error` means 4; notes do not change the code, and
+warnings only with `--strict` (`ls`, `info`, `check`, `extract`, `recover`).
 
 `ls`, `info`, `tree`, `check`, `scan`, `find`, `stats` and `hash` take several files. If one cannot be read, the others
 still are; the code is the first of 70, 5, 2, 3, 4 and 1 that one of them has. A pattern must match a name in at least

@@ -246,7 +246,9 @@ def _checked(options: Any, out: Output) -> tuple[int, str]:
         code = (
             DANGEROUS if tally.is_dangerous else DAMAGED if damaged else USAGE if tally.limits or tally.unasked else OK
         )
-        options.rests_on_others = code == USAGE or document.session.pool.asked > 1
+        # A digest is read from a file beside, which may change.
+        by_list = options.sha256 is not None and not _HEX.fullmatch(options.sha256)
+        options.rests_on_others = by_list or code == USAGE or document.session.pool.asked > 1
         return code, why or (_HARMFUL if tally.is_dangerous else _UNASKED if tally.unasked else _BROKEN)
 
 
@@ -285,6 +287,8 @@ def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> It
         from pparse.recovery.document_verdict import findings_below
 
         yield from findings_below(document, strict=options.strict)
+    elif viewer is None:
+        yield from _not_entered(document)
     if viewer is not None:
         yield from _of_list(viewer, options)
     if options.sha256 is not None:
@@ -296,20 +300,28 @@ def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> It
 
 def _of_list(viewer: Viewer, options: Any) -> Iterator[Finding]:
     """Yield what differs from the list of identities that lies beside the file, if there is one."""
-    from pparse.measuring.hash_list import algorithm_of, findings_of_list, list_beside, read_list
+    from pparse.measuring.hash_list import HashList, algorithm_of, findings_of_list, list_beside
     from pparse.measuring.hashing import Hashing
 
     path = None if options.file == "-" or "::" in options.file else list_beside(options.file)
     if path is None:
         return
-    listed = read_list(path)
-    wanted = listed.get(files.name_of(options.file.rstrip("/"))) or (listed.popitem()[1] if len(listed) == 1 else None)
-    if wanted is None:
-        raise OptionError(f"{path} has no line on {options.file}")
+    listed = HashList(path, viewer.extraction.session.budget)
+    wanted = listed.meant_by(options.file)
     workers = options.work.workers(viewer) if options.work is not None else None
     content = any(kind != "structure" for kind, _ in wanted)
     hashing = Hashing(viewer, algorithm_of(wanted), content=content, workers=workers)
     yield from findings_of_list(hashing, wanted, path, viewer.extraction.name)
+
+
+def _not_entered(document: Extraction) -> Iterator[Finding]:
+    """Yield a note on the files in an archive, of which only the bytes were compared; of another document, nothing."""
+    container = document.parse().container
+    count = 0 if container is None else sum(member.kind == "file" for member in container.files())
+    if count:
+        were = "was" if count == 1 else "were"
+        reason = f"its {count_words(count, 'file')} {were} read, and not looked into: 'pparse check -R' does"
+        yield Finding("not-entered", reason, severity=Severity.NOTE, source=document.name)
 
 
 def _others(document: FolderExtraction) -> Iterator[Finding]:

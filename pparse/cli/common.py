@@ -172,6 +172,8 @@ class Arguments(argparse.ArgumentParser):
             more["action"] = "store_true"
         if values[1:]:
             more |= {"action": "append", "default": []}
+        if more.get("nargs") == "*":
+            more["default"] = []  # else messages call it required
         (to or self).add_argument(*(flags or (more.pop("dest", words.lower()),)), help=text, **more)
 
     def error(self, message: str) -> NoReturn:
@@ -210,7 +212,8 @@ class Arguments(argparse.ArgumentParser):
             self.add("-p --pattern PATTERN ...", pattern, to, dest="patterns")
         types = "only this element type, or a glob such as 'float*'; repeatable"
         self.add(f"{dtype} NAME ...", types, to, dest="dtypes")
-        self.add("--shape SHAPE ...", "only this shape, with * for any length: 768,*; repeatable", to, dest="shapes")
+        shapes = "only this shape, with * for any length: 768,*; or scalar; repeatable"
+        self.add("--shape SHAPE ...", shapes, to, dest="shapes")
         self.add("--min-size SIZE", "only of at least so many bytes", to, type=size)
         self.add("--max-size SIZE", "only of at most so many bytes", to, type=size)
         statuses = ", ".join(status.value for status in Status)

@@ -15,8 +15,8 @@ from pparse.cli.selection import Selection
 from pparse.data import files
 from pparse.display.text import safe
 from pparse.errors import NotWholeError, OptionError
-from pparse.limits import count_words
-from pparse.measuring.hash_list import SUFFIX, algorithm_of, departures, line_of, read_list
+from pparse.limits import MemoryBudget, count_words
+from pparse.measuring.hash_list import SUFFIX, Comparison, HashList, algorithm_of, line_of
 from pparse.writers.files import AtomicFile
 
 TYPE_CHECKING = False
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
     from pparse.measuring.hashing import Hashing, TensorHash
+    from pparse.tensors.viewer import Viewer
 
 EXAMPLES: Final = """examples:
   pparse hash model.safetensors model.pt
@@ -53,16 +54,12 @@ def add_arguments(parser: Arguments) -> None:
 
 def run(options: Any, out: Output) -> int:
     """Run the command."""
-    options.wanted, others = {}, list[str]()
+    options.listed, others = None, list[str]()
     if options.files:
         options.files, others = split_files(options.files)
     if options.check is not None:
-        listed = read_list(options.check)
-        options.files = options.files or list(listed)
-        if len(listed) > 1:
-            options.wanted = listed
-        else:
-            options.wanted = dict.fromkeys(options.files, next(iter(listed.values()), {}))
+        options.listed = HashList(options.check, MemoryBudget(options.budget))
+        options.files = options.files or list(options.listed.files)
     if not options.files:
         raise OptionError("name a FILE, or a list with --check")
     matches = options.matches = Selection(options.patterns, others, options)
@@ -77,10 +74,8 @@ def _hash(options: Any, out: Output) -> int:
     from pparse.measuring.hashing import Hashing
 
     wanted: dict[tuple[str, str], str] | None = None
-    if options.check is not None:
-        wanted = options.wanted.get(options.file)
-        if wanted is None:
-            raise OptionError(f"{options.check} has no line on {options.file}")
+    if options.listed is not None:
+        wanted = options.listed.meant_by(options.file)
         options.algorithm = algorithm_of(wanted)
     chosen = None if options.matches.takes_all else options.matches.takes
     with OpenedModel(options, out) as viewer:
@@ -88,7 +83,7 @@ def _hash(options: Any, out: Output) -> int:
         if wanted is not None:
             content = any(kind != "structure" for kind, _ in wanted)
             hashing = Hashing(viewer, options.algorithm, chosen, content=content, workers=workers)
-            return _compare(hashing, wanted, options, out)
+            return _compare(hashing, wanted, viewer, options, out)
         hashing = Hashing(viewer, options.algorithm, chosen, content=not options.structure, workers=workers)
         if not options.save:
             return _Printed(hashing, options, out).run()
@@ -159,19 +154,22 @@ class _Printed:
             self._out.error(f"{file}: the model is not whole, so it has no identity{lost} ('pparse check' says more)")
 
 
-def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], options: Any, out: Output) -> int:
+def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], viewer: Viewer, options: Any, out: Output) -> int:
     """Compare a model with the lines of a list; return the exit code."""
-    told = list(departures(hashing, wanted, options.algorithm))
-    listed = [one for one in told if one.is_listed]
-    agree = len(wanted) - len(listed)
+    matches = options.matches
+    asked = None if matches.takes_all else lambda name: matches(name) and viewer.find(name) is None
+    comparison = Comparison(hashing, wanted, asked)
+    told = list(comparison)
+    lines = comparison.lines
+    agree = lines - sum(one.is_listed for one in told)
     codes = {DAMAGED for one in told if one.is_lost} | {DIFFERENT for one in told if not one.is_lost}
     if options.json or options.jsonl:
         rows = [{"kind": one.kind, "name": one.name or None, "verdict": one.words} for one in told]
-        out.json({"file": options.file, "agree": agree, "lines": len(wanted), "others": rows})
+        out.json({"file": options.file, "agree": agree, "lines": lines, "others": rows})
     elif not options.quiet:
         for one in told:
             of_tensor = one.kind == "tensor"
             what = f"{safe(options.file)}::{safe(one.name)}" if of_tensor else f"{safe(options.file)}: {one.kind}"
             out.say(f"{what}: {safe(one.words)}")
-        out.say(f"{safe(options.file)}: {agree:,} of {count_words(len(wanted), 'line')} agree")
+        out.say(f"{safe(options.file)}: {agree:,} of {count_words(lines, 'line')} agree")
     return worst(codes)

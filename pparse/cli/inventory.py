@@ -273,7 +273,7 @@ def _show_rows(ordered: Iterator[_Row], rows: _Rows, document: FolderExtraction,
         out.say(rows.words())
         for words in rows.layout():
             out.say(words)
-        _tell_rest(document, rows.inventory, out, deep=options.recursive)
+        _tell_rest(rows.inventory, out, deep=options.recursive)
 
 
 def describe_folder(document: FolderExtraction, options: Any, out: Output) -> int:
@@ -305,7 +305,7 @@ def describe_folder(document: FolderExtraction, options: Any, out: Output) -> in
         out.field("", f"{count:,} × {format}")
     for reason, count in unread.most_common(_SHOWN):
         out.field("unreadable", f"{count_words(count, 'file')}: {safe(reason)}")
-    _tell_rest(document, rows.inventory, out, deep=False)
+    _tell_rest(rows.inventory, out, deep=False)
     return worst(rows.codes)
 
 
@@ -313,8 +313,9 @@ def _others_to_dict(inventory: Inventory) -> dict[str, object]:
     return {"other_files": inventory.other_count, "others": inventory.others}
 
 
-def _tell_rest(document: FolderExtraction, inventory: Inventory, out: Output, *, deep: bool) -> None:
+def _tell_rest(inventory: Inventory, out: Output, *, deep: bool) -> None:
     """Print what other files there are, and which commands look into the models."""
+    document = inventory.document
     if inventory.other_count:
         names = few(inventory.others, _SHOWN, inventory.other_count)
         out.say(f"{count_words(inventory.other_count, 'other file')}: {names}")

@@ -573,7 +573,7 @@ def report_cut(
     if not missing and not extent.missing_files:
         _report_hit(out, extent, document, most)
         return
-    least = "at least " if extent.at_least else ""
+    least = "at least " if extent.may_expect_more else ""
     lacks = f"; {count_words(extent.missing_files, 'file')} missing" if extent.missing_files else ""
     actual = extent.actual or 0
     decoded = "decoded " if _is_packed(document) else ""

@@ -152,6 +152,8 @@ _CONDITIONS: Final = {
     "statuses": "status",
     "variables": "variables",
 }
+# What a pattern for a length has.
+_OF_LENGTH: Final = frozenset("0123456789*?")
 # How many types are named if none of them was asked for.
 _MOST_TYPES: Final = 8
 
@@ -237,8 +239,14 @@ def _type_of(name: str) -> Callable[[str], bool]:
 
 
 def _lengths(text: str) -> list[str]:
-    """Return a pattern for each length of a shape."""
-    return text.replace("×", ",").replace("x", ",").split(",") if text else []
+    """Return a pattern for each length of a shape, as lists, JSON or Python write it. Raises `OptionError`."""
+    inner = text.strip()
+    if inner[:1] + inner[-1:] in ("[]", "()"):
+        inner = inner[1:-1].strip().removesuffix(",")
+    lengths = [part.strip() for part in re.split("[,x×]", inner)] if inner not in ("", "scalar") else []
+    if not all(part and set(part) <= _OF_LENGTH for part in lengths):
+        raise OptionError(f"{text!r} is no shape: lengths have commas between them, and * is any (768,*; scalar: none)")
+    return lengths
 
 
 def _fits(tensor: Tensor, lengths: list[str]) -> bool:

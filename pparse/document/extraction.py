@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 # Where a download cache of Hugging Face says which of its snapshots is meant, and what a snapshot is called.
 _REVISION: Final = "refs/main"
 _COMMIT: Final = lazy_pattern(r"[0-9a-f]{40}")
+_LATEST: Final = "latest"
+_STATES: Final = "_model_states.pt"
+_LINE: Final = 256  # bytes of the name of a folder at most
 
 
 class Session(Declared):
@@ -761,6 +764,8 @@ class FolderExtraction(Extraction):
         self._folder = folder
         self.members = list(folder.names() or ())
         """Names of the files in it."""
+        self.named = self
+        """The folder that was named to open this one, which stands for it: see `snapshot_of`."""
 
     @property
     def folder(self) -> Folder:
@@ -769,17 +774,33 @@ class FolderExtraction(Extraction):
 
 
 def snapshot_of(here: FolderExtraction) -> str | None:
-    """Return the snapshot that a model's folder in a download cache of Hugging Face stands for; None if it is none.
+    """Return the folder below that a folder without models of its own stands for; None if it stands for none.
 
-    Source: huggingface_hub's guide "Understand caching": ``refs/main`` holds the commit of ``snapshots/<commit>``.
+    A model's folder in a download cache of Hugging Face: ``refs/main`` holds the commit of ``snapshots/<commit>``
+    (huggingface_hub's guide "Understand caching"). The folder in which DeepSpeed saves its steps: ``latest`` holds the
+    name of one (``save_checkpoint`` in deepspeed/runtime/engine.py).
     """
-    if here.members:  # such a folder holds folders alone
+    from pparse.document.registry import model_extensions
+
+    if not here.members:  # a cache holds folders alone
+        commit = _line_in(here, _REVISION)
+        return f"snapshots/{commit}" if _COMMIT.fullmatch(commit) else None
+    if _LATEST not in here.members or any(name.endswith(model_extensions()) for name in here.members):
         return None
+    step = _line_in(here, _LATEST)
     try:
-        commit = here.sibling(_REVISION, any_content=True).data.known(0, 41).decode("ascii", "replace").strip()
+        names = here.folder.below(step).names() if step in here.folder.folders() else None
+    except (PathError, SourceError):
+        names = None
+    return step if any(name.endswith(_STATES) for name in names or ()) else None
+
+
+def _line_in(here: FolderExtraction, name: str) -> str:
+    """Return the text of a small file; nothing if it cannot be opened."""
+    try:
+        return here.sibling(name, any_content=True).data.known(0, _LINE).decode("utf-8", "replace").strip()
     except SourceError:
-        return None
-    return f"snapshots/{commit}" if _COMMIT.fullmatch(commit) else None
+        return ""
 
 
 def _find_size(data: Data, check_cancelled: Callable[[], None]) -> int:

@@ -65,7 +65,7 @@ _OPTIONAL: Final = "safety_checker"
 _UNFINISHED: Final = ".incomplete"
 # What files end in that name others, of which they come first.
 _INDEX: Final = ".index.json"
-_FIRST: Final = (_INDEX, ".index", ".pdmodel", ".metadata")
+_FIRST: Final = (_INDEX, ".index", ".pdmodel", ".metadata", "_model_states.pt")
 
 
 class InventoryItem(Declared):
@@ -118,7 +118,8 @@ class Inventory:
     """
 
     def __init__(self, document: FolderExtraction, *, deep: bool = False) -> None:
-        self._document = document
+        self.document = document.named if deep else document
+        """The folder: of one that stands for another, that is the one that all is in."""
         self._deep = deep
         self._models = (*model_extensions(), *(end for known in BUILTINS if known.viewer for end in known.extensions))
         self._sure = tuple(end for end in self._models if end not in ANY_MODELS)
@@ -128,9 +129,9 @@ class Inventory:
         """… and how many there are."""
 
     def __iter__(self) -> Iterator[InventoryItem]:
-        plugins = self._document.session.registry.plugin_parsers().values()
+        plugins = self.document.session.registry.plugin_parsers().values()
         self._models += tuple(end for known in plugins for end in known.extensions if known.reads == "file")
-        waiting = [("", self._document)]
+        waiting = [("", self.document)]
         while waiting:
             prefix, here = waiting.pop()
             item, parts = self._as_one(prefix, here)
@@ -251,7 +252,7 @@ class Inventory:
         """Return the models in a folder that was opened as one of them, without that: its files, and of each folder
         below the path of one, unless all below belongs to the model. Then the files that are called models, and cannot
         be read."""
-        here = self._document
+        here = self.document
         found = [item for item in self._files("", here, files_of(here)) if item.is_read]
         files = [item.path for item in found if item.error is None]
         files += [] if is_one_thing(here) else folders_with(here.folder, model_extensions())

@@ -229,6 +229,10 @@ def _lay_in(extraction: Extraction, folder: object) -> None:
     extraction.lies_in = folder
 
 
+def _folder_at(session: Session, path: str, format: str | None) -> FolderExtraction:
+    return FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
+
+
 def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     # An existing file with this literal name takes precedence over a path with "::".
     if "::" in path and not files.is_there(path):
@@ -243,9 +247,13 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     if "\0" in path:
         raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
     if files.is_folder(path):
-        folder = FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
+        folder = _folder_at(session, path, format)
         snapshot = snapshot_of(folder)
-        return folder if snapshot is None else _open_path(session, files.inside(path, snapshot), format)
+        if snapshot is None:
+            return folder
+        named, folder = folder, _folder_at(session, files.inside(path, snapshot), format)
+        folder.named = named
+        return folder
     parts = split_set(path)
     if parts is not None and (joined := open_split(session, parts, format)) is not None:
         return joined

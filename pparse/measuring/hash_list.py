@@ -7,26 +7,32 @@ A line is ``ALGORITHM:DIGEST  KIND  FILE``, with the name of a tensor behind a t
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from pparse.data import files
+from pparse.data.base import blocks
 from pparse.display.text import escaped, unescaped
-from pparse.errors import LimitError, OptionError
+from pparse.errors import OptionError
 from pparse.findings import Finding, Severity
 from pparse.lazy import Declared
 from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Final
 
+    from pparse.data.base import Data
+    from pparse.limits import MemoryBudget
     from pparse.measuring.hashing import Hashing
 
     Wanted = dict[tuple[str, str], str]
 
 SUFFIX: Final = ".hashes"
 """What the name of a list ends with that lies beside its model, behind the name of that."""
-_MOST_BYTES: Final = 256 << 20
+_BLOCK: Final = 1 << 20
+_LONGEST: Final = 16 << 20  # of a line: names have limits
+_HELD: Final = 300  # memory of a line without its letters
 _LINE: Final = (
     r"(?P<digest>(?P<algorithm>\w+):[0-9a-f]+)  (?P<kind>model    |structure|tensor   )  "
     r"(?P<file>[^\t]+)(?:\t(?P<name>[^\t]*))?"
@@ -38,32 +44,57 @@ def line_of(algorithm: str, digest: str, kind: str, file: str, name: str = "") -
     return f"{algorithm}:{digest}  {kind:9}  {escaped(file)}" + (f"\t{escaped(name)}" if kind == "tensor" else "")
 
 
-def read_list(path: str) -> dict[str, Wanted]:
-    """Return by file, kind and name of a tensor the identities that a list has, with their algorithm.
+class HashList:
+    """The identities of a list, with their algorithm, by file, and by kind and name of a tensor.
 
-    Raises `OptionError` if it is no list, `LimitError`, `SourceError`.
+    Raises `OptionError` if it is no list, `LimitError` if it is too long for ``budget``, `SourceError`.
     """
-    with files.open_file(path) as data:
-        size = data.size or 0
-        if size > _MOST_BYTES:
-            raise LimitError("the list is too long", option="", wanted=size, got=_MOST_BYTES, path=path)
-        text = data.read_exact(0, size).decode("utf-8", "replace")
-    found: dict[str, Wanted] = {}
-    algorithm = ""
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.removesuffix("\r")
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = re.fullmatch(_LINE, line)
-        if match is None or algorithm not in ("", match["algorithm"]):
-            what = "has another algorithm" if match is not None else "is none that 'pparse hash' prints"
-            raise OptionError(f"{path}: line {number} {what}: {line[:80]!r}")
-        digest, kind, file, name = match["digest"], match["kind"].rstrip(), match["file"], match["name"] or ""
-        algorithm = match["algorithm"]
-        found.setdefault(unescaped(file), {})[kind, unescaped(name)] = digest
-    if not found:
-        raise OptionError(f"{path}: no line of it has an identity")
-    return found
+
+    def __init__(self, path: str, budget: MemoryBudget) -> None:
+        self.path = path
+        self.files: dict[str, Wanted] = {}
+        """By path, as it is in the list."""
+        self._charge = budget.charge(0, f"the list {path}")
+        algorithm = ""
+        used = 0
+        with files.open_file(path) as data:
+            for number, line in enumerate(_lines(data), 1):
+                if not line.strip() or line.startswith("#"):
+                    continue
+                match = re.fullmatch(_LINE, line)
+                if match is None or algorithm not in ("", match["algorithm"]):
+                    what = "has another algorithm" if match is not None else "is none that 'pparse hash' prints"
+                    raise OptionError(f"{path}: line {number} {what}: {line[:80]!r}")
+                digest, kind, file, name = match["digest"], match["kind"].rstrip(), match["file"], match["name"] or ""
+                algorithm = match["algorithm"]
+                self.files.setdefault(unescaped(file), {})[kind, unescaped(name)] = digest
+                used += _HELD + len(line)
+                if used > self._charge.amount:
+                    self._charge.resize(used + (1 << 20))
+        if not self.files:
+            raise OptionError(f"{path}: no line of it has an identity")
+
+    def meant_by(self, file: str) -> Wanted:
+        """Return the lines on a file: those on its path, or on its name; if all are on one, those. Raises
+        `OptionError`."""
+        for path in (file, files.name_of(file.rstrip("/"))):
+            if path in self.files:
+                return self.files[path]
+        if len(self.files) > 1:
+            raise OptionError(f"{self.path} has no line on {file}")
+        return next(iter(self.files.values()))
+
+
+def _lines(data: Data) -> Iterator[str]:
+    """Yield the lines of a file, without their ends."""
+    rest = b""
+    for block in chain(blocks(data.pread, 0, data.size or 0, _BLOCK), (b"\n",)):
+        first, *others = (rest + block).split(b"\n")
+        rest = others.pop() if others else first
+        if len(rest) > _LONGEST:
+            raise OptionError(f"{data.name}: a line is too long to be one that 'pparse hash' prints")
+        for line in (first, *others) if others or block.endswith(b"\n") else ():
+            yield line.decode("utf-8", "replace").removesuffix("\r")
 
 
 def algorithm_of(wanted: Wanted) -> str:
@@ -82,26 +113,40 @@ class Departure(Declared):
     is_listed: bool = True
 
 
-def departures(hashing: Hashing, wanted: Wanted, algorithm: str) -> Iterator[Departure]:
-    """Yield what a model does not agree with; all of it is read as far as the list asks for."""
-    left = dict(wanted)
-    says_all = any(kind == "tensor" for kind, _ in wanted)
+class Comparison:
+    """A model and the lines on it: goes through what they do not agree in; all is read as far as the list asks for."""
 
-    def judged(kind: str, name: str, digest: str | None, reason: str) -> Iterator[Departure]:
-        meant = left.pop((kind, name), None)
-        if meant is not None and digest is None:
-            yield Departure(kind, name, f"not whole: {reason}", True)
-        elif meant is not None and meant != f"{algorithm}:{digest}":
-            yield Departure(kind, name, "different")
+    def __init__(self, hashing: Hashing, wanted: Wanted, asked: Callable[[str], bool] | None = None) -> None:
+        """``asked``: of a part of the tensors, whether one of that name is asked for, and not in the model."""
+        self._hashing, self._wanted, self._asked = hashing, wanted, asked
+        self.lines = len(wanted)
+        """How many lines were compared, once all was gone through."""
 
-    for tensor in hashing:
-        if says_all and ("tensor", tensor.name) not in wanted:
-            yield Departure("tensor", tensor.name, "not in the list", False, False)
-        yield from judged("tensor", tensor.name, tensor.content, tensor.reason)
-    yield from judged("structure", "", hashing.structure, "names are lost")
-    yield from judged("model", "", hashing.model, "see 'pparse check'")
-    for kind, name in left:
-        yield Departure(kind, name, "not in the file")
+    def __iter__(self) -> Iterator[Departure]:
+        hashing, left = self._hashing, dict(self._wanted)
+        algorithm, says_all = algorithm_of(left), any(kind == "tensor" for kind, _ in left)
+
+        def judged(kind: str, name: str, digest: str | None, reason: str) -> Iterator[Departure]:
+            meant = left.pop((kind, name), None)
+            if meant is not None and digest is None:
+                yield Departure(kind, name, f"not whole: {reason}", True)
+            elif meant is not None and meant != f"{algorithm}:{digest}":
+                yield Departure(kind, name, "different")
+
+        for tensor in hashing:
+            if says_all and ("tensor", tensor.name) not in self._wanted:
+                yield Departure("tensor", tensor.name, "not in the list", False, False)
+            yield from judged("tensor", tensor.name, tensor.content, tensor.reason)
+        asked = self._asked
+        if asked is not None and not all(kind != "tensor" or asked(name) for kind, name in left):
+            # The list is of more than was asked for, and so are its identities of the whole.
+            before = len(left)
+            left = {(kind, name): digest for (kind, name), digest in left.items() if kind == "tensor" and asked(name)}
+            self.lines -= before - len(left)
+        yield from judged("structure", "", hashing.structure, "names are lost")
+        yield from judged("model", "", hashing.model, "see 'pparse check'")
+        for kind, name in left:
+            yield Departure(kind, name, "not in the file")
 
 
 def list_beside(path: str) -> str | None:
@@ -114,7 +159,7 @@ def findings_of_list(hashing: Hashing, wanted: Wanted, path: str, source: str) -
     """Yield a finding for each tensor that is not what the list at ``path`` says; a note on those that are."""
     name = files.name_of(path)
     count = lost = 0
-    for one in departures(hashing, wanted, algorithm_of(wanted)):
+    for one in Comparison(hashing, wanted):
         if one.is_lost:
             lost += 1
             continue  # why is a finding already

@@ -45,6 +45,7 @@ from pparse.parsers.tensorflow import ASSETS, MEMBERS, VARIABLES, SavedModelPars
 from pparse.recovery.document_verdict import DocumentVerdict, verify_document
 from pparse.recovery.report import RecoveredFile
 from pparse.recovery.salvage import AS_FOUND, Job, Rest, salvage, text_of
+from pparse.tensors.parts import why_absent
 from pparse.tensors.viewer import Viewer
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
 from pparse.viewers.shards import ShardTable
@@ -317,7 +318,7 @@ class ShardWriter:
             shard = self._parser.shard(name)
             result = shard.parse()
         except (FaultError, SourceError) as error:  # no file, or not a known format: go on with the others
-            reason = error.reason if not isinstance(error, SourceError) else f"it cannot be read: {error.reason}"
+            reason = why_absent(name, error) if isinstance(error, SourceError) else error.reason
             self._lost[name] = f"its shard is lost: {reason}"
             self._whole = False
             self._walk.models.lost(name, reason)
@@ -641,7 +642,7 @@ def verdict_on(file: Extraction, viewer: Viewer, model: Extraction) -> DocumentV
             count += 1
             needed = max(needed, stop)
             known = file.data.range_status(span.offset, min(stop, end))
-            agreed += bool(known.verified) and stop <= end
+            agreed += bool(known.verified or span.is_proved) and stop <= end
             is_here = True
             is_wrong = is_wrong or known.status is Status.DAMAGED
             if known.verified and span.offset == reach:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 
+from pparse.containers.content import GapLog
 from pparse.conversion.forms import measured, safetensors_head, safetensors_header, why_unfit
 from pparse.data.base import Access
 from pparse.data.range_status import cut_status
@@ -93,6 +94,8 @@ class TensorJudge:
         if is_whole and tensor.is_text and tensor.spans:
             return status, "", False
         reason = finding.reason if finding is not None else str(status)
+        if is_whole and tensor.dtype is not None and not tensor.stored_nbytes:
+            return status, "", False
         if status is Status.UNSUPPORTED or tensor.dtype is None or not tensor.spans:
             return (Status.UNSUPPORTED if is_whole else status), reason, False
         if number in self.spoiled:
@@ -543,24 +546,36 @@ class Leftovers:
         span, length, there = tensor.content_span, tensor.stored_nbytes, 0
         if span is not None and span.data is not None:
             entry.offset = span.offset if length else None
-            if entry.status is not Status.MISSING:
-                ends = (end for end in (span.end, span.data.size, self.end) if end is not None)
-                stop = min((span.offset + length, *ends))
-                with self.job.target.create(f"{self.name}.partial/{flat(tensor.name)}.bin") as file:
-                    gaps = self.job.copy_known(file, span.offset, stop, span.data)
-                    there = file.bytes - gaps.known
-                    if not there:
-                        file.discard()
-                if there:
-                    if file.bytes < length:
-                        gaps.add(file.bytes, length - file.bytes)
-                    entry.gaps = gaps
-                    self._take(file, entry)
-        if not there and length and entry.status in BROKEN:
-            entry.status = Status.MISSING
+        if entry.status is not Status.MISSING and any(span.data is not None for span in tensor._sources):
+            with self.job.target.create(f"{self.name}.partial/{flat(tensor.name)}.bin") as file:
+                gaps = self._copy_spans(file, tensor._sources)
+                there = file.bytes - gaps.known
+                if not there:
+                    file.discard()
+            if there:
+                if file.bytes < length:
+                    gaps.add(file.bytes, length - file.bytes)
+                entry.gaps = gaps
+                self._take(file, entry)
         told = f"{there:,} of {length:,} bytes are there"
         self._report(tensor, entry, told if why == there_words(there, length) else f"{told}: {why}")
         return there
+
+    def _copy_spans(self, file: TargetFile, spans: Iterable[Span]) -> GapLog:
+        """Write the known bytes of stretches that follow each other, each at its place; return what is missing."""
+        gaps, begin = GapLog(), 0
+        for span in spans:
+            if span.data is not None:
+                ends = [end for end in (span.end, span.data.size) if end is not None]
+                ends += [self.end] if self.end is not None and span.data is self.job.data else []
+                stop = min((span.offset + span.length, *ends))
+                if span.offset < stop and file.bytes < begin:
+                    gaps.add(file.bytes, begin - file.bytes)
+                    file.skip(begin - file.bytes)
+                for offset, count in self.job.copy_known(file, span.offset, stop, span.data):
+                    gaps.add(begin + offset, count)
+            begin += span.length
+        return gaps
 
     def _take(self, file: TargetFile, entry: RecoveredFile) -> None:
         self.written += 1
@@ -621,7 +636,8 @@ class SafetensorsJudge(TensorJudge):
         span = tensor.spans[0]
         found = self._of_bytes(span.offset, span.offset + span.length) if span.length else None
         if found is not None:
-            return *found, False
+            finding = tensor.finding if tensor.status is found[0] else None
+            return found[0], found[1] if finding is None else finding.reason, False
         if number in self.spoiled:
             return Status.DAMAGED, "its bytes cannot be read", False
         doubt = self.header_suspect

@@ -18,6 +18,7 @@ from pparse.containers.stream import StreamParser
 from pparse.data.base import Access
 from pparse.document.appearance import ARCHIVE_EXTENSIONS
 from pparse.document.extraction import Extraction, extraction_of
+from pparse.document.registry import viewer_for
 from pparse.errors import DataError, FaultError, FormatError, LimitError, PparseError, SourceError
 from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.lazy import lazy_pattern
@@ -261,10 +262,14 @@ class Unpacker:
         self, result: Result, name: str, source: str, judgement: Judgement, prefix: str | None = None
     ) -> str | None:
         """Write a document as it is; return its path, None if there was nothing to write."""
+        alone = self._salvages and self.writes_beside and not self._levels
+        beside = files_beside(extraction_of(result)) if alone else []
+        viewer = viewer_for(extraction_of(result)) if beside else None
+        if judgement is not None and viewer is not None and judgement.parts == (0, 0):
+            judgement.parts = viewer.extent().count, viewer.extent().verified  # wherever the tensors lie, all is saved
         path = self.write_bytes(extraction_of(result), name, source, judgement, prefix)
         folder = name[: name.rfind("/") + 1]
-        alone = self._salvages and self.writes_beside and not self._levels
-        for other, file in files_beside(extraction_of(result)) if alone else ():
+        for other, file in beside:
             self.write_bytes(file, folder + other)
         return path
 

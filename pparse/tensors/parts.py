@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Data, Range
     from pparse.document.extraction import Extraction
+    from pparse.errors import PparseError
     from pparse.limits import MemoryBudget
     from pparse.tensors.status import Extent
 
@@ -296,6 +297,18 @@ def put_together(
 # -- The files beside a document that tensors lie in: which there are, and where downloads go on -----------------------
 
 
+def is_absent(error: PparseError) -> bool:
+    """Return whether a file beside a document that could not be opened is not there, and not just unreadable."""
+    return isinstance(error, SourceError) and error.errno == ENOENT
+
+
+def why_absent(name: str, error: PparseError | None) -> str:
+    """Return why nothing is read from a file beside a document; without an ``error``, as there is none."""
+    if error is None or is_absent(error):
+        return f"{name} is not there"
+    return f"{name} cannot be read: {error.reason}"
+
+
 class DataFiles:
     """The data files beside an index, each opened when it is first asked for."""
 
@@ -326,12 +339,10 @@ class DataFiles:
             found = self._index.sibling(name)
             found.find_end()  # a file is opened when it is asked
         except (SourceError, EndOfDataError, PathError) as error:
-            reason = f"{name} is not there"
-            is_absent = isinstance(error, EndOfDataError) or (isinstance(error, SourceError) and error.errno == ENOENT)
-            if not is_absent and self._index.folder is not None:
-                reason = f"{name} cannot be read: {error.reason}"
+            is_gone = is_absent(error) or isinstance(error, EndOfDataError) or self._index.folder is None
+            if not is_gone:
                 self._unreadable.add(shard)
-            found = Finding("missing", reason, source=source)
+            found = Finding("missing", why_absent(name, None if is_gone else error), source=source)
         self._files[shard] = found
         return found
 
@@ -381,7 +392,6 @@ class DataFiles:
                     extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), there))
         for shard, _ in self.missing():
             extent.missing_files += 1
-            extent.at_least = True
             if shard not in self._unreadable:  # to fetch it again would not help
                 extent.resume.append(Resume(self._index.path_beside(self.name_of(shard)), 0))
 
@@ -396,5 +406,3 @@ class DataFiles:
             extent.cut_files += 1
         extent.at_least = status is not Status.COMPLETE  # entries that are lost may name more data
         self._add_to(extent)
-        if extent.resume or extent.missing_files:
-            extent.worsen(Status.TRUNCATED)

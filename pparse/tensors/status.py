@@ -373,10 +373,16 @@ class Extent:
         return max(0, self.expected - self.actual)
 
     @property
+    def may_expect_more(self) -> bool:
+        """Whether more bytes than `expected` may be lacking: a header is cut, or files are missing whose size nobody
+        knows."""
+        return self.at_least or bool(self.missing_files)
+
+    @property
     def status(self) -> Status:
         """The worst status among document and tensors."""
         # Of an unfinished download the size may be right, but bytes were never written.
-        lacks = self.truncated or self.missing or self.missing_bytes or self.unwritten
+        lacks = self.truncated or self.missing or self.missing_bytes or self.unwritten or self.missing_files
         counted = ((Status.DAMAGED, self.damaged), (Status.TRUNCATED, lacks), (Status.UNSUPPORTED, self.unsupported))
         worst = worst_status(
             self.document_status, next((status for status, count in counted if count), Status.COMPLETE)
@@ -494,7 +500,7 @@ class Extent:
         return {
             "actual": self.actual,
             "expected": self.expected,
-            "expected_at_least": self.at_least,
+            "expected_at_least": self.may_expect_more,
             "missing_bytes": self.missing_bytes,
             "first_hit": self.first_hit,
             "resume_at": self.resume_at,

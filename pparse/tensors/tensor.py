@@ -724,10 +724,11 @@ class Tensor(HasStatus):
             raise self._truncated(end)
 
     def _truncated(self, wanted: int) -> TruncatedTensorError:
+        finding = self.finding
         if not self.is_shape_known:
-            reason = self.finding.reason if self.finding is not None else "its shape is cut off"
+            reason = finding.reason if finding is not None else "its shape is cut off"
             return TruncatedTensorError(reason, name=self.name, source=self._place().get("source"))
-        reason = "the tensor extends beyond the end of the file"
+        reason = finding.reason if finding is not None else "the tensor extends beyond the end of the file"
         if self.shape and self.dtype is not None and self._is_contiguous():
             rows = self._whole_count(self.dtype) // max(1, prod(self.shape[1:]))
             reason += f"; {rows:,} of its {count_words(self.shape[0], 'row')} {are(rows)} whole"

@@ -201,7 +201,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def truncation(self, extent: Extent) -> Finding:
         """Return the finding on a document that lacks bytes."""
-        least = "at least " if extent.at_least else ""
+        least = "at least " if extent.may_expect_more else ""
         hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
         reason = f"the file lacks {least}{extent.missing_bytes} bytes{hit}"
         told: Any = {"offset": self.extraction.find_end(), "wanted": extent.expected, "got": extent.actual}
@@ -397,7 +397,7 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         elif outer.file_parts:
             extent.resume = downloads(outer, outer.find_end() - outer.start, cut=bool(extent.resume))
         if extent.resume and outer.parent is None:  # of a set, it is asked for all
-            whole = extent.expected if not extent.at_least and outer is self.extraction.parsed else None
+            whole = extent.expected if not extent.may_expect_more and outer is self.extraction.parsed else None
             advise(outer, extent.resume, whole)
         first = next((file for file in extent.resume if file.helps), None)
         extent.resume_at, extent.resume_file = (None, None) if first is None else (first.at, first.file)

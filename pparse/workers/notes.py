@@ -40,8 +40,7 @@ class Notes:
         try:
             if try_lock(self._descriptor) is False:
                 raise OptionError(f"another process is writing to {path} now")
-            _refuse_other(self._descriptor, path)
-            self._journal = Journal(self._descriptor, budget, len)
+            self._journal = Journal(self._descriptor, budget, len, path)
             if self._journal.run is not None and self._journal.run != run:
                 raise OptionError(f"{path} is of another command or of other options; remove it, or name another file")
             if self._journal.run is None:
@@ -91,11 +90,3 @@ class Notes:
 def _checksum(key: object, result: object) -> int:
     """Return the CRC-32 of a line as JSON: of what was read again the same as of what was noted."""
     return crc32(json.dumps([key, result]).encode("ascii"))
-
-
-def _refuse_other(descriptor: int, path: str) -> None:
-    """Raise if a file holds anything but notes: it would be cut."""
-    wanted = b'{"journal":1,"run":{'
-    head = os.pread(descriptor, len(wanted), 0) if hasattr(os, "pread") else os.read(descriptor, len(wanted))
-    if head != wanted[: len(head)]:
-        raise OptionError(f"{path} holds something else than notes of a run; name another file")

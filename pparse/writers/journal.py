@@ -28,7 +28,7 @@ import json
 import os
 from array import array
 
-from pparse.errors import CancelledError, SourceError, refused
+from pparse.errors import CancelledError, OptionError, SourceError, refused
 from pparse.limits import MIB
 
 TYPE_CHECKING = False
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from pparse.limits import MemoryBudget
 
 SCHEMA: Final = 1
-_NAME: Final = "the journal"  # in messages
+_NAME: Final = "the journal"  # in messages, of one in a folder of ours
+_HEAD: Final = b'{"journal":%d,"run":{' % SCHEMA
 _BLOCK: Final = 64 << 10
 _LONGEST: Final = 64 * MIB  # of a line: the gaps of a file are bounded, and so are names
 _FLUSHED: Final = 64 << 10
@@ -53,12 +54,16 @@ _FIRST_SLOTS: Final = 1 << 10
 class Journal:
     """The journal in the open file ``descriptor``, to which is only appended (``O_APPEND``).
 
-    ``name_key`` hashes a path, for the table of folders.
+    ``name_key`` hashes a path, for the table of folders. ``path``: that of a file which a user named; if it holds
+    anything else, `OptionError` is raised, and it stays as it is. In a folder of ours, that does not count.
     """
 
-    def __init__(self, descriptor: int, budget: MemoryBudget, name_key: Callable[[str], int]) -> None:
+    def __init__(
+        self, descriptor: int, budget: MemoryBudget, name_key: Callable[[str], int], path: str | None = None
+    ) -> None:
         self.descriptor = descriptor
         """Descriptor of the file."""
+        self._path = path
         self._name_key = name_key
         self._reader: BinaryIO | None = None  # None: what was written since is not where it believes to be
         self._buffer = bytearray()
@@ -76,10 +81,13 @@ class Journal:
     def _read(self) -> None:
         """Read and index the whole journal, and cut off an incomplete line."""
         end = 0
+        head = self._at(0).read(len(_HEAD))
+        if self._path is not None and head != _HEAD[: len(head)]:
+            raise OptionError(f"{self._path} holds something else than notes of a run; name another file")
         first = self._line_at(0)
-        head = _decoded(first[0]) if first is not None else None
-        if first is not None and isinstance(head, dict) and head.get("journal") == SCHEMA:
-            self.run = head.get("run")
+        about = _decoded(first[0]) if first is not None else None
+        if first is not None and isinstance(about, dict) and about.get("journal") == SCHEMA:
+            self.run = about.get("run")
             begun: tuple[int, int] | None = None
             end = first[1]
             for offset, stop, entry in self.entries(end):
@@ -89,16 +97,20 @@ class Journal:
                     break  # not a line of a journal
                 end = stop
             self.pending = None if begun is None else begun[1]
-        with refused("cannot write", _NAME):
+        with refused("cannot write", self._path or _NAME):
             os.ftruncate(self.descriptor, end)
         self._reader = None
 
-    def _line_at(self, offset: int) -> tuple[bytes, int] | None:
-        """Return the line at ``offset`` and the offset of the next; None if there is no complete line."""
+    def _at(self, offset: int) -> BinaryIO:
+        """Return what reads the file, at ``offset``."""
         if self._reader is None:
             self._reader = os.fdopen(self.descriptor, "rb", _BLOCK, closefd=False)
         self._reader.seek(offset)
-        line = self._reader.readline(_LONGEST)
+        return self._reader
+
+    def _line_at(self, offset: int) -> tuple[bytes, int] | None:
+        """Return the line at ``offset`` and the offset of the next; None if there is no complete line."""
+        line = self._at(offset).readline(_LONGEST)
         return (line[:-1], offset + len(line)) if line.endswith(b"\n") else None
 
     def _index(self, entry: list[Any], offset: int, begun: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -143,7 +155,7 @@ class Journal:
     def cut(self, offset: int) -> None:
         """Drop the lines from ``offset`` on. Raise `SourceError`."""
         self.flush()
-        with refused("cannot write", _NAME):
+        with refused("cannot write", self._path or _NAME):
             os.ftruncate(self.descriptor, offset)
 
     def unit(self, number: int) -> int | None:
@@ -176,7 +188,7 @@ class Journal:
         """Write the added lines to the file. Raise `SourceError`."""
         view = memoryview(bytes(self._buffer))
         self._buffer = bytearray()
-        with refused("cannot write", _NAME):
+        with refused("cannot write", self._path or _NAME):
             while view:
                 view = view[os.write(self.descriptor, view) :]
         self._reader = None

@@ -224,6 +224,11 @@ class ChunkSpan(Span):
         """Compare the checksum: of a small chunk, reading it does."""
         self.chunk.verify()
 
+    @property
+    def is_proved(self) -> bool:
+        """Whether its checksum agreed; never reads."""
+        return self.chunk.is_proved(0, self.length)
+
     def resolve(self) -> None:
         """Compare that of a small chunk if something is known against the file: it may tell that the chunk is right."""
         if self.length <= LITTLE and self.data is not None and self.data.flawed:
@@ -402,23 +407,29 @@ class DcpViewer(NodeViewer):
 
     # -- objects -------------------------------------------------------------------------------------------------------
 
-    def _objects(self) -> Iterator[tuple[str, Viewer | Finding]]:
-        """Yield name and viewer of each object that was saved as a whole; or why it cannot be read."""
+    def _places_of_objects(self) -> Iterator[tuple[str, tuple[Extraction, int, int] | str]]:
+        """Yield the name of each object that was saved as a whole, and its shard, with begin and end of its archive
+        there; or why that is not known."""
         for name, value in self.parser.pairs("state_dict_metadata"):
             kind = str(getattr(value, "callable", "")).rpartition(".")[2]
             if kind != _OBJECT or not isinstance(name, str) or self.extraction.folder is None:
                 continue
             place = self.parser.places.find(name, None)
             if place is None:
-                yield name, self._lost(name, self.parser.places.problem or "its place is not in .metadata")
+                yield name, self.parser.places.problem or "its place is not in .metadata"
                 continue
             file = self._files.open(place.file)
-            if isinstance(file, Finding):
-                yield name, self._lost(name, file.reason)
+            begin = 0 if isinstance(file, Finding) else file.start + place.offset
+            yield name, file.reason if isinstance(file, Finding) else (file, begin, begin + place.length)
+
+    def _objects(self) -> Iterator[tuple[str, Viewer | Finding]]:
+        """Yield name and viewer of each object that was saved as a whole; or why it cannot be read."""
+        for name, place in self._places_of_objects():
+            if isinstance(place, str):
+                yield name, self._lost(name, place)
                 continue
-            begin = file.start + place.offset
             try:
-                viewer = self.open_archive(file, begin, begin + place.length)
+                viewer = self.open_archive(*place)
             except DataError as error:
                 yield name, self._lost(name, error.reason)
                 continue
@@ -458,6 +469,10 @@ class DcpViewer(NodeViewer):
             if not isinstance(self._files.open(file), Finding):
                 self._files.need(file, end)
         self._files.close_extent(extent, self.root.status)
+        if extent.cut_files or extent.missing_files:  # objects are not among the tensors
+            places = (place for _, place in self._places_of_objects())
+            if any(isinstance(place, str) or place[2] > place[0].find_end() for place in places):
+                extent.worsen(Status.TRUNCATED)
         return self.keep_extent(extent)
 
     def resolve_all(self) -> None:

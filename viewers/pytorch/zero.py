@@ -300,14 +300,14 @@ class ZeroViewer(Viewer):
         worst, reason, seen = Status.COMPLETE, "", None
         for piece in pieces:
             viewer = self._viewer(piece.file)
+            where = "the model's state" if piece.file == _STATES else self._name_of(piece.file)
             flat = None if isinstance(viewer, Finding) else viewer.find(piece.name)
             span = flat.spans[0] if flat is not None and flat.spans else None
             if flat is None or span is None or span.data is None or flat.dtype is None:
-                lost = viewer.reason if isinstance(viewer, Finding) else f"{piece.name} is lost"
+                lost = viewer.reason if isinstance(viewer, Finding) else f"{piece.name} of {where} is lost"
                 spans.append(Span(None, 0, piece.count * dtype.itemsize, self.extraction.name))
                 worst, reason = worst_status(worst, Status.TRUNCATED), reason or lost
                 continue
-            where = "the model's state" if piece.file == _STATES else self._name_of(piece.file)
             if flat.size != piece.size or len(flat.spans) > 1 or not flat.is_stored_as_array:
                 raise Odd(f"{piece.name} of {where} does not hold what it should")
             if seen is not None and (flat.dtype, flat.byteorder) != seen:
@@ -318,7 +318,8 @@ class ZeroViewer(Viewer):
             claimed = flat.claimed_status
             if claimed is Status.DAMAGED or (claimed is not Status.COMPLETE and spans[-1].there < spans[-1].length):
                 worst = worst_status(worst, Status.DAMAGED if claimed is Status.DAMAGED else Status.TRUNCATED)
-                reason = reason or (flat.finding.reason if flat.finding is not None else f"{piece.name} is {claimed}")
+                told = flat.finding.reason if flat.finding is not None else str(claimed)
+                reason = reason or f"{piece.name} of {where}: {told}"
         if worst is Status.TRUNCATED and not any(span.there for span in spans):
             worst = Status.MISSING
         finding = None
