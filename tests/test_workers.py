@@ -342,3 +342,30 @@ def test_what_is_cut_is_not_said_to_be_gone(run, tmp_path) -> None:
     path.write_bytes((SAMPLES / "tiny-gpt.cut.safetensors").read_bytes())
     told = run("check", str(path))
     assert (told.code, "12 of 23 lines" in told.out, "all 23" in told.out) == (4, True, False)
+
+
+def test_diff_believes_lists(run, tmp_path) -> None:
+    """Without reading tensors, as far as they are whole; not a list that is older than its model."""
+    old, new = tmp_path / "old.safetensors", tmp_path / "new.safetensors"
+    arrays = {"a": np.arange(99_000.0), "b": np.zeros(9)}
+    save_file(arrays, old)
+    save_file({**arrays, "b": np.ones(9)}, new)
+    command = ["diff", "--lists", "--json", str(old), str(new)]
+    missing = run(*command)
+    assert (missing.code, "hash --save" in missing.err) == (2, True)
+    assert run("hash", "--save", str(old), str(new)).code == 0
+    found = run(*command)
+    assert [(one["name"], one["verdict"]) for one in found.json["tensors"]] == [("b", "values")]
+    assert (found.code, found.json["equal"]) == (1, 1)
+    assert int(run(*command, "--trace-io").err.splitlines()[-1].split()[1]) < 20_000
+    listed = Path(f"{new}.hashes")
+    listed.write_text(listed.read_text().replace("blake3:", "sha256:"))
+    assert (run(*command).code, "two algorithms" in run(*command).err) == (2, True)
+    run("hash", "--save", str(new))
+    os.truncate(new, new.stat().st_size - 1)
+    os.utime(new, (0, 0))
+    assert run(*command).code == 4
+    os.utime(new)
+    os.utime(f"{new}.hashes", (0, 0))
+    stale = run(*command)
+    assert (stale.code, "was written after" in stale.err) == (2, True)

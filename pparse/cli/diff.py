@@ -14,6 +14,7 @@ from pparse.cli.common import DAMAGED, DIFFERENT, OK, USAGE, worst
 from pparse.cli.model import OpenedModel
 from pparse.cli.selection import Selection
 from pparse.display.text import safe, shorten
+from pparse.errors import OptionError
 from pparse.limits import count_words, format_size
 
 TYPE_CHECKING = False
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
+    from pparse.limits import MemoryBudget
     from pparse.measuring.difference import Change, Comparison, Difference, ValueDistance
     from pparse.measuring.graph_difference import GraphDifference
     from pparse.tensors.viewer import Viewer
@@ -50,6 +52,8 @@ def add_arguments(parser: Arguments) -> None:
     parser.add("--relative X", "… and this share of the value in NEW (0)", type=float, default=0.0)
     parser.add("--no-metadata", "metadata do not count; if tensors are selected, they never do", dest="no_metadata")
     parser.add("--no-graph", "graphs do not count; if tensors are selected, they never do", dest="no_graph")
+    lists = "believe the lists that 'pparse hash --save' wrote beside both: tensors in them are not read"
+    parser.add("--lists", lists)
     parser.add("-l --long", f"each difference, not a table by layers if there are more than {_ROWS}")
     jobs.add_arguments(parser)
     parser.add("-q --quiet", "no output, only the exit code")
@@ -74,12 +78,24 @@ def run(options: Any, out: Output) -> int:
             if not matches.takes_all:
                 how |= {"chosen": matches.takes_name, "admitted": matches.admits}
             how["workers"] = work.workers(*viewers)
+            if options.lists:
+                how["identities"] = _listed(options, first.extraction.session.budget)
             report = _DiffReport(Comparison(*viewers, **how), viewers, options, out)
             takes_all = matches.takes_all
             code = report.run(
                 with_metadata=takes_all and not options.no_metadata, with_graph=takes_all and not options.no_graph
             )
     return matches.code(code, out, nothing=USAGE)
+
+
+def _listed(options: Any, budget: MemoryBudget) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the lists beside both models say of their tensors."""
+    from pparse.measuring.hash_list import algorithm_of, contents_beside
+
+    old, new = (contents_beside(file, budget) for file in (options.old, options.new))
+    if old and new and algorithm_of(old) != algorithm_of(new):
+        raise OptionError(f"the lists beside {options.old} and {options.new} are of two algorithms")
+    return old, new
 
 
 class _DiffReport:

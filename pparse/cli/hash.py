@@ -16,7 +16,7 @@ from pparse.data import files
 from pparse.display.text import safe
 from pparse.errors import NotWholeError, OptionError
 from pparse.limits import MemoryBudget, count_words
-from pparse.measuring.hash_list import SUFFIX, Comparison, HashList, algorithm_of, line_of
+from pparse.measuring.hash_list import SUFFIX, Departures, HashList, algorithm_of, line_of
 from pparse.writers.files import AtomicFile
 
 TYPE_CHECKING = False
@@ -158,7 +158,7 @@ def _compare(hashing: Hashing, wanted: dict[tuple[str, str], str], viewer: Viewe
     """Compare a model with the lines of a list; return the exit code."""
     matches = options.matches
     asked = None if matches.takes_all else lambda name: matches(name) and viewer.find(name) is None
-    comparison = Comparison(hashing, wanted, asked)
+    comparison = Departures(hashing, wanted, asked)
     told = list(comparison)
     lines = comparison.lines
     agree = lines - sum(one.is_listed for one in told)

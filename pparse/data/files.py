@@ -611,6 +611,15 @@ def is_file(path: str) -> bool:
     return os.path.isfile(path)
 
 
+def written_at(path: str) -> int:
+    """Return when a file was written last, or the newest one in a folder, in nanoseconds. Raises `SourceError`."""
+    with refused("cannot read", path):
+        if not os.path.isdir(path):
+            return os.stat(path).st_mtime_ns
+        with os.scandir(path) as entries:
+            return max((entry.stat().st_mtime_ns for entry in entries), default=0)
+
+
 def is_folder(path: str) -> bool:
     """Return whether this is a folder, or a link to one."""
     return os.path.isdir(path)

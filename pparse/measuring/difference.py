@@ -148,7 +148,7 @@ class Comparison:
         """Values are close if they are at most ``tolerance + relative * abs(new)`` apart. ``chosen``: which count.
 
         Of a pair, also the old one must be ``admitted``, of a tensor that was added, the new one. ``identities`` of
-        contents by name, of the old model and the new one, are believed: such tensors are not read. Raises
+        contents by name, of the old model and the new one, are believed: such tensors are not read, if whole. Raises
         `OptionError`.
         """
         for name, value in (("tolerance", tolerance), ("relative", relative)):
@@ -259,7 +259,7 @@ class Comparison:
         is_same_type = type_word(old) == type_word(new)
         how = is_same_type, self._tolerance, self._relative
         told = [known.get(tensor.name) for known, tensor in zip(self._identities, pair, strict=True)]
-        if is_same_type and None not in told:
+        if is_same_type and None not in told and old.is_complete and new.is_complete:
             return [_Listed(both, told[0] == told[1])]
         if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(is_plain, pair))):
             return [_Stretch(both, 0, None, how)]

@@ -19,8 +19,8 @@ from pparse.limits import count_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Final
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any, Final
 
     from pparse.data.base import Data
     from pparse.limits import MemoryBudget
@@ -97,9 +97,10 @@ def _lines(data: Data) -> Iterator[str]:
             yield line.decode("utf-8", "replace").removesuffix("\r")
 
 
-def algorithm_of(wanted: Wanted) -> str:
+def algorithm_of(wanted: Mapping[Any, str]) -> str:
     """Return the algorithm of a list."""
-    return next(iter(wanted.values())).partition(":")[0]
+    digest: str = next(iter(wanted.values()))
+    return digest.partition(":")[0]
 
 
 class Departure(Declared):
@@ -113,7 +114,7 @@ class Departure(Declared):
     is_listed: bool = True
 
 
-class Comparison:
+class Departures:
     """A model and the lines on it: goes through what they do not agree in; all is read as far as the list asks for."""
 
     def __init__(self, hashing: Hashing, wanted: Wanted, asked: Callable[[str], bool] | None = None) -> None:
@@ -155,11 +156,26 @@ def list_beside(path: str) -> str | None:
     return beside if files.is_file(beside) else None
 
 
+def contents_beside(path: str, budget: MemoryBudget) -> dict[str, str]:
+    """Return the identity of each tensor that the list beside a model has, with its algorithm.
+
+    Raises `OptionError` if there is no list, or the model was written after it.
+    """
+    beside = list_beside(path)
+    how = f"'pparse hash --save {path}' writes it"
+    if beside is None:
+        raise OptionError(f"{path}{SUFFIX}, a list of identities, is not there; {how}")
+    if files.written_at(path) > files.written_at(beside):
+        raise OptionError(f"{path} was written after {beside}, a list of what it was before; {how} again")
+    listed = HashList(beside, budget).meant_by(path)
+    return {name: digest for (kind, name), digest in listed.items() if kind == "tensor"}
+
+
 def findings_of_list(hashing: Hashing, wanted: Wanted, path: str, source: str) -> Iterator[Finding]:
     """Yield a finding for each tensor that is not what the list at ``path`` says; a note on those that are."""
     name = files.name_of(path)
     count = lost = 0
-    for one in Comparison(hashing, wanted):
+    for one in Departures(hashing, wanted):
         if one.is_lost:
             lost += 1
             continue  # why is a finding already
