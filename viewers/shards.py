@@ -9,7 +9,7 @@ from itertools import chain
 
 from pparse.document.extraction import extraction_of
 from pparse.document.opening import Resume
-from pparse.errors import DataError, SourceError
+from pparse.errors import DataError, LimitError, SourceError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
 from pparse.tensors.parts import is_absent, why_absent
@@ -24,10 +24,15 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.document.extraction import Extraction
+    from pparse.limits import Charge
     from pparse.parsers.shards import ShardIndexParser, ShardSet
 
 # Up to this many names are tracked with the number of shards that have them.
 _MAX_OTHERS: Final = 100_000
+# So many names are searched in all shards before it is noted which one has which.
+_SEARCHES: Final = 2
+# Memory of a name in a `ShardTable` while it is made.
+_TABLE_ROW: Final = 40
 
 
 class ShardSetViewer(Viewer):
@@ -41,6 +46,8 @@ class ShardSetViewer(Viewer):
         self.parser: ShardSet = extraction.parse().parser  # type: ignore[assignment]
         self._last: tuple[str, Any] | None = None
         self._resolved = False
+        self._searches = 0  # how often shards were gone through for a name
+        self._homes: tuple[ShardTable, int, Charge] | None = None  # of each name, as of so many discoveries
 
     def shard_viewer(self, name: str) -> Any:
         """Return the viewer of one shard. Raises the error of opening it."""
@@ -234,7 +241,7 @@ class ShardSetViewer(Viewer):
                 return self._unread_tensor(name, told)
             if tensor is not None:
                 return tensor
-        for _, candidate in parser.in_order(alone=1):
+        for candidate in self._shards_with(name):
             tensor = self._in_shard(candidate, name)
             if tensor is not None:
                 return tensor
@@ -246,13 +253,55 @@ class ShardSetViewer(Viewer):
             return self._unread_tensor(name, finding)
         return None
 
+    def _shards_with(self, name: str) -> Iterator[str]:
+        """Yield the shards that may have a name, in order: all of them, until it pays to note what each has."""
+        if self._homes is None and self._searches == _SEARCHES:
+            self._note_homes()
+        self._searches += 1
+        if self._homes is not None and self._knows_homes():
+            names = self.parser.shard_names()
+            yield from (names[number] for number in self._homes[0].shards_of(name))
+        else:
+            yield from (shard for _, shard in self.parser.in_order(alone=1))
+
+    def _knows_homes(self) -> bool:
+        """Return whether it is noted which shards have which names, and nothing was learned since: names, perhaps."""
+        return self._homes is not None and self._homes[1] == self.extraction.session.stats.discoveries
+
+    def _note_homes(self) -> None:
+        """Go through all shards, and note which names each has."""
+        charge = self.extraction.session.budget.charge(0, "the shard of each name")
+        try:
+            table = ShardTable(self._names_in_shards(charge), self.parser.shard_names())
+        except LimitError:
+            charge.release()
+            return
+        self._homes = table, self.extraction.session.stats.discoveries, charge
+
+    def _names_in_shards(self, charge: Charge) -> Iterator[tuple[str, str]]:
+        count = 0
+        for _, shard in self.parser.in_order():
+            try:
+                viewer = self.shard_viewer(shard)
+            except (DataError, SourceError):  # it has none
+                continue
+            for tensor in viewer.tensors():
+                yield tensor.name, shard
+                count += 1
+                if not count & 0x3FF:
+                    charge.resize(_TABLE_ROW * (count + 0x400))
+            self.let_go(viewer)
+
     def _find_other(self, name: str) -> Tensor | None:
         """Return the tensor ``name#2`` (or 3 …): the second one, if several shards have the name."""
         base, mark, number = name.rpartition("#")
         if not (mark and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1):
             return None
         left, mapped = int(number), self.parser.map_lookup(base)
-        for shard in sorted(self.parser.shard_names(), key=lambda shard: shard != mapped):  # the right one first
+        shards = sorted(self._shards_with(base), key=lambda shard: shard != mapped)  # the right one first
+        if self._knows_homes():
+            shards, left = shards[left - 1 : left], 1
+        for shard in shards:
             tensor = self._in_shard(shard, base)
             left -= tensor is not None
             if tensor is not None and not left:
@@ -392,6 +441,14 @@ class ShardTable:
     def all_seen(self) -> bool:
         """Whether every name was seen."""
         return self._seen.count(1) == len(self._seen)
+
+    def shards_of(self, name: str) -> list[int]:
+        """Return the numbers of the shards that a name was given with, or another one of its hash, in order."""
+        slot, found = self._slot(name), []
+        while slot is not None and slot < len(self._hashes) and self._hashes[slot] == hash(name):
+            found.append(self._shards[slot])
+            slot += 1
+        return sorted(found)
 
     def _slot(self, name: str) -> int | None:
         wanted = hash(name)
