@@ -219,7 +219,7 @@ def is_there_renamed(attempt: Attempt, file: File, *, contradicted: bool) -> boo
     others = [seen for path, seen in attempt.files.items() if path not in attempt.case.wrapped.files]
     named = ("complete", "damaged") if contradicted else ("complete",)
     return any(
-        seen.content == file.content and seen.status in named or (seen.by == "ls" and seen.status == "complete")
+        (seen.content == file.content and seen.status in named) or (seen.by == "ls" and seen.status == "complete")
         for seen in others
     )
 
