@@ -8,6 +8,7 @@ import pickle
 import struct
 import tarfile
 import warnings
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -106,8 +107,11 @@ def test_grades_of_whole_and_cut_pickles(content: bytes, grade: str) -> None:
         # A name of which only the beginning is kept.
         (text("torch.nn.modules.linear") + text("Linear" + "x" * 5_000) + b"\x93)R.", "dangerous"),
         (text("torch.nn.modules.linear") + text("torch.nn.modules.linear." * 250 + "Linear") + b"\x93)R.", "dangerous"),
+        # Of an argument, too.
+        (text("operator") + text("attrgetter") + b"\x93" + text("x." * 2_100 + "__class__") + b"\x85R.", "dangerous"),
+        (text("operator") + text("attrgetter") + b"\x93" + text("x.y") + b"\x85R.", "unknown"),
     ],
-    ids=["tuples", "marks", "more marks", "names", "a long name", "a long way"],
+    ids=["tuples", "marks", "more marks", "names", "a long name", "a long way", "a long argument", "a short one"],
 )
 def test_what_meets_a_limit_is_not_taken_for_harmless(content: bytes, grade: str) -> None:
     assert worst(content) == grade
@@ -123,6 +127,8 @@ TEMPLATE = "{% for m in messages %}<|im|><__media__>{{ m['role'] }}{{ raise_exce
         ("chat_template.json", {"chat_template": "{{ x['__class__'] }}"}, "dangerous"),
         ("a/tokenizer_config.json", {"chat_template": [{"name": "a", "template": "{{ ().__class__ }}"}]}, "dangerous"),
         ("tokenizer_config.json", {"chat_template": "{{ x|attr(y) }}"}, "unknown"),
+        ("chat_template.jinja", f"{TEMPLATE}\n{{{{ ().__class__ }}}}", "dangerous"),
+        ("additional_chat_templates/rag.jinja", TEMPLATE, ""),
         *(
             ("chat_template.json", {"chat_template": f"{{{{ {words} }}}}"}, "dangerous")
             for words in (
@@ -142,8 +148,13 @@ TEMPLATE = "{% for m in messages %}<|im|><__media__>{{ m['role'] }}{{ raise_exce
         ("other.json", {"chat_template": "{{ ().__class__ }}"}, ""),
     ],
 )
-def test_configurations(name: str, told: dict[str, Any], grade: str) -> None:
-    assert worst(json.dumps(told).encode(), name) == grade
+def test_configurations(name: str, told: dict[str, Any] | str, grade: str) -> None:
+    content = told.encode() if isinstance(told, str) else json.dumps(told).encode()
+    assert worst(content, name) == grade
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(name, content)
+    assert worst(packed.getvalue()) == grade
 
 
 def test_a_template_in_no_text_is_unknown() -> None:

@@ -202,7 +202,8 @@ def _got(getter: Call) -> str | None:
 
 
 def _is_hidden(words: str) -> bool:
-    return any(part.startswith("__") or is_leading(part) for part in words.split("."))
+    """Return whether attributes lead to others; of a long text, only the beginning is kept."""
+    return "…" in words or any(part.startswith("__") or is_leading(part) for part in words.split("."))
 
 
 def _decide_getattr(call: Call) -> tuple[Grade, str]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
+    from pparse.document.extraction import Extraction
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.parser import Excerpt
     from pparse.tree.result import Result
@@ -159,6 +160,12 @@ class DistcpParser(ArchiveParser):
             begin < self.items[number] and data.range_status(begin, places[begin]).status is not Status.COMPLETE
             for begin in self._damaged
         )
+
+    def open_member(self, member: ArchiveMember, name: str | None = None) -> Extraction:
+        """Return an item as the archive that it is, even if its own head is damaged."""
+        opened = super().open_member(member, name)
+        opened.assume(PyTorchZipParser.name)
+        return opened
 
     def content(self, member: ArchiveMember) -> tuple[Data, int, int | None]:
         """Return data, start and end of an item."""

@@ -90,7 +90,10 @@ class LengthFinder:
         stops, behind = self._possible_ends(start, min(start + length + _MOST_ADDED, start + there))
         lengths = {there - stop for stop in stops if there - stop >= 2}
         if length in lengths:
-            rest = extraction.data.pread(behind, min(_SCAN_BLOCK, max(0, start + length - behind)))
+            wanted = min(_SCAN_BLOCK, max(0, start + length - behind))
+            rest = extraction.data.known(behind, wanted)
+            if len(rest) < wanted:
+                return None
             # Otherwise there is one more entry, which cannot be read.
             return length if b'":' not in rest.replace(b'"data_offsets":', b"") else None
         found = [size for size in lengths if self._ends_there(start, size)]
@@ -98,7 +101,7 @@ class LengthFinder:
 
     def _ends_there(self, start: int, length: int) -> bool:
         """Return whether the text of a header ends ``length`` bytes after ``start``, spaces included."""
-        tail = self.result.extraction.data.pread(start + max(0, length - TAIL), min(length, TAIL) + 1)
+        tail = self.result.extraction.data.known(start + max(0, length - TAIL), min(length, TAIL) + 1)
         return tail[-1:] != b" " and tail[: min(length, TAIL)].rstrip(b" ").endswith(b"}")
 
     def _possible_ends(self, start: int, stop: int) -> tuple[set[int], int]:
@@ -171,7 +174,8 @@ class LengthFinder:
         data_start = end - max(ends)
         if sorted([0, *ends]) != sorted([*begins, max(ends)]) or data_start - stop > _SCAN_BLOCK:
             return None
-        if extraction.data.pread(stop, data_start - stop).strip(b" \t\n\r"):
+        between = extraction.data.known(stop, data_start - stop)
+        if len(between) < data_start - stop or between.strip(b" \t\n\r"):
             return None
         return data_start - start
 

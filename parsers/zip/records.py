@@ -321,6 +321,7 @@ LOCAL_SIZE: Final = _LOCAL.size
 CENTRAL_SIZE: Final = _CENTRAL.size
 END_SIZE: Final = _END.size
 LOCATOR_SIZE: Final = _LOCATOR.size
+_NAME: Final = 128  # so long is a name mostly
 _END64_HEAD: Final = 12  # signature, and the length of the rest
 _CENTRAL_LENGTHS: Final = Struct("<28xHHH").unpack_from  # for each entry when many are indexed
 _LOCALS: Final = lazy_pattern(re.escape(LOCAL))
@@ -551,10 +552,13 @@ def local_length(block: bytes, at: int = 0) -> int:
 
 
 def may_be_local(head: bytes) -> bool:
-    """Say whether ``head`` may be the beginning of a local header."""
+    """Say whether ``head`` may be the beginning of a local header, by its name, too, if that is in it."""
     fields = _fields(_LOCAL, LOCAL, head)
     if fields is None:
         return LOCAL.startswith(head[: len(LOCAL)]) and len(head) >= len(LOCAL)
+    name = head[LOCAL_SIZE : LOCAL_SIZE + fields.name]
+    if len(name) == fields.name and not is_name(name, fields.flags):
+        return False
     return fields.version & 0xFF <= 63 and fields.method in METHODS and not fields.flags & RESERVED
 
 
@@ -570,12 +574,12 @@ def read_local(block: bytes, at: int = 0, *, broken: bool = False) -> LocalHeade
 
 def local_at(data: Bytes, pos: int, end: int, *, broken: bool = False) -> LocalHeader | None:
     """Return the local header at ``pos`` if all of it is known; None otherwise. ``broken`` ignores its signature."""
-    head = data.known(pos, max(0, min(LOCAL_SIZE + 128, end - pos)))
+    head = data.known(pos, max(0, min(LOCAL_SIZE + _NAME, end - pos)))
     if len(head) < LOCAL_SIZE or (not broken and not head.startswith(LOCAL)):
         return None
     length = local_length(head)
     if length > len(head):
-        head = data.known(pos, min(length, end - pos))
+        head = data.known(pos, length) if length <= end - pos else b""  # what is cut is none: nothing is read for it
     return read_local(head, broken=broken)
 
 
@@ -592,6 +596,9 @@ def local_headers(data: Bytes, low: int, high: int, end: int) -> Iterator[int]:
     while low < high:
         block, _ = data.read_known(low, min(BLOCK, high - low + len(LOCAL) - 1, end - low))
         for match in _LOCALS.finditer(block):
+            head = block[match.start() : match.start() + LOCAL_SIZE + _NAME]
+            if len(head) >= LOCAL_SIZE and not may_be_local(head):
+                continue  # before all of it is read: there may be many false signatures
             header = local_at(data, low + match.start(), end)
             if header is not None and header.is_sane():
                 yield low + match.start()

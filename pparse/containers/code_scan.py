@@ -5,7 +5,14 @@ from __future__ import annotations
 from itertools import chain
 
 from pparse.containers.archive import documents_below
-from pparse.containers.model_code import code_of_configuration, code_of_graphs, code_of_names, code_of_templates
+from pparse.containers.model_code import (
+    code_of_configuration,
+    code_of_graphs,
+    code_of_names,
+    code_of_template,
+    code_of_templates,
+    is_template,
+)
 from pparse.document.opening import open
 from pparse.document.registry import viewer_for
 from pparse.errors import FormatError, LimitError, PparseError, UnsupportedError
@@ -64,8 +71,8 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
     try:
         result = document.parse()
     except FormatError:
-        found = list(_as_pickle(document))
-        if not found:
+        found = list(_of_no_format(document.name, document))
+        if not found and not is_template(document.name):
             raise
         yield from found
         return
@@ -85,9 +92,9 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
         yield from _new(name, chain.from_iterable(here), told)
         while unknown:
             name, inner = unknown.pop()
-            yield from _new(name, _as_pickle(inner), told)
+            yield from _new(name, _of_no_format(name, inner), told)
     for name, inner in unknown:
-        yield from _new(name, _as_pickle(inner), told)
+        yield from _new(name, _of_no_format(name, inner), told)
     yield from _unread(document)
 
 
@@ -106,6 +113,13 @@ def _new(name: str, uses: Iterator[CodeUse], told: set[tuple[str, str]]) -> Iter
         if (use.pickle, use.name) not in told:
             told.add((use.pickle, use.name))
             yield use
+
+
+def _of_no_format(name: str, document: Extraction) -> Iterator[CodeUse]:
+    """Yield what data of no format that is known do: a template, by its name, or a pickle."""
+    if is_template(name):
+        yield from code_of_template(document)
+    yield from _as_pickle(document)
 
 
 def _as_pickle(document: Extraction) -> Iterator[CodeUse]:

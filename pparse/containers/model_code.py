@@ -41,6 +41,8 @@ _CONFIGURATIONS: Final = (
     "processor_config.json",
 )
 _TEMPLATE: Final = "chat_template"
+# What the name of a template beside a model ends with (transformers, ``ProcessorMixin.save_pretrained``).
+_OF_TEMPLATE: Final = ".jinja"
 _OF_GGUF: Final = f"tokenizer.{_TEMPLATE}"
 # What reaches for Python's own objects in a template: their attributes, however written, and helpers that lead to them.
 _REACHES: Final = lazy_pattern(
@@ -144,8 +146,29 @@ def _of_template(told: Any, at: int) -> Iterator[CodeUse]:
         yield use
 
 
+def is_template(name: str) -> bool:
+    """Return whether a file beside a model is a template, by its name: there is no other mark."""
+    return name.endswith(_OF_TEMPLATE)
+
+
+def code_of_template(document: Extraction) -> Iterator[CodeUse]:
+    """Yield what a template reaches that is a file of its own."""
+    try:
+        size = document.find_end() - document.start
+        if size > _MOST_BYTES:
+            raise LimitError(f"it has more than {_MOST_BYTES >> 20} MiB", option="")
+        text = document.data.read_exact(document.start, size).decode("utf-8", "replace")
+    except DataError as error:
+        yield _not_followed(error, document.start)
+    else:
+        yield from _of_template(text, document.start)
+
+
 def code_of_configuration(name: str, document: Extraction) -> Iterator[CodeUse]:
     """Yield the classes, functions and templates that the configuration of a model names, which lies at ``name``."""
+    if is_template(name):  # whatever format it looks like
+        yield from code_of_template(document)
+        return
     if name.rpartition("::")[2].rpartition("/")[2] not in _CONFIGURATIONS or document.format != "json":
         return
     try:

@@ -197,7 +197,8 @@ def delivered_files(attempt: Attempt) -> Iterator[str]:
             sound = whole is not None and whole.content in case.wrapped.known
             if case.way == "recover" and (sound or (whole is not None and case.wrapper == "odd-zip-in-tar")):
                 continue
-            if (file.renamed(damage) or is_moved_zip(case)) and is_there_renamed(attempt, file):
+            renamed = file.renamed(damage)
+            if (renamed or is_moved_zip(case)) and is_there_renamed(attempt, file, contradicted=renamed):
                 continue
             yield f"{case.way}: {path!r} is not there, though it is whole"
         elif seen.status != "complete" or (seen.by != "ls" and seen.content != file.content):
@@ -209,13 +210,18 @@ def is_moved_zip(case: Case) -> bool:
     return case.wrapper == "zip-in-zip" and case.damage.kind in ("insert", "remove")
 
 
-def is_there_renamed(attempt: Attempt, file: File) -> bool:
+def is_there_renamed(attempt: Attempt, file: File, *, contradicted: bool) -> bool:
     """Whether a file was given under a name that nothing has: the directory's word counts, and it was hit.
 
-    Nobody can know which one of two names is right; what matters is that nothing of the file is lost.
+    Nobody can know which one of two names is right; what matters is that nothing of the file is lost. If they are
+    ``contradicted``, a file whose local header has another name of the same length may be called damaged for that.
     """
     others = [seen for path, seen in attempt.files.items() if path not in attempt.case.wrapped.files]
-    return any(seen.status == "complete" and (seen.by == "ls" or seen.content == file.content) for seen in others)
+    named = ("complete", "damaged") if contradicted else ("complete",)
+    return any(
+        (seen.content == file.content and seen.status in named) or (seen.by == "ls" and seen.status == "complete")
+        for seen in others
+    )
 
 
 def depth(files: dict[str, File]) -> int:

@@ -7,6 +7,7 @@ when its bytes are read. The type and shape that it has itself must be those tha
 from __future__ import annotations
 
 from array import array
+from copy import copy
 from math import prod
 from zlib import crc32
 
@@ -496,9 +497,10 @@ class DcpViewer(NodeViewer):
         self.note_damage()  # what was proved is news, too
 
     def _check_object(self, name: str, inner: Viewer, *, strict: bool) -> Iterator[Finding]:
-        for finding in inner.check(strict=strict):
-            finding.path = join(name, finding.path) if finding.path else name
-            yield finding
+        for finding in inner.extraction.check(strict=strict, around=False, viewer=inner):
+            told = copy(finding)  # the original keeps its own path
+            told.path = join(name, finding.path) if finding.path else name
+            yield told
         count = sum(1 for _ in inner.tensors())
         if count:
             reason = f"the object has {count_words(count, 'tensor')}, which the shard lists by itself"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import deque
+from copy import copy
 from itertools import chain, islice
 
 from pparse.document.registry import viewer_for
@@ -362,9 +363,11 @@ class DistcpViewer(Viewer):
         """Return the viewer of an item; None if nothing is left of it that has tensors."""
         try:
             opened = self.parser.enter(str(number))
-            opened.parse("pytorch")
             viewer: Viewer | None = viewer_for(opened)
-        except (DataError, PathError):
+        except (DataError, PathError) as error:
+            if self.parser.item(number).finding is None:  # else that says what is wrong
+                told: Any = {"path": str(number), "source": self.extraction.name, "offset": self.parser.items[number]}
+                self.findings.add(Finding("malformed", f"the item cannot be read: {error.reason}", **told))
             return None
         if viewer is not None:
             self._held.append(viewer)
@@ -422,7 +425,8 @@ class DistcpViewer(Viewer):
                 self.findings.add(finding)
                 yield finding
         for number, viewer in self._viewers():
-            for finding in viewer.check(strict=strict):
-                finding.path = f"{number}/{finding.path}" if finding.path else str(number)
-                self.findings.add(finding)
-                yield finding
+            for finding in viewer.extraction.check(strict=strict, around=False, viewer=viewer):
+                told = copy(finding)  # the original keeps its own path
+                told.path = f"{number}/{finding.path}" if finding.path else str(number)
+                self.findings.add(told)
+                yield told

@@ -92,7 +92,7 @@ def judge_cut(source: Range, failure: Failure, codec: str) -> PparseError:
         return failure.error
     out = failure.out - failure.start_out
     zeros = zeros_at_end(source.data, chain.bit // 8, end)
-    stop = missed_end(source, zeros, end, out) if codec == "gzip" else None
+    stop = missed_end(source, chain.bit // 8, zeros, end, out) if codec == "gzip" else None
     if stop is not None:
         return MalformedError("the decoder missed the end of the gzip stream", offset=stop)
     if end - zeros >= _CUT_ZEROS:

@@ -462,16 +462,18 @@ def _headers(buffer: bytes, first: int, last: int) -> Iterator[tuple[int, bool]]
             yield 8 * place, True
 
 
-def missed_end(source: Range, zeros: int, end: int, produced: int) -> int | None:
+def missed_end(source: Range, first: int, zeros: int, end: int, produced: int) -> int | None:
     """Return where a gzip stream ends that was decoded beyond its end; None if none of the places has such a size.
 
     That is ``end``, or where few zeros begin that follow: what holds the stream may be filled up with them, and the
-    size may end with one or two itself. The fewer other bytes, the nearer it must be: any bytes are some size.
+    size may end with one or two itself. The fewer other bytes, the nearer it must be: any bytes are some size, those of
+    content often a small one. A stream from ``first`` on that only stores is hardly ever out of step, and then by what
+    its trailer was taken for.
     """
-    wide = max(1000, min(produced // 4, MIB))
+    wide = 64 if _only_stores(source, first, produced) else max(1000, min(produced // 4, MIB))
     places = [(end, wide)] if produced else []
     if produced and end - zeros < _PADDING:
-        places += [(zeros, wide), (zeros + 1, 1000), (zeros + 2, 64)]
+        places += [(zeros, wide), (zeros + 1, min(wide, 1000)), (zeros + 2, 64)]
     for stop, most in places:
         begin = max(source.start, stop - 4)
         size = int.from_bytes(source.data.read_known(begin, stop - begin)[0], "little")
