@@ -164,6 +164,9 @@ class FlatBuffersViewer(Viewer):
             got = max(0, there - start)
             reason = f"{got:,} of its {count_words(length, 'byte')} are there"
             finding = told(status.code, reason, offset=start, wanted=length, got=got)
+        elif dtype is None and stored.lstrip("-").isdecimal():
+            status = Status.UNSUPPORTED
+            finding = told("unsupported", f"its type is {stored}, which pparse does not know", offset=start)
         elif not length and (doubt := self._why_empty(start)) is not None:
             status, finding = Status.DAMAGED, told("doubt", doubt, offset=start)
         elif (doubt := self._doubt(start, start + length)) is not None:
