@@ -12,7 +12,7 @@ from pparse.tensors.dtype import DTYPES
 from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
 from pparse.tree.entry import SCALAR
 from pparse.tree.index import meant_by_name
-from pparse.viewers.coreml.constexpr import Meanings
+from pparse.viewers.coreml.meanings import Meanings
 from pparse.viewers.coreml.places import CoremlPlaces
 from pparse.viewers.coreml.tensors import ValueMaker
 from pparse.viewers.tensor_proto.external import ExternalViewer
@@ -51,18 +51,12 @@ class CoremlViewer(ExternalViewer):
     def quantisation(self, tensor: Tensor) -> Quantisation | None:
         """Return how codes are meant: by scales and biases, a table, or the operation of a program that has them."""
         place = meant_by_name(tensor.name, self.constants.find)
-        if place is not None and place.made_by is not None:
-            return self._meanings.of(tensor, place.name.rpartition(".")[2], place.made_by)
-        if place is None or place.kind is None:
-            return None
-        return self.constants.weight_maker(place).quantisation(tensor, place.value, place.axis)
+        return None if place is None else self._meanings.of(tensor, place)
 
     def codes_with(self, tensor: Tensor) -> Tensor | None:
         """Return the codes of a program that a tensor belongs to, as a scale, a table or a mask."""
         place = meant_by_name(tensor.name, self.constants.find)
-        if place is None or place.made_by is None:
-            return None
-        name = self._meanings.codes_with(place.name.rpartition(".")[2], place.made_by)
+        name = None if place is None else self._meanings.codes_with(place)
         return None if name is None else self.find(name)
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:

@@ -16,7 +16,7 @@ from struct import unpack_from
 from pparse.errors import DataError, EndOfDataError, MalformedError, PathError, SourceError
 from pparse.findings import Finding, Status
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
-from pparse.tensors.dtype import DTYPES
+from pparse.tensors.dtype import DTYPES, dtype_named
 from pparse.tensors.scales import Grid, Quantisation
 from pparse.tensors.span import Span
 from pparse.tensors.tensor import Tensor
@@ -24,7 +24,7 @@ from pparse.tensors.text_tensor import TextTensor
 from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
 from pparse.tree.index import meant_by_name
 from pparse.viewers.flatbuffers.tflite_sparse import SparseTensor
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, packed_size, shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
