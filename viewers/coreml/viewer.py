@@ -9,7 +9,7 @@ from pparse.errors import FaultError, PathError
 from pparse.findings import Finding, Status
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
+from pparse.tensors.viewer import Signature, TensorInfo
 from pparse.tree.entry import SCALAR
 from pparse.tree.index import meant_by_name
 from pparse.viewers.coreml.meanings import Meanings
@@ -182,16 +182,8 @@ class CoremlViewer(ExternalViewer):
         if kind is not None and word == "multiArray":
             word = str(value_at(kind, "dataType", default=""))
             dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
-            shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST))
+            shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST)) or None
         elif kind is not None and word == "image":
             word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
             shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))
         return TensorInfo(name, dtype, word, shape, {})
-
-    def interface(self) -> list[dict[str, Any]]:
-        """Return the signatures as plain data."""
-        return [told_signatures(self.signatures)]
-
-    def interface_lines(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and texts, a line for each input and output."""
-        return signature_lines(self.signatures, "")
