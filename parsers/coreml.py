@@ -2,7 +2,7 @@
 
 There is no magic number. The states are those of a message (`pparse.parsers.protobuf.parser`). What the fields mean:
 apple/coremltools mlmodel/format/*.proto. The weights of an ML program lie in a file beside the message
-(`pparse.viewers.coreml.blobs`).
+(`pparse.viewers.coreml.tensors`).
 
 A package (``.mlpackage``) has a ``Manifest.json`` that names its files below ``Data/``, and which of them is the model
 (apple/coremltools modelpackage/src/ModelPackage.cpp). It is read as that.

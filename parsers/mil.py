@@ -33,7 +33,7 @@ from pparse.kernels.wire import LEN
 from pparse.lazy import lazy_pattern
 from pparse.parsers.coreml import CoremlPackageParser, CoremlParser
 from pparse.parsers.protobuf.text_layer import MessageTextParser
-from pparse.tensors.dtype import DTYPES
+from pparse.tensors.dtype import dtype_named
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -54,7 +54,6 @@ _BEGIN: Final = b"program("
 _TOKEN: Final = lazy_pattern(rb"""\s*(?:("(?:[^"\\\n]|\\.)*")|(->)|([-+.\w@$]+)|(\S))""")
 # What the types are called in MIL.proto, where that is not the word in capitals.
 _WORDS: Final = {"fp8e4m3fn": "FLOAT8E4M3FN", "fp8e5m2": "FLOAT8E5M2", "bf16": "BFLOAT16"}
-_ARRAYS: Final = {"FLOAT8E4M3FN": "float8_e4m3fn", "FLOAT8E5M2": "float8_e5m2"}
 _ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0"}
 # Fields of a Model, a Program, a Function, a Block.
 _PROGRAM, _FUNCTIONS, _BLOCKS, _OPERATIONS = 502, 2, 3, 3
@@ -468,7 +467,7 @@ def _fill(tensor: Any, name: str, words: list[bytes]) -> None:
         import numpy as np
 
         if "FLOAT" in name:
-            array = np.array(list(map(_float, words)), np.float32).astype(DTYPES[_ARRAYS.get(name, name.lower())].numpy)
+            array = np.array(list(map(_float, words)), np.float32).astype(dtype_named(name).numpy)  # type: ignore[union-attr]
             tensor.bytes.values = array.tobytes()
         else:  # below a byte, the first at the lowest bits
             places = np.arange(int(name[-1]))

@@ -468,14 +468,29 @@ def test_a_mark_that_changed_is_damage():
     for file, at in (("int8.tflite", 5), ("small.ort", 7), ("small.pte", 4), ("external.ptd", 6), ("small.cbm", 0)):
         content = bytearray((DATA / file).read_bytes())
         content[at] ^= 0x20
-        with pparse.view(
-            bytes(content),
-            format={"cbm": "catboost", "pte": "executorch", "ptd": "executorch-data"}.get(
-                file[-3:], file.rpartition(".")[2]
-            ),
-        ) as model:
+        # Those of ExecuTorch are told by their header, too.
+        end = file.rpartition(".")[2]
+        with pparse.view(bytes(content), format={"cbm": "catboost", "pte": None, "ptd": None}.get(end, end)) as model:
             assert all(tensor.is_complete for tensor in model.values()), file
             assert model.status is Status.DAMAGED, file
+            assert all(finding.code == "malformed" for finding in model.check()), file
+
+
+def test_numbers_that_no_model_has_are_told():
+    for file, at, name, code, status in (
+        ("small.mnn", 4488, "c.weight", "bad-entry", Status.DAMAGED),  # the height of the kernel
+        ("small.mnn", 4516, "c.weight", "bad-entry", Status.DAMAGED),  # the number of outputs
+        ("small.pte", 3344, "forward.0", "unsupported", Status.UNSUPPORTED),  # the type of elements
+    ):
+        content = bytearray((DATA / file).read_bytes())
+        content[at : at + 4] = b"\xff" * 4
+        with pparse.view(bytes(content)) as model:  # a network of MNN is told by its operators
+            tensor = model[name]
+            assert (tensor.status, tensor.finding.code, model.status) == (status, code, status)
+            assert [(finding.path, finding.code) for finding in model.check()] == [(name, code)]
+            assert sum(not tensor.is_complete for tensor in model.values()) == 1
+    with pparse.open((DATA / "monster.bin").read_bytes()) as document:
+        assert document.format == "flatbuffers"
 
 
 def test_files_behind_a_model_are_found(tmp_path, run):

@@ -9,8 +9,9 @@ from pparse.display.text import few
 from pparse.document.extraction import extraction_of
 from pparse.errors import spoken
 from pparse.parsers.flatbuffers.flex import held
-from pparse.parsers.flatbuffers.parser import FlatBuffersParser, identified, plausible_root
-from pparse.parsers.flatbuffers.table import Table, Tally
+from pparse.parsers.flatbuffers.parser import FlatBuffersParser, identified, look_ahead, plausible_root
+from pparse.parsers.flatbuffers.schema import Schema
+from pparse.parsers.flatbuffers.table import Source, Table, Tally
 from pparse.tree.parser import MAX_TAIL, Confidence, Container, Signature
 
 TYPE_CHECKING = False
@@ -18,20 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
+    from pparse.data.base import Range
     from pparse.parsers.flatbuffers.survey import Survey
     from pparse.tree.host import Host
     from pparse.tree.parser import Excerpt
 
 _UNCHECKED: Final = "there are no checksums: changed bytes show only where they contradict others"
-_MARK: Final = 4
 # Files behind a model that are named.
 _MOST_FILES: Final = 1000
 _LOOKED_AT: Final = 4 << 10
 # The custom operator that runs a program for an NPU; its options have three values of 64 bits, and more.
 _DISPATCH: Final = "DISPATCH_OP"
-# A vtable has two numbers in its head; the root of a network of MNN has some twelve fields.
-_HEAD: Final = 4
-_MOST_SLOTS: Final = 4 + 2 * 24
+# The most fields of a map of options; the root of a network of MNN has some twelve.
+_MOST_FIELDS: Final = 24
+# Operators of a network that are looked at to tell what it is.
+_MOST_OPERATORS: Final = 16
 
 
 class TfliteParser(FlatBuffersParser, Container):
@@ -74,7 +76,7 @@ class TfliteParser(FlatBuffersParser, Container):
                 code = operator.number("opcode_index")
                 at, count = operator.place("custom_options")
                 options = held(self.reader, at, at + count, "") if code < len(codes) and codes[code] else None
-                if options is not None and options.note.count <= _MOST_SLOTS:
+                if options is not None and options.note.count <= _MOST_FIELDS:
                     told = {entry.key: entry.value for entry in options.note.entries(0, options.note.count)}
                     offset, size = told.get("bytecode_offset"), told.get("bytecode_size")
                     if type(offset) is int and type(size) is int:
@@ -89,22 +91,11 @@ class TfliteParser(FlatBuffersParser, Container):
                 if first.isdigit() and second.isdigit():
                     yield start + int(first), start + int(first) + int(second)
 
-    @cached_property
-    def _behind(self) -> bytes:
-        """What begins behind the model, and the end of the file."""
-        extraction = self.result.extraction
-        there = extraction.find_end()
-        end = super().own_end(self.survey)
-        if end >= there:
-            return b""
-        tail = extraction.data.known(max(end, there - MAX_TAIL), MAX_TAIL)
-        return extraction.data.known(end, _MARK) + tail
-
     @property
     def files_behind(self) -> Container | None:
         """The zip of files behind the model, which its metadata names; None if there is none."""
-        behind = self._behind
-        if not behind.startswith(b"PK\3\4") or b"PK\5\6" not in behind:
+        data, there, end = self.reader.data, self.result.extraction.find_end(), super().own_end(self.survey)
+        if data.known(end, 4) != b"PK\3\4" or b"PK\5\6" not in data.known(max(end, there - MAX_TAIL), MAX_TAIL):
             return None
         inner = extraction_of(self.result)
         return inner.child("files", inner.data, inner.start, inner.end, "zip").parse().container
@@ -161,6 +152,12 @@ class _Segmented(FlatBuffersParser):
     """Where in the header the offset of the segments in the file stands."""
     beyond = {"DataSegment": ("offset", "size")}
 
+    @classmethod
+    def match(cls, excerpt: Excerpt) -> Confidence:
+        """CERTAIN by the identifier, LIKELY by the header behind one that is not known."""
+        is_one = excerpt.head(12)[8:] == cls.header and plausible_root(excerpt)
+        return super().match(excerpt) or (Confidence.LIKELY if is_one else Confidence.NO)
+
     @cached_property
     def beyond_start(self) -> int:
         """Where the segments begin; the end of the file if there is no header."""
@@ -178,7 +175,7 @@ class ExecutorchParser(_Segmented):
     description = "ExecuTorch program"
     schema_name = "executorch"
     extensions = (".pte",)
-    signatures = identified(b"ET12")
+    signatures = (*identified(b"ET12"), Signature(b"eh00", 8))
     viewer = "pparse.viewers.flatbuffers.executorch:ExecutorchViewer"
     header, header_base = b"eh00", 16
     limitations = (
@@ -196,7 +193,7 @@ class ExecutorchDataParser(_Segmented):
     description = "tensors for ExecuTorch programs"
     schema_name = "executorch_data"
     extensions = (".ptd",)
-    signatures = identified(b"FT01")
+    signatures = (*identified(b"FT01"), Signature(b"FH01", 8))
     viewer = "pparse.viewers.flatbuffers.executorch:ExecutorchDataViewer"
     header, header_base = b"FH01", 24
     limitations = (_UNCHECKED,)
@@ -216,16 +213,28 @@ class MnnParser(FlatBuffersParser):
     references = ("alibaba/MNN schema/default/MNN.fbs",)
 
     @classmethod
-    def match(cls, excerpt: Excerpt) -> Confidence:
+    def probe(cls, excerpt: Excerpt, reader: Range) -> Confidence:
         """LIKELY by the extension, and a root table as a network has it."""
-        if not excerpt.ends_with(cls.extensions) or not plausible_root(excerpt):
-            return Confidence.NO
-        head = excerpt.head(_LOOKED_AT)
-        at = int.from_bytes(head[:4], "little")
-        vtable = at - int.from_bytes(head[at : at + 4], "little", signed=True)
-        length, size = (int.from_bytes(head[vtable + more : vtable + more + 2], "little") for more in (0, 2))
-        fits = vtable >= _HEAD and _HEAD <= length <= _MOST_SLOTS and not length & 1 and size >= _HEAD
+        known = look_ahead(reader)
+        fits = excerpt.ends_with(cls.extensions) and len(known.table(known.target(known.start))[1]) <= _MOST_FIELDS
         return Confidence.LIKELY if fits else Confidence.NO
+
+    @classmethod
+    def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
+        """CERTAIN if the first operators are of known types, and the values that they name have names."""
+        source = Source(look_ahead(reader), Schema.named(cls.schema_name))
+        root = Table.root(source)
+        names = root.place("tensorName")[1]
+        operators = list(islice(root.tables("oplists"), _MOST_OPERATORS))
+        fits = bool(names and operators) and all(_is_operator(one, names) for one in operators)
+        return Confidence.CERTAIN if fits else Confidence.NO
+
+
+def _is_operator(table: Table, names: int) -> bool:
+    """Say whether a table is an operator of a network of MNN that has so many names of values."""
+    numbers = (*table.numbers("inputIndexes"), *table.numbers("outputIndexes"))
+    known = all(table.number(key) in table.type.field(key).type.names for key in ("type", "main_type"))
+    return known and table.text("name").isprintable() and bool(numbers) and all(-1 <= at < names for at in numbers)
 
 
 class CatboostParser(FlatBuffersParser):

@@ -23,10 +23,11 @@ from __future__ import annotations
 from functools import cached_property
 from struct import unpack
 
+from pparse.data.base import Access
 from pparse.data.range_status import cut_status
 from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError
 from pparse.findings import COMPLETE, Finding, Status
-from pparse.limits import count_words
+from pparse.limits import KIB, MIB, MemoryBudget, count_words
 from pparse.parsers.flatbuffers.flex import FlexVector, held
 from pparse.parsers.flatbuffers.reader import Reader
 from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, ClassVar
 
+    from pparse.data.base import Range
     from pparse.parsers.flatbuffers.survey import Survey
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
@@ -53,6 +55,8 @@ _BLOCK = 1024
 _ALIGNED = 4
 # Where an identifier stands behind a size.
 _PREFIXED = 8
+# To tell what a FlatBuffer is: the fewest bytes of a file, and how much of a stream is decoded.
+_FEWEST, _HEAD = 32, 64 * KIB
 
 
 class Members:
@@ -103,7 +107,7 @@ class FlatBuffersParser(Parser, Listing):
     def buffer_start(self) -> int:
         """Where the FlatBuffer begins: behind its size, if the identifier stands where it then does."""
         extraction = self.result.extraction
-        marks = {mark.magic for mark in self.signatures if mark.at == _PREFIXED}
+        marks = {mark.magic for mark in self.signatures if mark.at == _PREFIXED - 4}
         head = extraction.data.known(extraction.start, _PREFIXED + 4) if marks else b""
         return extraction.start + 4 * (head[_PREFIXED:] in marks and head[4:_PREFIXED] not in marks)
 
@@ -440,6 +444,23 @@ def plausible_root(excerpt: Excerpt, at: int = 0) -> bool:
         return False
     offset = int.from_bytes(head[:4], "little")
     return offset >= 4 and not offset & 3 and (excerpt.size is None or offset < max(excerpt.size, 1 << 10))
+
+
+def size_before(head: bytes, size: int | None) -> int:
+    """Return how many bytes are before a FlatBuffer that begins with ``head``: those of its size, if a root follows."""
+    first, root = unpack("<II", head) if len(head) == 8 else (0, 0)
+    return 4 if size is not None and first == size - 4 and 4 <= root < first and not root % 4 else 0
+
+
+def look_ahead(reader: Range) -> Reader:
+    """Return what reads a FlatBuffer of which it is to be told what it is; of a stream, that decodes its beginning."""
+    data, start = reader.data, reader.start
+    size = data.size if data.access is Access.FREE else None
+    end = min(reader.end, start + _HEAD if size is None else size)
+    if end - start < _FEWEST:
+        raise EndOfDataError("too few bytes to tell a FlatBuffer", offset=start)
+    start += size_before(data.known(start, 8), None if size is None else end - start)
+    return Reader(data, start, end, MemoryBudget(MIB))
 
 
 def identified(identifier: bytes) -> tuple[Signature, ...]:

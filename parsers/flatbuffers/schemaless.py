@@ -13,13 +13,10 @@ from bisect import bisect_right
 from functools import cached_property
 from struct import unpack
 
-from pparse.data.base import Access
 from pparse.document.opening import open as open_document
 from pparse.errors import DataError, EndOfDataError, LimitError, OptionError, spoken
 from pparse.findings import COMPLETE, Severity, Status
-from pparse.limits import KIB, MIB, MemoryBudget
-from pparse.parsers.flatbuffers.parser import FlatBuffersParser, plausible_root
-from pparse.parsers.flatbuffers.reader import Reader
+from pparse.parsers.flatbuffers.parser import FlatBuffersParser, look_ahead, plausible_root, size_before
 from pparse.parsers.flatbuffers.reflection import schema_of
 from pparse.parsers.flatbuffers.schema import Schema
 from pparse.parsers.flatbuffers.survey import Survey
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     from typing import ClassVar, Final
 
     from pparse.data.base import Range
+    from pparse.parsers.flatbuffers.reader import Reader
     from pparse.parsers.flatbuffers.schema import Type
     from pparse.tree.entry import Key
     from pparse.tree.parser import Excerpt
@@ -46,11 +44,8 @@ _LONGEST: Final = 4096
 # there from any field near the end, and are just numbers.
 _ZEROS: Final = 8
 _BEHIND: Final = 64
-# To tell a FlatBuffer without an identifier: how much evidence is enough, from how many tables; bytes of a short text;
-# the fewest bytes of a file; how much of a stream is decoded.
+# To tell a FlatBuffer without an identifier: how much evidence is enough, from how many tables; bytes of a short text.
 _SURE, _TABLES, _SHORT = 4, 32, 4
-_FEWEST: Final = 32
-_HEAD: Final = 64 * KIB
 
 
 class SchemalessParser(FlatBuffersParser):
@@ -76,7 +71,7 @@ class SchemalessParser(FlatBuffersParser):
     def buffer_start(self) -> int:
         """Where the FlatBuffer begins: behind its size, if the first number is that."""
         extraction = self.result.extraction
-        return extraction.start + _prefix(extraction.data.known(extraction.start, 8), extraction.size)
+        return extraction.start + size_before(extraction.data.known(extraction.start, 8), extraction.size)
 
     @cached_property
     def schema(self) -> Schema:
@@ -107,14 +102,8 @@ class SchemalessParser(FlatBuffersParser):
     @classmethod
     def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
         """LIKELY if the first tables are as libraries write them, and lead to tables and texts."""
-        data, start = reader.data, reader.start
-        size = data.size if data.access is Access.FREE else None
-        end = min(reader.end, start + _HEAD if size is None else size)
-        if end - start < _FEWEST:
-            return Confidence.NO
-        start += _prefix(data.known(start, 8), None if size is None else end - start)
-        known = Reader(data, start, end, MemoryBudget(MIB))
-        return Confidence.LIKELY if _evidence(known, known.target(start)) >= _SURE else Confidence.NO
+        known = look_ahead(reader)
+        return Confidence.LIKELY if _evidence(known, known.target(known.start)) >= _SURE else Confidence.NO
 
     @classmethod
     def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
@@ -175,12 +164,6 @@ class SchemalessParser(FlatBuffersParser):
             return _Guesses(self)
         finally:
             self._looking = False
-
-
-def _prefix(head: bytes, size: int | None) -> int:
-    """Return how many bytes are before a FlatBuffer: those of its size, if a root can follow."""
-    first, root = unpack("<II", head) if len(head) == 8 else (0, 0)
-    return 4 if size is not None and first == size - 4 and 4 <= root < first and not root % 4 else 0
 
 
 def _leads_to(reader: Reader, place: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from struct import Struct, unpack_from
 
 from pparse.errors import EndOfDataError, MalformedError
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.flatbuffers.parser import FlatBuffersParser
-    from pparse.parsers.flatbuffers.schema import Field, Type
+    from pparse.parsers.flatbuffers.reader import Reader
+    from pparse.parsers.flatbuffers.schema import Field, Schema, Type
 
 _UNPACK: Final = {code: Struct("<" + code).unpack_from for code in SCALARS.values()}
 # The most bytes of a text, and numbers of a vector, that are read: names and shapes are far shorter.
@@ -39,12 +41,20 @@ class Tally:
         return references
 
 
+class Source(namedtuple("Source", "reader schema")):
+    """What tables are read from, of a file that is no document yet."""
+
+    __slots__ = ()
+    reader: Reader
+    schema: Schema
+
+
 class Table:
     """The table of a type at an offset. Raises `DataError` where it, or what it leads to, cannot be read."""
 
     __slots__ = ("_parser", "_raw", "_slots", "at", "end", "type")
 
-    def __init__(self, parser: FlatBuffersParser, type: Type, at: int) -> None:
+    def __init__(self, parser: FlatBuffersParser | Source, type: Type, at: int) -> None:
         self._parser = parser
         self.type = type
         """Its type."""
@@ -57,9 +67,9 @@ class Table:
         """Where it ends, apart from what it leads to."""
 
     @staticmethod
-    def root(parser: FlatBuffersParser) -> Table:
+    def root(parser: FlatBuffersParser | Source) -> Table:
         """Return the root of a file."""
-        return Table(parser, parser.schema.root_type, parser.reader.target(parser.buffer_start))
+        return Table(parser, parser.schema.root_type, parser.reader.target(parser.reader.start))
 
     def _place(self, name: str) -> tuple[Field, int]:
         """Return a field, and where it stands; 0: the table does not have it."""

@@ -55,9 +55,9 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('tfevents', 'pparse.parsers.tfevents:TfeventsParser', 'pparse.viewers.tfevents.viewer:TfeventsViewer', ((23, (b'brain.Event:',)),), ('.tfevents',), False, False, True, False, False),  # noqa: E501
     ('flexbuffers', 'pparse.parsers.flatbuffers.flexbuffers:FlexBuffersParser', None, (), ('.flexbuf', '.flex'), False, False, True, False, False),  # noqa: E501
     ('catboost', 'pparse.parsers.flatbuffers.formats:CatboostParser', 'pparse.viewers.flatbuffers.vectors:CatboostViewer', ((0, (b'CBM1',)),), ('.cbm',), False, False, True, False, False),  # noqa: E501
-    ('executorch-data', 'pparse.parsers.flatbuffers.formats:ExecutorchDataParser', 'pparse.viewers.flatbuffers.executorch:ExecutorchDataViewer', ((4, (b'FT01',)), (8, (b'FT01',))), ('.ptd',), False, False, True, False, False),  # noqa: E501
-    ('executorch', 'pparse.parsers.flatbuffers.formats:ExecutorchParser', 'pparse.viewers.flatbuffers.executorch:ExecutorchViewer', ((4, (b'ET12',)), (8, (b'ET12',))), ('.pte',), False, False, True, False, False),  # noqa: E501
-    ('mnn', 'pparse.parsers.flatbuffers.formats:MnnParser', 'pparse.viewers.flatbuffers.vectors:MnnViewer', (), ('.mnn',), False, False, False, False, False),  # noqa: E501
+    ('executorch-data', 'pparse.parsers.flatbuffers.formats:ExecutorchDataParser', 'pparse.viewers.flatbuffers.executorch:ExecutorchDataViewer', ((4, (b'FT01',)), (8, (b'FT01', b'FH01'))), ('.ptd',), False, False, True, False, False),  # noqa: E501
+    ('executorch', 'pparse.parsers.flatbuffers.formats:ExecutorchParser', 'pparse.viewers.flatbuffers.executorch:ExecutorchViewer', ((4, (b'ET12',)), (8, (b'ET12', b'eh00'))), ('.pte',), False, False, True, False, False),  # noqa: E501
+    ('mnn', 'pparse.parsers.flatbuffers.formats:MnnParser', 'pparse.viewers.flatbuffers.vectors:MnnViewer', (), ('.mnn',), False, False, False, True, False),  # noqa: E501
     ('ort', 'pparse.parsers.flatbuffers.formats:OrtParser', 'pparse.viewers.flatbuffers.ort:OrtViewer', ((4, (b'ORTM',)), (8, (b'ORTM',))), ('.ort',), False, False, True, False, False),  # noqa: E501
     ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, (b'BFBS',)),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, True, False),  # noqa: E501
     ('coreml-weights', 'pparse.parsers.milblob:MilBlobParser', 'pparse.viewers.coreml.weights:WeightsViewer', ((64, (b'\xef\xbe\xad\xde',)),), ('.bin',), False, False, False, False, False),  # noqa: E501

@@ -152,6 +152,16 @@ def fields(block: bytes, pos: int, end: int) -> Iterator[tuple[int, int, int]]:
         yield tag, start, pos
 
 
+def within(block: bytes, pos: int, end: int, *tags: int) -> Iterator[tuple[int, int]]:
+    """Yield where the payload begins and ends of each field that ``tags`` lead to, from message to message in it.
+
+    As `fields`, of the message in ``block[pos:end]``.
+    """
+    for tag, start, stop in fields(block, pos, end):
+        if tag == tags[0]:
+            yield from within(block, start, stop, *tags[1:]) if len(tags) > 1 else ((start, stop),)
+
+
 def skip_payload(block: bytes, pos: int, wire: int, base: int = 0) -> int:
     """Return where the payload of that wire type, which begins at ``block[pos]``, ends (no group)."""
     if wire == LEN:

@@ -12,6 +12,7 @@ from pparse.limits import format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Final
 
     import numpy as np
@@ -289,6 +290,11 @@ SHORT: Final = {
     "C64": "complex64",
     "C128": "complex128",
 }
+
+
+def dtype_named(word: str, names: Mapping[str, str] | None = None) -> DType | None:
+    """Return the element type that a format's word means: one of ``names``, or the type's own name in capitals."""
+    return DTYPES.get((names or {}).get(word, word.lower().replace("float8e", "float8_e")))
 
 
 def in_bytes(name: str) -> DType:

@@ -103,9 +103,34 @@ class ComputedTensor(Tensor):
         self._made_of = tuple(sources)
         self.unwritten_nbytes = sum(tensor.unwritten_nbytes for tensor in sources)
 
+    def _box(self, items: Sequence[Any], box: Sequence[range]) -> NDArray[Any]:
+        """Return the elements of a box, which ``items`` select: a range for each axis."""
+        raise NotImplementedError
+
     def _decoded(self, start: int, step: int) -> Iterator[NDArray[Any]]:
         """Yield the elements from ``start`` on, at most ``step`` at a time."""
-        raise NotImplementedError
+        from pparse.tensors.selection import boxes, ranges
+
+        for first in range(start, self.size, step):
+            for items in boxes(first, min(first + step, self.size), self.shape):
+                yield self._box(items, ranges(items, self.shape)).reshape(-1)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return what ``index`` selects, as `Tensor` does; reads what these elements are computed of."""
+        from pparse.tensors.selection import normalise, ranges
+
+        self.sources[0]._known_dtype()
+        items = normalise(index, self.shape)
+        box = ranges(items, self.shape)
+        array = self._box(items, box)
+        array = array.reshape([len(part) for part, item in zip(box, items, strict=True) if isinstance(item, slice)])
+        return array[()] if not array.shape else array
+
+    def _whole_count(self, dtype: DType) -> int:
+        return self.size if self.is_complete else 0
+
+    def _refuse_if_short(self, dtype: DType) -> None:
+        self._refuse_if_not_whole()
 
     @property
     def sources(self) -> tuple[Tensor, ...]:
@@ -200,20 +225,11 @@ class ScaledTensor(ComputedTensor):
         """What is subtracted from them before."""
         super().__init__(name, codes.shape, (codes, *(grid.numbers for grid in self._grids())))
 
-    def __getitem__(self, index: Any) -> Any:
-        """Return what ``index`` selects, as `Tensor` does; reads the codes of these elements, and their scales."""
+    def _box(self, items: Sequence[Any], box: Sequence[range]) -> NDArray[Any]:
         import numpy as np
 
-        from pparse.tensors.selection import normalise, ranges
-
-        self._code_type()
-        items = normalise(index, self.shape)
-        box = ranges(items, self.shape)
         codes = np.asarray(self.codes[tuple(items)]).reshape([len(part) for part in box])
-        kept = [(grid, grid.read()) for grid in self._grids()]
-        array = self._product(codes, box, kept)
-        array = array.reshape([len(part) for part, item in zip(box, items, strict=True) if isinstance(item, slice)])
-        return array[()] if not array.shape else array
+        return self._product(codes, box, [(grid, grid.read()) for grid in self._grids()])
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
@@ -289,9 +305,6 @@ class TurnedTensor(ComputedTensor):
         both = isinstance(row, slice) and isinstance(column, slice)
         return found.swapaxes(-1, -2).copy() if both else found
 
-    def _whole_count(self, dtype: DType) -> int:
-        return self.size if self.is_complete else 0
-
     def _refuse_if_short(self, dtype: DType) -> None:
         self._of._refuse_if_short(dtype)
 
@@ -341,7 +354,7 @@ _PATH_TO_BLOCK: Final = "quantization_config.weight_block_size"
 class Quantisation:
     """How one tensor of codes is meant."""
 
-    __slots__ = ("codes", "is_turned", "name", "parts", "problem", "scales", "told", "zero")
+    __slots__ = ("codes", "is_turned", "meant", "name", "parts", "problem", "scales", "told", "zero")
 
     def __init__(self, name: str, codes: Tensor, parts: Sequence[Tensor]) -> None:
         self.name = name
@@ -354,6 +367,8 @@ class Quantisation:
         """The scales, by blocks."""
         self.zero: Grid | None = None
         """The code of zero, where that is not 0."""
+        self.meant: ComputedTensor | None = None
+        """What the codes stand for, where the format has an arithmetic of its own; else `scales` and `zero` say it."""
         self.is_turned = False
         """Whether the last two dimensions are to be changed for each other."""
         self.problem: str | None = None
@@ -365,6 +380,8 @@ class Quantisation:
         """Return the tensor of float32 that the codes stand for; `MalformedError` if that is not clear."""
         if self.problem is not None:
             raise MalformedError(self.problem, path=self.codes.name)
+        if self.meant is not None:
+            return self.meant
         made = ScaledTensor(self.name, self.codes, self.scales, self.zero)
         return TurnedTensor(made) if self.is_turned else made
 

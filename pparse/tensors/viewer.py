@@ -105,11 +105,19 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def interface(self) -> list[dict[str, Any]]:
         """Return how the model is called, as plain data; nothing if the format does not say."""
-        return []
+        found = {name: one.to_dict() for name, one in self.signatures.items()}
+        return [{"signatures": found}] if found else []
 
     def interface_lines(self) -> Iterator[tuple[str, str]]:
-        """Yield the same as labels and texts."""
-        yield from ()
+        """Yield the same as labels and texts: a line for each argument and result, in their order."""
+        for name, signature in self.signatures.items():
+            yield "signature", name
+            for label, infos in (("  input", signature.inputs), ("  output", signature.outputs)):
+                for key, info in infos.items():
+                    sizes = ("?" if size < 0 else str(size) for size in info.shape or ())
+                    shape = "" if info.shape is None else "×".join(sizes) or "scalar"
+                    tensor = "" if key == info.tensor else f"  {info.tensor}"
+                    yield label, f"{key}  {info.dtype or info.stored_dtype}  {shape}{tensor}".rstrip()
 
     def outline(self) -> dict[str, Any]:
         """Return what the model consists of besides tensors, such as its modules, as plain data; by subject."""
@@ -818,25 +826,6 @@ class Signature:
 
     def __repr__(self) -> str:
         return f"<Signature {self.name!r}: {', '.join(self.inputs) or 'nothing'} -> {', '.join(self.outputs)}>"
-
-
-def told_signatures(signatures: Mapping[str, Signature]) -> dict[str, Any]:
-    """Return the signatures of a model as plain data, for `Viewer.interface`."""
-    return {"signatures": {name: one.to_dict() for name, one in signatures.items()}}
-
-
-def signature_lines(signatures: Mapping[str, Signature], dimensionless: str = "scalar") -> Iterator[tuple[str, str]]:
-    """Yield labels and texts for `Viewer.interface_lines`: a line for each argument and result, in their order.
-
-    ``dimensionless`` is said of those without dimensions.
-    """
-    for name, signature in signatures.items():
-        yield "signature", name
-        for label, infos in (("  input", signature.inputs), ("  output", signature.outputs)):
-            for key, info in infos.items():
-                shape = "×".join("?" if size < 0 else str(size) for size in info.shape or ()) or dimensionless
-                tensor = "" if key == info.tensor else f"  {info.tensor}"
-                yield label, f"{key}  {info.dtype or info.stored_dtype}  {shape}{tensor}".rstrip()
 
 
 # Codes of findings on tensors whose bytes, or some of them, are not there.

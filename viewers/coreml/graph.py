@@ -17,10 +17,9 @@ from functools import cached_property
 
 from pparse.errors import FaultError, UnsupportedError
 from pparse.graphs.source import ListedGraph, Value
+from pparse.tensors.dtype import dtype_named
 from pparse.tree.entry import SCALAR
-from pparse.viewers.coreml.operations import read_operation
-from pparse.viewers.coreml.places import NETWORK
-from pparse.viewers.coreml.tensors import array_word
+from pparse.viewers.coreml.places import NETWORK, read_operation
 from pparse.viewers.tensor_proto.viewer import kids_of, message_at, messages_of, node_at, text_at, value_at
 
 TYPE_CHECKING = False
@@ -259,12 +258,12 @@ class BlockGraph(CoremlGraph):
         self.kind = "function" if self.of is not None and self.level else self.kind
 
     def _operation(self, pieces: Any, near: WireWindow | None) -> Any:
-        return read_operation(self.places, pieces, near)
+        return read_operation(self.places, pieces, near, self.prefix)
 
     def read(self, ordinal: int, pieces: Any, near: WireWindow | None) -> Read:
         """Return what an operation says; a value in it is called as its tensor."""
         found = self._operation(pieces, near)
-        inputs = [name or self.prefix + found.name_of(label) for label, name in found.inputs]
+        inputs = [name or found.name_of(label) for label, name in found.inputs]
         blocks = {f"blocks[{number}]": f"blocks[{number}]" for number in range(len(found.blocks))}
         return found.label, found.type, inputs, found.outputs, blocks
 
@@ -288,7 +287,7 @@ class BlockGraph(CoremlGraph):
         """Yield the names of the tensors in inputs of operations."""
         for _, pieces, near in messages_of(self.elements):
             found = self._operation(pieces, near)
-            yield from (self.prefix + found.name_of(label) for label, name in found.inputs if not name)
+            yield from (found.name_of(label) for label, name in found.inputs if not name)
 
     def results(self) -> Mapping[str, str]:
         """Return the outputs."""
@@ -398,7 +397,8 @@ def _type_of(node: Node | None) -> tuple[str, tuple[int | None, ...] | None]:
         if key == "tensorType":
             sizes = [kid.find("constant") for kid in kids_of(kind.find("dimensions"))]
             shape = tuple(None if size is None else value_at(size, "size", default=0) for size in sizes)
-            return words + array_word(text_at(kind, "dataType")), shape
+            word = text_at(kind, "dataType")
+            return words + str(dtype_named(word) or word.lower()), shape
         words += f"{key.removesuffix('Type')} of "
         node = kind.find("type" if key == "listType" else "wrappedType")
     return words, None

@@ -20,10 +20,10 @@ from math import prod
 from pparse.data.base import Range
 from pparse.errors import FaultError, LimitError, MalformedError
 from pparse.findings import Finding, Severity
+from pparse.kernels.wire import LEN, PADDING, fields
 from pparse.parsers.coreml import FIRST_KIND
 from pparse.parsers.protobuf.message import Message
 from pparse.protos import schema as builtin_schema
-from pparse.viewers.coreml.operations import read_operation
 from pparse.viewers.coreml.tensors import HOLDS_WEIGHTS, IMMEDIATE, TENSOR_TYPE, TYPE, WeightMaker
 from pparse.viewers.tensor_proto.maker import has_too_many, numbers
 from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces
@@ -131,12 +131,6 @@ _AROUND: Final = (
 )  # fmt: skip
 
 
-class Constexpr(namedtuple("Constexpr", "prefix operation")):
-    """An operation that computes a constant of others; ``prefix`` is that of the names of its tensors."""
-
-    __slots__ = ()
-
-
 class CoremlPlace(TensorPlace):
     """Where a tensor is; ``kind``: that of its layer, None for the value of a program."""
 
@@ -151,7 +145,7 @@ class CoremlPlace(TensorPlace):
         """As the layer tells it."""
         self.axis = 0
         """The dimension that scales are for."""
-        self.made_by: Constexpr | None = None
+        self.made_by: Operation | None = None
         """The operation that says what it means."""
 
 
@@ -181,9 +175,9 @@ class CoremlPlaces(TensorPlaces):
             place.at = (ordinal,)
             yield place
 
-    def constexprs(self) -> Iterator[Constexpr]:
+    def constexprs(self) -> Iterator[Operation]:
         """Yield the operations that compute constants of others."""
-        return (found for found in self._places() if found.__class__ is Constexpr)
+        return (found for found in self._places() if found.__class__ is Operation)
 
     def at(self, scopes: Sequence[CoremlPlace], *numbers: int) -> Iterator[CoremlPlace]:
         """Yield the place with this number."""
@@ -211,7 +205,7 @@ class CoremlPlaces(TensorPlaces):
     def _is_damaged(self) -> bool:
         return not self.maker.owner.is_whole()
 
-    def _places(self) -> Iterator[CoremlPlace | Constexpr]:
+    def _places(self) -> Iterator[CoremlPlace | Operation]:
         session = self.parser.result.extraction.session
         root = self._judged(Message(self.make, self.parser.root_pieces(), self._schema.message(_MODEL)))
         waiting: list[Iterator[Any]] = [self._of_model("", root)]
@@ -224,7 +218,7 @@ class CoremlPlaces(TensorPlaces):
                 found = None
             if found is None:
                 waiting.pop()
-            elif isinstance(found, CoremlPlace | Constexpr):
+            elif isinstance(found, CoremlPlace | Operation):
                 yield found
             else:
                 waiting.append(found)
@@ -332,12 +326,12 @@ class CoremlPlaces(TensorPlaces):
 
     def _of_block(self, prefix: str, block: Message) -> Iterator[Any]:
         for pieces in block.elements(_OPERATIONS):
-            operation = read_operation(self, pieces, block.near)
-            made_by = Constexpr(prefix, operation) if operation.type.startswith("constexpr_") else None
+            operation = read_operation(self, pieces, block.near, prefix)
+            made_by = operation if operation.type.startswith("constexpr_") else None
             if made_by is not None:
                 yield made_by
             for key, value in operation.values:
-                place = CoremlPlace(prefix + operation.name_of(key), value)
+                place = CoremlPlace(operation.name_of(key), value)
                 place.made_by = made_by
                 yield place
             for inner in operation.blocks:
@@ -352,3 +346,133 @@ class CoremlPlaces(TensorPlaces):
 
 def _is_one(immediate: Message | None) -> bool:
     return immediate is not None and TENSOR_TYPE in immediate.fields
+
+
+# -- operations (apple/coremltools mlmodel/format/MIL.proto) -----------------------------------------------------------
+
+# An input is bound to values that others make, by name, or to values in the operation itself; of several, each has its
+# number behind the name of the input: ``values[1]``. Attributes are values in the operation, too: in programs up to
+# iOS 17, those of ``constexpr_`` operations are what others have as inputs.
+
+# Fields of an Operation; of an entry of a map, a NamedValueType and a Binding; of an Argument.
+_TYPE, _INPUTS, _OUTPUTS, _INNER, _ATTRIBUTES = 1, 2, 3, 4, 5
+_VALUE, _ARGUMENTS = 2, 1
+_TYPE_TAG, _INPUT_TAG, _OUTPUT_TAG, _BLOCK_TAG, _ATTRIBUTE_TAG = (number << 3 | LEN for number in range(1, 6))
+_NAME_TAG, _VALUE_TAG = _NAME << 3 | LEN, _VALUE << 3 | LEN
+# Of type and value of a Value; of a tensor, which is the first field of both.
+_TYPED_TAG, _IMMEDIATE_TAG, _TENSOR_TAG = TYPE << 3 | LEN, IMMEDIATE << 3 | LEN, TENSOR_TYPE << 3 | LEN
+# Operations up to this size are read in one go.
+_SMALL: Final = 16 << 10
+
+
+class Operation(namedtuple("Operation", "prefix type outputs inputs values blocks")):
+    """What an operation says; ``prefix`` is that of the names of its tensors.
+
+    ``outputs``: their names. ``inputs``: each with the name of its value, or ``""`` for one that is in ``values``.
+    ``values``: what the tensors in inputs and attributes are made of, by the names of these. ``blocks``: what the
+    blocks in it are made of.
+    """
+
+    __slots__ = ()
+    prefix: str
+
+    @property
+    def label(self) -> str:
+        """The name of its first output; its type, if that has none."""
+        return str(next(iter(self.outputs), "") or self.type)
+
+    def name_of(self, key: str) -> str:
+        """Return what a tensor in it is called."""
+        return self.prefix + (self.label if self.type == "const" and key == "val" else f"{self.label}.{key}")
+
+
+def read_operation(places: CoremlPlaces, pieces: Any, near: WireWindow | None, prefix: str) -> Operation:
+    """Return what an operation says; ``near`` may hold its bytes. What cannot be read is left out, and noted."""
+    found = _quick(places.plain(pieces), near, prefix)
+    if found is not None:
+        return found
+    operation = places.message(pieces, "MILSpec.Operation", near)
+    outputs = [places.text(one, _NAME) for one in places.elements(operation, _OUTPUTS)]
+    inputs: list[tuple[str, str]] = []
+    values: list[tuple[str, Any]] = [
+        (str(key), value)
+        for key, value in operation.items(_ATTRIBUTES)
+        if key != "name" and places.is_tensor(value, operation)
+    ]
+    for key, argument in places.items(operation, _INPUTS):
+        bindings = list(places.elements(argument, _ARGUMENTS))
+        for at, binding in enumerate(bindings):
+            label = f"{key}[{at}]" if len(bindings) > 1 else key
+            value = binding.pieces(_VALUE)
+            if not value:
+                name = places.text(binding, _NAME)
+                inputs += [(label, name)] if name else []
+            elif places.is_tensor(value, operation):
+                inputs.append((label, ""))
+                values.append((label, value))
+    blocks = list(operation.elements(_INNER))
+    return Operation(prefix, places.text(operation, _TYPE), outputs, inputs, values, blocks)
+
+
+def _quick(part: Range | None, near: WireWindow | None, prefix: str) -> Operation | None:
+    """Return the same; None for an operation that is large, in parts, unusual, or not whole."""
+    if part is None or len(part) > _SMALL or near is None or near.data is not part.data:
+        return None
+    near.at(part.start)
+    raw = near.read(part.start, part.end) + PADDING
+    start, data = part.start, part.data
+    type, outputs, blocks = "", [], []
+    inputs: list[tuple[str, str]] = []
+    values: list[tuple[str, Any]] = []
+    seen: set[tuple[int, str]] = set()
+    try:
+        for tag, pos, end in fields(raw, 0, len(part)):
+            if tag == _TYPE_TAG:
+                type = raw[pos:end].decode()
+            elif tag == _OUTPUT_TAG:
+                outputs.append(_last(raw, pos, end, _NAME_TAG))
+            elif tag == _BLOCK_TAG:
+                blocks.append((data.range(start + pos, start + end),))
+            elif tag in (_INPUT_TAG, _ATTRIBUTE_TAG):
+                key, found = _entry(raw, tag, pos, end)
+                if (tag, key) in seen:
+                    return None
+                seen.add((tag, key))
+                values += [(label, (data.range(start + p, start + e),)) for label, name, p, e in found if not name]
+                if tag == _INPUT_TAG:
+                    inputs += [(label, name) for label, name, _, _ in found]
+            else:  # no field of an operation
+                return None
+    except (MalformedError, UnicodeDecodeError):
+        return None
+    return Operation(prefix, type, outputs, inputs, values, blocks)
+
+
+def _entry(raw: bytes, tag: int, pos: int, end: int) -> tuple[str, list[tuple[str, str, int, int]]]:
+    """Return the key of an input or attribute, and its values: label, name, and where a tensor without a name is."""
+    entry = {number: (p, e) for number, p, e in fields(raw, pos, end)}
+    key = raw[slice(*entry.get(_NAME_TAG, (0, 0)))].decode()
+    place = entry.get(_VALUE_TAG, (0, 0))
+    if tag == _ATTRIBUTE_TAG:
+        return key, [(key, "", *place)] if key != "name" and _holds_tensor(raw, *place) else []
+    found: list[tuple[str, str, int, int]] = []
+    bindings = [(p, e) for _, p, e in fields(raw, *place)]
+    for at, binding in enumerate(bindings):
+        label = f"{key}[{at}]" if len(bindings) > 1 else key
+        bound = {number: (p, e) for number, p, e in fields(raw, *binding)}
+        if _VALUE_TAG not in bound:
+            name = raw[slice(*bound.get(_NAME_TAG, (0, 0)))].decode()
+            found += [(label, name, 0, 0)] if name else []
+        elif _holds_tensor(raw, *bound[_VALUE_TAG]):
+            found.append((label, "", *bound[_VALUE_TAG]))
+    return key, found
+
+
+def _last(raw: bytes, pos: int, end: int, wanted: int) -> str:
+    return next((raw[p:e].decode() for tag, p, e in reversed(list(fields(raw, pos, end))) if tag == wanted), "")
+
+
+def _holds_tensor(raw: bytes, pos: int, end: int) -> bool:
+    """Return whether a Value has the type of a tensor, or none, or is one whatever its type is."""
+    told = [(tag, fields(raw, p, e)) for tag, p, e in fields(raw, pos, end) if tag in (_TYPED_TAG, _IMMEDIATE_TAG)]
+    return all(tag != _TYPED_TAG for tag, _ in told) or any(first == _TENSOR_TAG for _, i in told for first, _, _ in i)

@@ -9,10 +9,10 @@ from pparse.errors import FaultError, PathError
 from pparse.findings import Finding, Status
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
+from pparse.tensors.viewer import Signature, TensorInfo
 from pparse.tree.entry import SCALAR
 from pparse.tree.index import meant_by_name
-from pparse.viewers.coreml.constexpr import Meanings
+from pparse.viewers.coreml.meanings import Meanings
 from pparse.viewers.coreml.places import CoremlPlaces
 from pparse.viewers.coreml.tensors import ValueMaker
 from pparse.viewers.tensor_proto.external import ExternalViewer
@@ -51,18 +51,12 @@ class CoremlViewer(ExternalViewer):
     def quantisation(self, tensor: Tensor) -> Quantisation | None:
         """Return how codes are meant: by scales and biases, a table, or the operation of a program that has them."""
         place = meant_by_name(tensor.name, self.constants.find)
-        if place is not None and place.made_by is not None:
-            return self._meanings.of(tensor, place.name.rpartition(".")[2], place.made_by)
-        if place is None or place.kind is None:
-            return None
-        return self.constants.weight_maker(place).quantisation(tensor, place.value, place.axis)
+        return None if place is None else self._meanings.of(tensor, place)
 
     def codes_with(self, tensor: Tensor) -> Tensor | None:
         """Return the codes of a program that a tensor belongs to, as a scale, a table or a mask."""
         place = meant_by_name(tensor.name, self.constants.find)
-        if place is None or place.made_by is None:
-            return None
-        name = self._meanings.codes_with(place.name.rpartition(".")[2], place.made_by)
+        name = None if place is None else self._meanings.codes_with(place)
         return None if name is None else self.find(name)
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
@@ -188,16 +182,8 @@ class CoremlViewer(ExternalViewer):
         if kind is not None and word == "multiArray":
             word = str(value_at(kind, "dataType", default=""))
             dtype = DTYPES.get(_ARRAYS.get(word, word.lower()))
-            shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST))
+            shape = tuple(value_at(size, default=-1) for size in islice(kids_of(kind.find("shape")), _MOST)) or None
         elif kind is not None and word == "image":
             word = f"image {value_at(kind, 'colorSpace', default='')}".strip()
             shape = tuple(value_at(kind, side, default=0) for side in ("height", "width"))
         return TensorInfo(name, dtype, word, shape, {})
-
-    def interface(self) -> list[dict[str, Any]]:
-        """Return the signatures as plain data."""
-        return [told_signatures(self.signatures)]
-
-    def interface_lines(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and texts, a line for each input and output."""
-        return signature_lines(self.signatures, "")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pparse.errors import DataError
 from pparse.findings import Finding, Status
 from pparse.parsers.milblob import SENTINEL, SIZE
-from pparse.tensors.dtype import DTYPES
+from pparse.tensors.dtype import DTYPES, dtype_named
 from pparse.tensors.node_viewer import NodeViewer
 from pparse.tensors.span import Span
 from pparse.tensors.tensor import Tensor
-from pparse.viewers.coreml.tensors import array_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class WeightsViewer(NodeViewer):
     def tensor_of(self, node: Node, name: str) -> Tensor:
         """Return the tensor of a blob; it may not be as long as it says if no header follows it."""
         start, end = node.start, node.end or node.start
-        dtype = DTYPES.get(array_word(node.kind)) or DTYPES["uint8"]
+        dtype = dtype_named(node.kind) or DTYPES["uint8"]
         status, finding = node.known_status or Status.COMPLETE, node.finding
         padding, is_last = node.note or (0, False)
         padding = padding if dtype.bits < 8 else 0

@@ -12,10 +12,11 @@ from pparse.errors import DataError, MalformedError, PparseError
 from pparse.findings import Status
 from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
+from pparse.tensors.dtype import dtype_named
 from pparse.tensors.span import Span
 from pparse.tensors.tensor import Tensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, packed_size, shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from pparse.errors import DataError
 from pparse.findings import Status
 from pparse.graphs.source import Value
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
+from pparse.tensors.dtype import dtype_named
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.text_tensor import TextTensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph, readable
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, packed_size, shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

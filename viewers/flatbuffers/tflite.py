@@ -13,18 +13,20 @@ from __future__ import annotations
 from functools import partial
 from struct import unpack_from
 
-from pparse.errors import DataError, EndOfDataError, MalformedError, PathError, SourceError
+from pparse.errors import DataError, EndOfDataError, MalformedError
 from pparse.findings import Finding, Status
 from pparse.parsers.flatbuffers.table import SharedError, Table, Tally
-from pparse.tensors.dtype import DTYPES
+from pparse.parsers.protobuf.message import Problem
+from pparse.tensors.dtype import DTYPES, dtype_named
 from pparse.tensors.scales import Grid, Quantisation
 from pparse.tensors.span import Span
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.text_tensor import TextTensor
-from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
+from pparse.tensors.viewer import Signature, TensorInfo
 from pparse.tree.index import meant_by_name
 from pparse.viewers.flatbuffers.tflite_sparse import SparseTensor
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, dtype_named, packed_size, shape_of
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, packed_size, shape_of
+from pparse.viewers.tensor_proto.external import ExternalFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class TfliteViewer(FlatBuffersViewer):
     def __init__(self, extraction: Extraction) -> None:
         super().__init__(extraction)
         self._buffers: tuple[int, int] | None = None
+        # Models share such files: that one is longer than a model needs says nothing.
+        self.external = ExternalFiles(extraction, lambda: False)
         self._external_buffers: tuple[object, dict[int, int], Charge] | None = None
 
     @property
@@ -215,23 +219,16 @@ class TfliteViewer(FlatBuffersViewer):
         if number >= len(groups):
             raise MalformedError(f"there is no group {number} of external buffers", offset=buffer.at)
         file = model.element("external_buffer_groups", groups[number]).text("name")
-        start, length = buffer.number("offset"), buffer.number("length")
-        told: Any = {"path": name, "source": self.extraction.name}
-        status, finding, data, path = Status.COMPLETE, None, None, file
-        try:
-            other = self.extraction.sibling(file, any_content=True)
-            data, path, start = other.data, other.path, other.start + start
-            got = max(0, min(length, other.find_end() - start))
-            if got < length:
-                status = Status.TRUNCATED if got else Status.MISSING
-                finding = Finding("truncated", f"{got:,} of its {length:,} bytes are in {file}", **told)
-        except (PathError, SourceError) as error:
-            status, finding = Status.MISSING, Finding("missing-file", f"{file}: {error.reason}", **told)
-        if finding is None and wanted not in (None, length):
-            status = Status.DAMAGED
-            finding = Finding("bad-entry", f"it has {length:,} bytes, its shape needs {wanted:,}", **told)
-        span = Span(data, start, length, path)
-        return Tensor(name, dtype, shape, (span,), stored_dtype=word, status=status, finding=finding, owner=self)
+        length = buffer.number("length")
+        size = length if wanted is None else wanted
+        found = self.external.place(file, buffer.number("offset"), length, size)
+        if isinstance(found, Problem):
+            spans = (Span(None, 0, size, file),) if found.status is Status.MISSING else ()
+            return self.faulty(name, dtype, shape, word, (found.status, found.status.code, found.reason), spans)
+        if found.status is not Status.COMPLETE:
+            told = found.status, found.status.code, found.reason
+            return self.faulty(name, dtype, shape, word, told, (found.span,))
+        return Tensor(name, dtype, shape, (found.span,), stored_dtype=word, owner=self)
 
     def _outside(self) -> dict[int, int]:
         """Return where the references to the external buffers stand, by their numbers; the first of a number counts."""
@@ -251,19 +248,13 @@ class TfliteViewer(FlatBuffersViewer):
 
     def files_beside(self) -> Iterator[tuple[str, Extraction]]:
         """Yield the files with external buffers that are there."""
-        for name in self._file_names():
-            try:
-                yield name, self.extraction.sibling(name, any_content=True)
-            except (PathError, SourceError):
-                continue
+        contents = ((name, self.external.file(name).content) for name in self._file_names())
+        return ((name, content) for name, content in contents if content is not None)
 
     def files_missing(self) -> Iterator[tuple[str, str]]:
         """Yield the files with external buffers that are not there, and why."""
-        for name in self._file_names():
-            try:
-                self.extraction.sibling(name, any_content=True)
-            except (PathError, SourceError) as error:
-                yield name, error.reason
+        problems = ((name, self.external.file(name).problem) for name in self._file_names())
+        return ((name, problem.reason) for name, problem in problems if problem is not None)
 
     def _file_names(self) -> Sequence[str]:
         try:
@@ -387,14 +378,6 @@ class TfliteViewer(FlatBuffersViewer):
         word = table.word("type")
         shape = table.numbers("shape_signature") or table.numbers("shape")
         return TensorInfo(tensor_name(table, number), dtype_named(word), word, tuple(shape), {})
-
-    def interface(self) -> list[dict[str, Any]]:
-        """Return the signatures as plain data."""
-        return [told_signatures(self.signatures)]
-
-    def interface_lines(self) -> Iterator[tuple[str, str]]:
-        """Yield labels and texts, a line for each input and output of signatures."""
-        return signature_lines(self.signatures)
 
     def graph_source(self, number: int) -> GraphSource | None:
         """Return subgraph ``number``."""

@@ -133,9 +133,3 @@ class SparseTensor(ComputedTensor):
     def _read_codes(self, first: int, count: int) -> NDArray[Any]:
         found = self._whole().reshape(-1)[first : first + count]
         return found.view(f"u{found.dtype.itemsize}")
-
-    def _whole_count(self, dtype: DType) -> int:
-        return self.size if self.sources[0].is_complete else 0
-
-    def _refuse_if_short(self, dtype: DType) -> None:
-        self.sources[0]._refuse_if_not_whole()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from math import prod
 
-from pparse.errors import MalformedError
+from pparse.findings import Finding
 from pparse.parsers.flatbuffers.schema import SCALAR, VECTOR
 from pparse.parsers.flatbuffers.table import Table
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.tensor import Tensor
 from pparse.viewers.flatbuffers.table_graph import TableGraph
-from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer, packed_size
+from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,9 +46,15 @@ class VectorsViewer(FlatBuffersViewer):
         item = table.type.field(field).type.item
         start, count = table.place(field)
         dtype = DTYPES[item.name] if item is not None and item.name in DTYPES else DTYPES["int8"]
+        shape = told = self.shape_of(table, field, count)
+        if min(told, default=0) < 0 or prod(told) != count:
+            shape = (count,)
         length = count * dtype.itemsize
-        shape = self.shape_of(table, field, count)
-        return self.stored(Tensor, name, dtype, shape, start, length, dtype.name, packed_size(dtype, shape))
+        made = self.stored(Tensor, name, dtype, shape, start, length, dtype.name, length)
+        if shape != told:
+            where: Any = {"path": name, "source": self.extraction.name, "offset": table.at}
+            made.doubt(Finding("bad-entry", f"{count:,} numbers for a shape of {told}", **where))
+        return made
 
     def name_of(self, prefix: str, table: Table, field: str, kind: str) -> str:
         """Return what the tensor of a vector is called; nothing if it is none."""
@@ -111,19 +117,13 @@ class MnnViewer(VectorsViewer):
 
     def shape_of(self, table: Table, field: str, count: int) -> tuple[int, ...]:
         """Return the shape that a blob states, or that of a convolution's weights; else that of a vector."""
-        shape: tuple[int, ...] = (count,)
-        if table.type.name == "Blob" and field in _BLOBS:
-            shape = tuple(table.numbers("dims"))
-        elif table.type.name == "Convolution2D" and field == "weight" and (common := table.table("common")) is not None:
-            made = max(1, common.number("outputCount"))
-            window = (common.number("kernelY"), common.number("kernelX"))
-            taken = count // max(1, made * prod(window))
-            shape = (made, taken, *window)
-        if min(shape, default=0) < 0 or prod(shape) != count:
-            if table.type.name == "Blob" and field in _BLOBS:
-                raise MalformedError(f"{count:,} numbers for a shape of {shape}", offset=table.at)
+        if table.type.name == "Blob":
+            return tuple(table.numbers("dims"))
+        common = table.table("common") if table.type.name == "Convolution2D" and field == "weight" else None
+        if common is None:
             return (count,)
-        return shape
+        made, *window = (common.number(key) for key in ("outputCount", "kernelY", "kernelX"))
+        return (made, count // max(1, made * prod(window)), *window)
 
     def facts(self) -> Iterator[tuple[str, Any]]:
         """Yield what the network says about itself."""

@@ -11,13 +11,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import partial
 from math import prod
-from types import MappingProxyType
 
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.errors import DataError, FaultError, LimitError, MalformedError, PathError
 from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
-from pparse.tensors.dtype import DTYPES
 from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
@@ -164,6 +162,9 @@ class FlatBuffersViewer(Viewer):
             got = max(0, there - start)
             reason = f"{got:,} of its {count_words(length, 'byte')} are there"
             finding = told(status.code, reason, offset=start, wanted=length, got=got)
+        elif dtype is None and stored.lstrip("-").isdecimal():
+            status = Status.UNSUPPORTED
+            finding = told("unsupported", f"its type is {stored}, which pparse does not know", offset=start)
         elif not length and (doubt := self._why_empty(start)) is not None:
             status, finding = Status.DAMAGED, told("doubt", doubt, offset=start)
         elif (doubt := self._doubt(start, start + length)) is not None:
@@ -319,8 +320,3 @@ def shape_of(table: Table, field: str) -> tuple[int, ...]:
 def packed_size(dtype: DType, shape: tuple[int, ...]) -> int:
     """Return the bytes of an array whose elements may share bytes."""
     return -(-prod(shape) * dtype.bits // 8)
-
-
-def dtype_named(word: str, names: Mapping[str, str] = MappingProxyType({})) -> DType | None:
-    """Return the element type that a format's word means: one of ``names``, or the type's own name in capitals."""
-    return DTYPES.get(names.get(word, word.lower().replace("float8e", "float8_e")))

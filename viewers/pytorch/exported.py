@@ -16,7 +16,7 @@ from pparse.limits import count_words
 from pparse.parsers.pytorch.exported import CONFIG, INPUTS, PROGRAM, SAVED, USUAL, ExportedProgramParser
 from pparse.parsers.pytorch.rebuild import Broken, Odd, StorageId, StoredTensor, numbers
 from pparse.tensors.dtype import DTYPES
-from pparse.tensors.viewer import Signature, TensorInfo, signature_lines, told_signatures
+from pparse.tensors.viewer import Signature, TensorInfo
 from pparse.tree.entry import SCALAR
 from pparse.viewers.pickle.walk import Leaf
 from pparse.viewers.pytorch.viewer import PyTorchViewer
@@ -274,14 +274,6 @@ class ExportedProgramViewer(PyTorchViewer):
                 continue
             found[part.model] = Signature(part.model, given, returned, "forward")
         return found
-
-    def interface(self) -> list[dict[str, Any]]:
-        """Return the signatures as plain data."""
-        return [told_signatures(self.signatures)] if self._programs else []
-
-    def interface_lines(self) -> Iterator[tuple[str, str]]:
-        """Yield the signatures as labels and texts."""
-        return signature_lines(self.signatures)
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from struct import Struct
 from pparse.data.spliced import DerivedData
 from pparse.errors import DataError, FaultError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import Finding, Severity
-from pparse.kernels.wire import PADDING, fields, read_value
+from pparse.kernels.wire import PADDING, fields, read_value, within
 from pparse.limits import count_words
 from pparse.locking import steps
 from pparse.protobuf.schema import signed
@@ -80,6 +80,10 @@ class _Series:
         self.kind, self.type, self.shape = kind, type, shape
         self.alike, self.odd = True, False
         self.steps, self.times, self.starts, self.ends = array("q"), array("d"), array("q"), array("q")
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind in _BLOBS or (self.kind == _TENSOR and self.type == _STRING)
 
     def add(self, step: int, time: float, start: int, end: int) -> None:
         self.steps.append(step)
@@ -238,20 +242,18 @@ class TfeventsViewer(Viewer):
             series.add(signed(step, 64), _DOUBLE.unpack_from(block, 1)[0], base + first, base + last)
             return 1
         time, step = 0.0, 0
-        tags, summaries = [], []
+        tags = []
         for tag, p, end in fields(block, 0, size):
             tags.append(tag)
             if tag == _TIME:
                 (time,) = _DOUBLE.unpack_from(block, p)
             elif tag == _STEP:
                 step = signed(read_value(block, p)[0], 64)
-            elif tag == _SUMMARY:
-                summaries.append((p, end))
             elif tag in _GRAPHS and len(self._graphs) < _MOST_GRAPHS:
                 self._graphs.append(f"[{ordinal}].{_GRAPHS[tag]}")
             elif tag == _VERSION:
                 self._version = raw[p:end].decode("utf-8", "replace")
-        values = [(p, e) for start, end in summaries for tag, p, e in fields(block, start, end) if tag == _VALUE]
+        values = list(within(block, 0, size, _SUMMARY, _VALUE))
         added: list[_Added] = []
         for p, end in values:
             try:
@@ -274,7 +276,8 @@ class TfeventsViewer(Viewer):
             elif tag in (_SIMPLE, _HISTO, _TENSOR) or tag in _BLOBS:
                 place = tag, p, e
             elif tag == _METADATA:
-                plugin = _plugin(block, p, e)
+                found_plugin = next(within(block, p, e, _PLUGIN, _PLUGIN_NAME), (p, p))
+                plugin = block[slice(*found_plugin)].decode("utf-8", "replace")
         if plugin:
             self._plugins.add(plugin)
         if place is None:
@@ -290,7 +293,7 @@ class TfeventsViewer(Viewer):
             raise MalformedError(reason, offset=when[2] + p)
         series.alike = series.alike and (series.type, series.shape) == (type, shape)
         if kind == _TENSOR and type == _STRING:
-            series.odd |= sum(tag == _STRINGS for tag, *_ in fields(block, p, e)) != prod(shape)
+            series.odd |= sum(1 for _ in within(block, p, e, _STRINGS)) != prod(shape)
         elif kind == _TENSOR and (known := element_type(type)) is not None:
             series.odd |= hole[1] - hole[0] != known[0].itemsize * prod(shape)
         series.add(when[0], when[1], when[2] + p, when[2] + e)
@@ -350,37 +353,36 @@ class TfeventsViewer(Viewer):
         if row is not None and row >= 0:
             return self._maker.tensor(name, (data.range(found.starts[row], found.ends[row]),))
         if row is not None:
-            return self._rows(name, found, "int64", 8, None, found.steps)
+            return self._rows(name, found, DTYPES["int64"], 8, None, "int64")
+        last = f" to {found.steps[-1]}" if len(found.steps) > 1 else ""
+        words = f", step {found.steps[0]}{last}"
+        if found.is_text:
+            return self._texts(name, found, _WORDS.get(found.kind, "string") + words)
         if found.kind == _HISTO:
             buckets = max(0, found.type) if found.alike else 0
             described: list[Any] = [(word, "<f8") for word in _STATISTICS]
             described += [(word, "<f8", (buckets,)) for word in ("bucket_limit", "bucket") if buckets]
-            made = self._rows(name, found, described, 16 + 40 + 16 * buckets, _Histogram(buckets), found.steps)
+            width = 16 + 40 + 16 * buckets
+            made = self._rows(name, found, _structure(*described), width, _Histogram(buckets), "histogram" + words)
             if (not found.alike or found.type < 0) and made.finding is None:
                 reason = "the number of its buckets differs from step to step: they are in the records only"
                 if found.alike:
                     reason = "it has not as many buckets as limits of these: they are in the records only"
-                made.finding = Finding(
-                    "buckets", reason, severity=Severity.NOTE, path=name, source=self.extraction.name
-                )
+                where: Any = {"path": name, "source": self.extraction.name}
+                made.finding = Finding("buckets", reason, severity=Severity.NOTE, **where)
             return made
-        if found.kind in _BLOBS or found.type == _STRING:
-            return self._texts(name, found)
         dtype = DTYPES["float32"] if found.kind == _SIMPLE else element_type(found.type)[0]  # type: ignore[index]
-        width = dtype.itemsize
-        for size in found.shape:
-            width *= size
+        width = prod(found.shape) * dtype.itemsize
         value = ("value", _code(dtype), found.shape) if found.shape else ("value", _code(dtype))
-        return self._rows(name, found, [value], 16 + width, _RowValue(self._maker, found, dtype, width), found.steps)
+        words = f"{dtype.name} {'×'.join(map(str, found.shape))}".rstrip() + words
+        decode = _RowValue(self._maker, found, dtype, width)
+        return self._rows(name, found, _structure(value), 16 + width, decode, words)
 
-    def _rows(
-        self, name: str, series: _Series, what: Any, width: int, decode: Any, numbers: array[int]
-    ) -> SeriesTensor:
-        described = what if isinstance(what, str) else [("step", "<i8"), ("wall_time", "<f8"), *what]
-        dtype = DTYPES[what] if isinstance(what, str) else _structure(repr(described))
+    def _rows(self, name: str, series: _Series, dtype: DType, width: int, decode: Any, words: str) -> SeriesTensor:
+        """Return a tensor with ``width`` bytes for each row."""
         rows = RowsData(self.extraction.parsed.data, series, width, decode, f"{self.extraction.name}::{name}")
         span = Span(rows, 0, rows.size or 0, f"{self.extraction.path}::{name}")  # made of bytes, and in no file
-        return self._of_series(name, series, (len(numbers),), (span,), dtype, _words(series, what, numbers))
+        return self._of_series(name, series, (len(series.steps),), (span,), dtype, words)
 
     def _of_series(
         self,
@@ -397,14 +399,13 @@ class TfeventsViewer(Viewer):
         made.is_odd = series.odd
         return made
 
-    def _texts(self, name: str, series: _Series) -> SeriesTensor:
+    def _texts(self, name: str, series: _Series, words: str) -> SeriesTensor:
         data = self.extraction.parsed.data
-        shape = (len(series.steps), *series.shape) if series.alike and series.kind == _TENSOR else (len(series.steps),)
+        shape = (len(series.steps), *(series.shape if series.alike and series.kind == _TENSOR else ()))
         spans = tuple(
             Span(data, start, end - start, self.extraction.path, self.extraction.end)
             for start, end in zip(series.starts, series.ends, strict=True)
         )
-        words = _words(series, _WORDS.get(series.kind, "string"), series.steps)
         made = self._of_series(name, series, shape, spans, None, words)
         made._listing = (lambda: steps(self.lock, _strings(data, series))), None
         return made
@@ -437,7 +438,7 @@ def _names(found: dict[str, _Series]) -> dict[str, tuple[str, int | None]]:
     """Return what each name means: a tag and None, -1 for its steps, or the number of a row."""
     keys: dict[str, list[tuple[str, int | None]]] = {}
     for tag, series in found.items():
-        is_text = series.kind in _BLOBS or (series.kind == _TENSOR and series.type == _STRING)
+        is_text = series.is_text
         fits = series.alike and not series.odd if is_text else _fits_a_structure(series)
         if series.kind == _TENSOR and not fits:
             for row, step in enumerate(series.steps):
@@ -464,8 +465,9 @@ def _fits_a_structure(series: _Series) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _structure(description: str) -> DType:
-    return DType.of(description)
+def _structure(*values: Any) -> DType:
+    """Return the type of a row."""
+    return DType.of(repr([("step", "<i8"), ("wall_time", "<f8"), *values]))
 
 
 def _code(dtype: DType) -> str:
@@ -475,48 +477,24 @@ def _code(dtype: DType) -> str:
     return f"{'|' if dtype.itemsize == 1 else '<'}{letter}{dtype.itemsize}" if letter and plain else ""
 
 
-def _words(series: _Series, what: Any, numbers: array[int]) -> str:
-    word = what if isinstance(what, str) else "histogram" if series.kind == _HISTO else what[0][1].lstrip("<|")
-    if not isinstance(what, str) and series.kind != _HISTO:
-        word = (DTYPES["float32"] if series.kind == _SIMPLE else element_type(series.type)[0]).name  # type: ignore[index]
-        word += "".join(f" {'×'.join(map(str, series.shape))}" for _ in series.shape[:1])
-    if word == "int64" and isinstance(what, str):
-        return word  # the steps themselves
-    return f"{word}, step {numbers[0]}" + (f" to {numbers[-1]}" if len(numbers) > 1 else "")
-
-
-def _plugin(block: bytes, pos: int, end: int) -> str:
-    for tag, p, e in fields(block, pos, end):
-        if tag == _PLUGIN:
-            for inner, start, stop in fields(block, p, e):
-                if inner == _PLUGIN_NAME:
-                    return block[start:stop].decode("utf-8", "replace")
-    return ""
-
-
 def _type_of(block: bytes, kind: int, pos: int, end: int) -> tuple[int, tuple[int, ...], tuple[int, int]]:
     """Return the type and shape of a tensor; of a histogram the number of buckets, -1 if limits are not as many.
 
     And where the numbers are of which nothing of this depends.
     """
     if kind == _HISTO:
-        counts = {_LIMITS: 0, _BUCKETS: 0}
-        for tag, p, e in fields(block, pos, end):
-            if tag in counts:
-                counts[tag] += (e - p) // 8
-        return counts[_BUCKETS] if counts[_LIMITS] == counts[_BUCKETS] else -1, (), (end, end)
-    type, shape, hole = 0, [], (pos, end) if kind == _SIMPLE else (end, end)
-    if kind == _TENSOR:
-        for tag, p, e in fields(block, pos, end):
-            if tag == _DTYPE:
-                type = read_value(block, p)[0]
-            elif tag in (_CONTENT, _FLOATS):
-                hole = p, e
-            elif tag == _SHAPE:
-                for inner, q, stop in fields(block, p, e):
-                    if inner == _DIM:
-                        sizes = [read_value(block, at)[0] for key, at, _ in fields(block, q, stop) if key == _SIZE]
-                        shape.append(sizes[-1] if sizes else 0)
+        limits, buckets = (sum((e - p) // 8 for p, e in within(block, pos, end, tag)) for tag in (_LIMITS, _BUCKETS))
+        return buckets if limits == buckets else -1, (), (end, end)
+    type, hole = 0, (pos, end) if kind == _SIMPLE else (end, end)
+    for tag, p, e in fields(block, pos, end) if kind == _TENSOR else ():
+        if tag == _DTYPE:
+            type = read_value(block, p)[0]
+        elif tag in (_CONTENT, _FLOATS):
+            hole = p, e
+    shape = []
+    for dim in within(block, pos, end, _SHAPE, _DIM) if kind == _TENSOR else ():
+        *_, size = 0, *(read_value(block, at)[0] for at, _ in within(block, *dim, _SIZE))
+        shape.append(size)
     return type, tuple(shape), hole
 
 
@@ -549,24 +527,20 @@ class _Histogram:
     def __call__(self, data: Data, start: int, end: int) -> bytes:
         raw = data.read_exact(start, end - start)
         numbers = [bytes(8)] * len(_STATISTICS)
-        lists = {_LIMITS: b"", _BUCKETS: b""}
-        for tag, p, e in fields(raw + PADDING, 0, len(raw)):
+        padded = raw + PADDING
+        for tag, p, e in fields(padded, 0, len(raw)):
             if tag & 7 == 1 and 1 <= tag >> 3 <= len(numbers):
                 numbers[(tag >> 3) - 1] = raw[p:e]
-            elif tag in lists:
-                lists[tag] += raw[p:e]
+        lists = [b"".join(raw[p:e] for p, e in within(padded, 0, len(raw), tag)) for tag in (_LIMITS, _BUCKETS)]
         size = 8 * self._buckets
-        if size and any(len(content) != size for content in lists.values()):
+        if size and any(len(content) != size for content in lists):
             raise MalformedError(f"a histogram has other than {count_words(self._buckets, 'bucket')}", offset=start)
-        return b"".join([*numbers, *(content[:size] for content in lists.values())])
+        return b"".join([*numbers, *(content[:size] for content in lists)])
 
 
 def _strings(data: Data, series: _Series) -> Generator[bytes]:
     """Yield the strings of all rows."""
-    within = _STRINGS if series.kind == _TENSOR else _BLOBS[series.kind]
+    field = _STRINGS if series.kind == _TENSOR else _BLOBS[series.kind]
     for start, end in zip(series.starts, series.ends, strict=True):
         raw = data.read_exact(start, end - start)
-        if not within:
-            yield raw
-            continue
-        yield from (raw[p:e] for tag, p, e in fields(raw + PADDING, 0, len(raw)) if tag == within)
+        yield from (raw[p:e] for p, e in within(raw + PADDING, 0, len(raw), field)) if field else (raw,)
