@@ -500,8 +500,8 @@ def test_a_file_in_the_place_of_a_part_is_no_part(wrong, known, told, tmp_path):
         assert (model.extent().status, model.extent().missing_files) == (Status.DAMAGED, len(wrong))
         found = [(finding.path, finding.severity.value, finding.reason) for finding in model.check()]
         assert found[:-1] == [
-            (paths[number].name, "error", f"a shard cannot be read: it is not the part that its name says: {why}")
-            for number, why in told.items()
+            (name, "error", f"{name} cannot be read: it is not the part that its name says: {why}")
+            for name, why in ((paths[number].name, why) for number, why in told.items())
         ]
         assert f"says 6 tensors, {len(known)} are known" in found[-1][2]
     with pytest.raises(pparse.errors.NotWholeError):
