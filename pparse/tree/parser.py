@@ -26,7 +26,7 @@ from pparse.tree.visit import Member, Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, ClassVar, Final, Protocol
 
     from pparse.data.base import Range
@@ -447,6 +447,12 @@ class Parser(Doored):
     def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
         """The same for data that no parser matches, from 64 KiB at both ends; not ``thorough``: from the last bytes."""
         return Confidence.NO
+
+    @classmethod
+    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
+        """Return where something of the format begins in data that no parser matches; None if nowhere, or if nothing
+        tells. Of parsers that have `match_further`; ``poll`` is called now and then."""
+        return None
 
     @classmethod
     def model_name(cls, name: str) -> str:
