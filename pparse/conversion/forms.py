@@ -87,13 +87,13 @@ class Item:
     """
 
     __slots__ = (
-        *("at", "bits", "crc", "dtype", "is_straight", "name", "nbytes", "number", "overflowed", "tensor"),
-        "wanted_crc",
+        *("at", "bits", "crc", "dtype", "given", "is_straight", "name", "nbytes", "number", "overflowed"),
+        *("tensor", "wanted_crc"),
     )
 
     def __init__(self, tensor: Tensor, name: str, dtype: DType, number: int, *, packed: bool) -> None:
-        self.tensor = tensor
-        """The tensor in the source."""
+        self.tensor = self.given = tensor
+        """The tensor to be written; that in the source, of which it may be what the codes stand for."""
         self.name = name
         """Its name in the output."""
         self.dtype = dtype

@@ -303,6 +303,7 @@ class Plan:
         return found is not None and self.options.takes(self.viewer, found.codes)
 
     def _judge(self, number: int, tensor: Tensor) -> forms.Item | LeftOut:
+        given = tensor
         if self.options.dequantize and (scaled := quantisation_of(self.viewer, tensor)) is not None:
             if scaled.problem is not None:
                 return LeftOut(tensor.name, Status.DAMAGED, scaled.problem)
@@ -325,7 +326,9 @@ class Plan:
         if reason is not None or dtype is None:
             reason = reason or f"its type {tensor.stored_dtype!r} is not known"
             return LeftOut(tensor.name, Status.UNSUPPORTED, reason)
-        return self.form.item(tensor, name, dtype, number)
+        item = self.form.item(tensor, name, dtype, number)
+        item.given = given
+        return item
 
     def _target_type(self, tensor: Tensor, dtype: DType) -> DType:
         """Return the type to write. Raises `OptionError` for codes that would be cast without their scales."""

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from pparse.conversion.forms import PIECE
 from pparse.errors import refused
-from pparse.tensors.scales import dequantized
+from pparse.tensors.scales import meant
 from pparse.workers.parts import PART, Part
 
 TYPE_CHECKING = False
@@ -35,18 +35,18 @@ class Stretch(Part):
     def __init__(
         self, viewer: Viewer, item: Item, start: int, stop: int, path: str, *, dequantize: bool, has_crc: bool
     ) -> None:
-        super().__init__([(viewer, viewer[item.tensor.name])], start, stop)
+        super().__init__([(viewer, item.given)], start, stop)
         self._item, self._path, self._dequantize, self._has_crc = item, path, dequantize, has_crc
 
     def __getstate__(self) -> dict[str, object]:
         item = copy(self._item)
-        item.tensor = None  # type: ignore[assignment]
+        item.tensor = item.given = None  # type: ignore[assignment]
         return {**super().__getstate__(), "_item": item}
 
     def run(self) -> tuple[int, int, int]:
         """Write them. Raises the errors of `Tensor.blocks`, and `SourceError` if the disk refuses."""
-        item, tensor = copy(self._item), self.tensors[0]
-        item.tensor = dequantized(self.viewers[0], tensor.name) if self._dequantize else tensor
+        item = copy(self._item)
+        item.tensor = meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)
         item.overflowed = 0
         start, left = item.size_of(self.start), item.size_of(self.stop or 0) - item.size_of(self.start)
         size, crc = left, 0

@@ -24,6 +24,7 @@ from pparse.limits import parse_size
 from pparse.measuring.content import BLOCK, content_blocks, is_plain, json_number
 from pparse.measuring.suspicion import Suspicion, in_words, suspects_in
 from pparse.tensors.dtype import DTYPES
+from pparse.tensors.scales import codes_of, meant, quantisation_of
 from pparse.workers.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.workers.results import Workers
 
@@ -263,8 +264,6 @@ class _Elements(Part):
 
     def read(self) -> list[Tensor]:
         """Return the tensor, and the scales of its codes: they may lie in another file."""
-        from pparse.tensors.scales import quantisation_of
-
         found = None
         with suppress(DataError):  # told when it is measured
             found = quantisation_of(self.viewers[0], self.tensors[0]) if self._dequantize else None
@@ -272,8 +271,8 @@ class _Elements(Part):
 
     def run(self) -> _CodeCounts | _Moments:
         """Count them."""
-        meant = _meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)
-        return _counted(meant, self._sample, self.start, self.stop)
+        tensor = meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)
+        return _counted(tensor, self._sample, self.start, self.stop)
 
     def noted(self, result: Any) -> Any:
         """Return what was counted as plain data."""
@@ -281,18 +280,10 @@ class _Elements(Part):
 
     def known(self, noted: Any) -> Any:
         """Return what was counted from plain data."""
-        part = _type_of(_meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize))[1]
+        part = _type_of(meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize))[1]
         found = _kind_of(part)(part)
         found.take_plain(noted)
         return found
-
-
-def _meant(viewer: Viewer, tensor: Tensor, *, dequantize: bool) -> Tensor:
-    """Return a tensor, or what its codes stand for. Raises `MalformedError` if it is not clear which scales hold."""
-    from pparse.tensors.scales import quantisation_of
-
-    found = quantisation_of(viewer, tensor) if dequantize else None
-    return tensor if found is None else found.tensor()
 
 
 def _count(counts: NDArray[Any], codes: NDArray[Any]) -> None:
@@ -620,7 +611,6 @@ def statistics_in(
 
     ``dequantize``: of codes that the document has scales for, what they stand for, and not of the scales.
     """
-    from pparse.tensors.scales import codes_of
 
     def wanted() -> Iterator[Tensor]:
         for tensor in viewer.tensors():
@@ -630,7 +620,7 @@ def statistics_in(
     def parts_of(tensor: Tensor) -> list[Part]:
         places: list[tuple[int, int | None]] = [(0, None)]
         try:
-            of = _meant(viewer, tensor, dequantize=dequantize)
+            of = meant(viewer, tensor, dequantize=dequantize)
             if of.dtype is not None and (sample is None or sample >= of.nbytes):
                 places = divided(tensor, of.size, max(1, PART // of.dtype.itemsize // EVEN) * EVEN)
         except DataError:
@@ -644,7 +634,7 @@ def statistics_in(
             for part in parts:
                 counted.join(part())
             found.statistics, found.suspect = _results(tensor, counted)
-            found.is_estimate = sample is not None and sample < _meant(viewer, tensor, dequantize=dequantize).nbytes
+            found.is_estimate = sample is not None and sample < meant(viewer, tensor, dequantize=dequantize).nbytes
         except DataError as error:
             found.status, found.reason = why_not(viewer, tensor, error)
         yield found

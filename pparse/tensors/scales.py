@@ -424,8 +424,12 @@ def dequantized(viewer: Viewer, name: str) -> Tensor:
     A tensor of float32, computed as it is read (`pparse.tensors.scales.ComputedTensor`); of any other tensor, itself.
     Raises `MalformedError` if it is not clear which scale holds for which code, and what ``viewer[name]`` raises.
     """
-    tensor = viewer[name]
-    found = quantisation_of(viewer, tensor)
+    return meant(viewer, viewer[name])
+
+
+def meant(viewer: Viewer, tensor: Tensor, *, dequantize: bool = True) -> Tensor:
+    """Return what a tensor of the model stands for, as `dequantized` does; without ``dequantize``, itself."""
+    found = quantisation_of(viewer, tensor) if dequantize else None
     return tensor if found is None else found.tensor()
 
 
