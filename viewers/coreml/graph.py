@@ -18,9 +18,10 @@ from functools import cached_property
 from pparse.errors import FaultError, UnsupportedError
 from pparse.graphs.source import ListedGraph, Value
 from pparse.tensors.dtype import dtype_named
+from pparse.tree.below import kids_of, node_at, text_at, value_at
 from pparse.tree.entry import SCALAR
 from pparse.viewers.coreml.places import NETWORK, read_operation
-from pparse.viewers.tensor_proto.viewer import kids_of, message_at, messages_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import message_at, messages_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
