@@ -25,7 +25,7 @@ from pparse.tree.parser import Confidence, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import ClassVar, Final
 
     from pparse.data.base import Range
@@ -104,10 +104,6 @@ class SchemalessParser(FlatBuffersParser):
         """LIKELY if the first tables are as libraries write them, and lead to tables and texts."""
         known = look_ahead(reader)
         return Confidence.LIKELY if _evidence(known, known.target(known.start)) >= _SURE else Confidence.NO
-
-    @classmethod
-    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
-        """Return None: a FlatBuffer further in has nothing to be found by."""
 
     def fields(self, at: int, type: Type) -> Iterator[Entry]:
         """Yield an entry for each field that the table at ``at`` has; without a schema, by the number of its slot."""

@@ -46,7 +46,7 @@ class PirGraph(BlockGraph):
     @property
     def _main(self) -> PirGraph:
         outer: Any = self.outer
-        return self if outer is None else outer._main  # type: ignore[no-any-return]
+        return self if outer is None else outer._main
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
