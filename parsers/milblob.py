@@ -35,24 +35,9 @@ SIZE: Final = 64
 """Bytes of a header, and what begins of headers and elements are multiples of."""
 SENTINEL: Final = 0xDEADBEEF
 TYPES: Final = [
-    "FLOAT16",
-    "FLOAT32",
-    "UINT8",
-    "INT8",
-    "BFLOAT16",
-    "INT16",
-    "UINT16",
-    "INT4",
-    "UINT1",
-    "UINT2",
-    "UINT4",
-    "UINT3",
-    "UINT6",
-    "INT32",
-    "UINT32",
-    "FLOAT8E4M3FN",
-    "FLOAT8E5M2",
-]
+    "FLOAT16", "FLOAT32", "UINT8", "INT8", "BFLOAT16", "INT16", "UINT16", "INT4", "UINT1", "UINT2", "UINT4", "UINT3",
+    "UINT6", "INT32", "UINT32", "FLOAT8E4M3FN", "FLOAT8E5M2",
+]  # fmt: skip
 """Types by their numbers in headers, from 1 on, as MIL calls them."""
 _VERSION: Final = 2
 

@@ -19,6 +19,7 @@ from pparse.parsers.protobuf.message import Message, problem_of
 from pparse.parsers.protobuf.parser import MessageParser
 from pparse.parsers.protobuf.values import named
 from pparse.protos import schema
+from pparse.tree.below import value_at
 from pparse.tree.entry import SCALAR
 from pparse.tree.parser import signatures
 from pparse.tree.visit import Member
@@ -202,12 +203,5 @@ def _slow(message: Message) -> tuple[_Piece, Problem | None]:
 
 def _told(node: Node | None, key: str, kind: str = "sentencepiece.TrainerSpec") -> Any:
     """Return the value of a field, or its default."""
-    try:
-        found = None if node is None or node.shape == SCALAR else node.find(key)
-        if found is not None:
-            return found.load()
-    except FaultError:
-        pass
     field = schema().message(kind).by_name[key]
-    default: Any = field.default
-    return named(field, default) if field.enum is not None else default
+    return value_at(node, key, default=named(field, field.default))

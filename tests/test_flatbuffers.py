@@ -476,7 +476,7 @@ def test_a_mark_that_changed_is_damage():
             assert all(finding.code == "malformed" for finding in model.check()), file
 
 
-def test_numbers_that_no_model_has_are_told():
+def test_numbers_that_no_model_has_are_told(tmp_path, run):
     for file, at, name, code, status in (
         ("small.mnn", 4488, "c.weight", "bad-entry", Status.DAMAGED),  # the height of the kernel
         ("small.mnn", 4516, "c.weight", "bad-entry", Status.DAMAGED),  # the number of outputs
@@ -491,6 +491,8 @@ def test_numbers_that_no_model_has_are_told():
             assert sum(not tensor.is_complete for tensor in model.values()) == 1
     with pparse.open((DATA / "monster.bin").read_bytes()) as document:
         assert document.format == "flatbuffers"
+    (tmp_path / "x.mnn").write_bytes(bytes(4) + (DATA / "small.mnn").read_bytes()[4:])
+    assert run("recover", tmp_path / "x.mnn", "-o", tmp_path / "out").code == 3  # no format, which is no bug
 
 
 def test_files_behind_a_model_are_found(tmp_path, run):

@@ -38,7 +38,7 @@ from pparse.tree.parser import Confidence, Listing, Parser, Signature
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, ClassVar
 
     from pparse.data.base import Range
@@ -143,6 +143,10 @@ class FlatBuffersParser(Parser, Listing):
             if excerpt.head(mark.at + 4)[mark.at :] == mark.magic and plausible_root(excerpt, begin):
                 return Confidence.CERTAIN
         return Confidence.NO
+
+    @classmethod
+    def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
+        """Return None: a FlatBuffer further in has nothing to be found by."""
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ Types refer to each other by name and are made on their first use, so recursive 
 from __future__ import annotations
 
 from functools import partial
+from struct import calcsize
 
 from pparse.data import files
 from pparse.errors import MalformedError
@@ -34,21 +35,9 @@ if TYPE_CHECKING:
 # What a type can be.
 SCALAR, TEXT, TABLE, STRUCT, VECTOR, ARRAY, UNION = range(7)
 
-SCALARS: Final = {
-    "bool": "?",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float32": "f",
-    "float64": "d",
-}
+_NAMES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+SCALARS: Final = dict(zip(_NAMES, "?bBhHiIqQfd", strict=True))
 """Names of scalars, and their layouts as `struct` writes them."""
-_SIZES: Final = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8, "f": 4, "d": 8}
 # Structs may lie in structs; deeper ones are not known of.
 _DEEPEST: Final = 32
 
@@ -184,7 +173,7 @@ class Schema:
             return found
         if name in SCALARS:
             code = SCALARS[name]
-            return Type(SCALAR, name, code=code, size=_SIZES[code])
+            return Type(SCALAR, name, code=code, size=calcsize(f"<{code}"))
         if name == "string":
             found = Type(TEXT, "text", size=8 if wide else 4)
             found.wide = wide
@@ -203,7 +192,7 @@ class Schema:
             found.names = _numbered(words[2:], 1, 1)
             return found
         found = Type(SCALAR, f"enum<{name}>", code=SCALARS[words[2]])
-        found.size = found.align = _SIZES[found.code]
+        found.size = found.align = calcsize(f"<{found.code}")
         found.names = _numbered(words[3:], 0, 1) if words[0] == "enum" else {}
         return found
 

@@ -24,10 +24,10 @@ from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status, status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
 from pparse.tensors.viewer import Viewer
+from pparse.tree.below import value_at
 from pparse.tree.result import near_misses
 from pparse.viewers.checkpoint import entry as bundle
 from pparse.viewers.tensor_proto.maker import ProtoTensor, lengths_in, string_list, strings_begin
-from pparse.viewers.tensor_proto.viewer import value_at
 from pparse.viewers.tensorflow.tensors import TEXT_TYPES, dtype_of
 
 TYPE_CHECKING = False

@@ -18,9 +18,10 @@ from functools import cached_property
 from pparse.errors import FaultError, UnsupportedError
 from pparse.graphs.source import ListedGraph, Value
 from pparse.tensors.dtype import dtype_named
+from pparse.tree.below import kids_of, node_at, text_at, value_at
 from pparse.tree.entry import SCALAR
 from pparse.viewers.coreml.places import NETWORK, read_operation
-from pparse.viewers.tensor_proto.viewer import kids_of, message_at, messages_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import message_at, messages_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pparse.viewers.coreml.places import CoremlPlaces
 
     # Name, operation, inputs, outputs, and where bodies are below the node: paths by their labels.
-    Known = tuple[str, "CoremlGraph | None", str]  # name, what is around it, prefix
     Read = tuple[str, str, Sequence[str], Sequence[str], Mapping[str, str]]
 
 # Bodies in bodies; deeper ones are not gone into.
@@ -325,7 +325,7 @@ class PartGraph(CoremlGraph):
         inputs, outputs = ([text_at(kid, "name") for kid in kids] for kids in described)
         name = text_at(self.root, "names", ordinal) or f"models[{ordinal}]"
         key = "nothing" if kind is None else str(kind.key)
-        return name, key, inputs, outputs, {"": ""} if key in _MAKERS else {}
+        return name, key, inputs, outputs, {"": ""} if key in _WITH_GRAPHS else {}
 
     def inner(self, node: Node, name: str) -> CoremlGraph:
         """Return the graph of a model."""
@@ -344,31 +344,9 @@ def prefix_of(function: Node) -> str:
     return "" if function.key == "main" else f"{function.key!s}/"
 
 
-def _of_program(places: CoremlPlaces, kind: Node, model: Node, known: Known) -> CoremlGraph | None:
-    functions = kind.find("functions")
-    wanted = text_at(model, "description", "defaultFunctionName") or "main"
-    function = None if functions is None else functions.find(wanted) or next(kids_of(functions), None)
-    block = None if function is None else block_of(function)
-    if function is None or block is None:
-        return None
-    name, around, prefix = known
-    return BlockGraph(places, block, name, around, prefix + prefix_of(function), function)
-
-
-def _of_pipeline(places: CoremlPlaces, kind: Node, model: Node, known: Known) -> CoremlGraph | None:
-    root = kind if kind.key == "pipeline" else kind.find("pipeline")
-    return None if root is None else PartGraph(places, root, *known, of=model)
-
-
-def _of_network(places: CoremlPlaces, kind: Node, model: Node, known: Known) -> CoremlGraph:
-    return LayerGraph(places, kind, *known, of=model)
-
-
-_MAKERS: Final = {
-    "mlProgram": _of_program,
-    **dict.fromkeys(("pipeline", "pipelineClassifier", "pipelineRegressor"), _of_pipeline),
-    **dict.fromkeys(("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor"), _of_network),
-}
+_PIPELINES: Final = ("pipeline", "pipelineClassifier", "pipelineRegressor")
+_NETWORKS: Final = ("neuralNetwork", "neuralNetworkClassifier", "neuralNetworkRegressor")
+_WITH_GRAPHS: Final = ("mlProgram", *_PIPELINES, *_NETWORKS)
 
 
 def graph_in(
@@ -376,14 +354,21 @@ def graph_in(
 ) -> CoremlGraph:
     """Return the graph of a Model. Raises `UnsupportedError` if its kind has none."""
     kind: Node | None = places.maker.owner.kind_of(model)
-    make = None if kind is None or kind.shape == SCALAR else _MAKERS.get(str(kind.key))
-    found = None if make is None or kind is None else make(places, kind, model, (name, around, prefix))
-    if found is None:
-        what = "a model" if kind is None else f"a model of the kind {kind.key!s}"
-        raise UnsupportedError(
-            f"{places.maker.extraction.name}: {what} has no graph" + ("" if make is None else " in it")
-        )
-    return found
+    key = "" if kind is None or kind.shape == SCALAR else str(kind.key)
+    if key in _NETWORKS and kind is not None:
+        return LayerGraph(places, kind, name, around, prefix, model)
+    pipeline = kind if key == "pipeline" else node_at(kind, "pipeline") if key in _PIPELINES else None
+    if pipeline is not None:
+        return PartGraph(places, pipeline, name, around, prefix, model)
+    functions = node_at(kind, "functions") if key == "mlProgram" else None
+    wanted = text_at(model, "description", "defaultFunctionName") or "main"
+    function = None if functions is None else functions.find(wanted) or next(kids_of(functions), None)
+    block = None if function is None else block_of(function)
+    if function is not None and block is not None:
+        return BlockGraph(places, block, name, around, prefix + prefix_of(function), function)
+    what = "a model" if kind is None else f"a model of the kind {kind.key!s}"
+    where = " in it" if key in _WITH_GRAPHS else ""
+    raise UnsupportedError(f"{places.maker.extraction.name}: {what} has no graph{where}")
 
 
 def _type_of(node: Node | None) -> tuple[str, tuple[int | None, ...] | None]:

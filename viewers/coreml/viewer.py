@@ -10,13 +10,13 @@ from pparse.findings import Finding, Status
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.viewer import Signature, TensorInfo
+from pparse.tree.below import kids_of, node_at, value_at
 from pparse.tree.entry import SCALAR
 from pparse.tree.index import meant_by_name
 from pparse.viewers.coreml.meanings import Meanings
 from pparse.viewers.coreml.places import CoremlPlaces
 from pparse.viewers.coreml.tensors import ValueMaker
 from pparse.viewers.tensor_proto.external import ExternalViewer
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

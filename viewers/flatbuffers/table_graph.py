@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from pparse.errors import DataError
 from pparse.graphs.source import ListedGraph
+from pparse.tree.below import node_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from pparse.graphs.source import Row
     from pparse.parsers.flatbuffers.table import Table
-    from pparse.tree.node import Node
     from pparse.viewers.flatbuffers.viewer import FlatBuffersViewer
 
     # Name (empty: it has none), operation, inputs, where, beside, outputs.
@@ -51,13 +51,7 @@ class TableGraph(ListedGraph):
         """What has the vector; None if there is none."""
         self._field = field
         self._references: Sequence[int] = () if table is None else table.references(field)
-        node: Node | None = viewer.root
-        for step in (*path, field):
-            if isinstance(step, int):
-                node = node.child(step) if node is not None and step < len(node) else None
-            else:
-                node = node.find(step) if node is not None else None
-        self.elements = node
+        self.elements = node_at(viewer.root, *path, field)
 
     @abstractmethod
     def read(self, element: Table) -> Read:

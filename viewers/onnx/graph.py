@@ -15,9 +15,10 @@ from pparse.display.text import few
 from pparse.errors import UnsupportedError
 from pparse.graphs.source import ListedGraph, Value
 from pparse.parsers.onnx.parser import type_name
+from pparse.tree.below import kids_of, text_at
 from pparse.tree.index import KeyTable, key_hash
 from pparse.viewers.onnx.places import initializer_names, read_row, rows_of, value_names
-from pparse.viewers.tensor_proto.viewer import kids_of, message_at, text_at
+from pparse.viewers.tensor_proto.viewer import message_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,10 +15,11 @@ from pparse.parsers.onnx.parser import ELEMENT_TYPES, type_name
 from pparse.parsers.protobuf.check import Checker
 from pparse.parsers.protobuf.index import OverlayField, PartScan
 from pparse.parsers.protobuf.message import Message
+from pparse.tree.below import kids_of, text_at
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx import tensors
 from pparse.viewers.tensor_proto.maker import numbers
-from pparse.viewers.tensor_proto.viewer import joined, kids_of, text_at, wires
+from pparse.viewers.tensor_proto.viewer import joined, wires
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from pparse.findings import Finding, Status
 from pparse.kernels.wire import LEN, PADDING, SLACK, read_length, read_tag, skip_payload
 from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
+from pparse.tree.below import kids_of, text_at
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.tensors import NAME, read_head
-from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, kids_of, messages_of, text_at
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, messages_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

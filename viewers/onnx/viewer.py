@@ -12,12 +12,12 @@ from pparse.limits import count_words
 from pparse.parsers.onnx.parser import MAP, SEQUENCE, TENSOR
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.protos import schema as builtin_schema
+from pparse.tree.below import kids_of, value_at
 from pparse.tree.entry import SCALAR
 from pparse.viewers.onnx.places import OnnxPlace, OnnxPlaces, function_name
 from pparse.viewers.onnx.tensors import NAME, OnnxMaker
 from pparse.viewers.tensor_proto.external import ExternalViewer
 from pparse.viewers.tensor_proto.maker import numbers
-from pparse.viewers.tensor_proto.viewer import kids_of, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from pparse.graphs.source import ListedGraph, Value
 from pparse.parsers.paddle.record import UNREADABLE
 from pparse.parsers.protobuf.message import Message
 from pparse.tensors.dtype import DTYPES, SHORT
-from pparse.viewers.tensor_proto.viewer import kids_of, message_at, messages_of, node_at, text_at, value_at
+from pparse.tree.below import kids_of, node_at, text_at, value_at
+from pparse.tree.entry import SCALAR
+from pparse.viewers.tensor_proto.viewer import message_at, messages_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,19 +37,25 @@ _NAME_COST: Final = 250
 _LONGEST: Final = 1 << 16
 
 
-class PaddleGraph(ListedGraph):
-    """The graph of one block."""
+class BlockGraph(ListedGraph):
+    """The graph of a block, ``root``, of a program in either form."""
 
     format = "PaddlePaddle"
     where = "domain"
     names_values = True
-    placeholders = frozenset((_FEED,))
 
-    def __init__(self, viewer: PaddleViewer, block: Node, name: str = "", outer: PaddleGraph | None = None) -> None:
+    def __init__(self, viewer: PaddleViewer, root: Node, name: str = "", outer: Any = None) -> None:
         super().__init__(viewer.extraction, name)
-        self._viewer, self.root, self.outer = viewer, block, outer
+        self._viewer, self.root, self.outer = viewer, root, outer
         self.kind = "body" if name else "graph"
-        self.elements = block.find("ops")
+        found = root.find("ops")
+        self.elements = None if found is None or found.shape == SCALAR else found
+
+
+class PaddleGraph(BlockGraph):
+    """The graph of one block."""
+
+    placeholders = frozenset((_FEED,))
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 

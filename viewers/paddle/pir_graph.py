@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from pparse.graphs.source import ListedGraph, Value
+from pparse.graphs.source import Value
 from pparse.lazy import lazy_pattern
 from pparse.parsers.paddle.json_program import STORED, dtype_named, operation, read_operator
+from pparse.tree.below import kids_of, node_at, text_at, value_at
 from pparse.tree.entry import SCALAR
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
+from pparse.viewers.paddle.graph import BlockGraph
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pparse.graphs.source import Row
     from pparse.limits import Charge
     from pparse.tree.node import Node
-    from pparse.viewers.paddle.viewer import PaddleViewer
 
 _YIELD: Final = "cf.yield"
 _FED: Final = ("pd_op.data", "pd_op.feed")
@@ -37,22 +37,16 @@ _NAME_COST: Final = 250
 _MAX_NESTING: Final = 32
 
 
-class PirGraph(ListedGraph):
-    """The graph of a block, ``root``."""
+class PirGraph(BlockGraph):
+    """The graph of a block."""
 
-    format = "PaddlePaddle"
-    where = "domain"
-    names_values = True
     placeholders = frozenset(_FED)
     stored = frozenset((STORED,))
 
-    def __init__(self, viewer: PaddleViewer, root: Node, name: str = "", outer: PirGraph | None = None) -> None:
-        super().__init__(viewer.extraction, name)
-        self._viewer, self.root, self.outer = viewer, root, outer
-        self._main: PirGraph = self if outer is None else outer._main
-        self.kind = "body" if name else "graph"
-        found = root.find("ops")
-        self.elements = None if found is None or found.shape == SCALAR else found
+    @property
+    def _main(self) -> PirGraph:
+        outer: Any = self.outer
+        return self if outer is None else outer._main
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 

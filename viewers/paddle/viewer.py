@@ -14,8 +14,8 @@ from pparse.tensors.node_viewer import NodeViewer
 from pparse.tensors.span import Span
 from pparse.tensors.status import finding_by_status, status_by_place
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
+from pparse.tree.below import kids_of, node_at, value_at
 from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalViewer, PlacedOutside
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from pparse.parsers.pytorch.exported import CONFIG, INPUTS, PROGRAM, SAVED, USUA
 from pparse.parsers.pytorch.rebuild import Broken, Odd, StorageId, StoredTensor, numbers
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.viewer import Signature, TensorInfo
+from pparse.tree.below import kids_of, node_at, value_at
 from pparse.tree.entry import SCALAR
 from pparse.viewers.pickle.walk import Leaf
 from pparse.viewers.pytorch.viewer import PyTorchViewer
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pparse.errors import DataError, FaultError
 from pparse.findings import Status
 from pparse.graphs.source import ListedGraph, Signature, Value
 from pparse.lazy import lazy_pattern
+from pparse.tree.below import kids_of, node_at, text_at
 from pparse.tree.entry import MAP, SCALAR
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pparse.parsers.protobuf.lists import ListIndex, Run
 from pparse.parsers.protobuf.message import Problem
 from pparse.tensors.status import last_written
 from pparse.tensors.viewer import MOST_HOLES, Viewer
-from pparse.tree.entry import LIST, SCALAR
+from pparse.tree.entry import SCALAR
 from pparse.tree.index import EACH, KeyTable, key_hash, meant_by_name, name_of_repeated
 from pparse.tree.result import near_misses
 
@@ -387,11 +387,6 @@ class ProtoViewer(Viewer):
         return self.own_status() is Status.COMPLETE
 
 
-def kids_of(node: Node | None) -> Iterator[Node]:
-    """Yield the children of a node; none if there is no node, or it is damaged and not a container."""
-    return node.children() if node is not None and node.shape != SCALAR else iter(())
-
-
 def index_of(elements: Node | None) -> ListIndex | None:
     """Return the index of a list of messages; None if there is none, or it is damaged."""
     index = elements.index_to(None).note if elements is not None and elements.shape != SCALAR else None
@@ -447,29 +442,3 @@ def joined(pieces: Iterable[Any]) -> Iterator[Any]:
         last = found
     if last is not None:
         yield last
-
-
-def node_at(node: Node | None, *keys: str | int) -> Node | None:
-    """Return the node at keys below another, numbers being positions in a list; None if there is none."""
-    for key in keys:
-        if node is None:
-            return None
-        if isinstance(key, int) and node.shape == LIST:
-            node = node.child(key) if key < len(node) else None
-        else:
-            node = node.find(key)
-    return node
-
-
-def value_at(node: Node | None, *keys: str | int, default: Any = None) -> Any:
-    """Return the scalar at keys below a node; ``default`` if it does not exist or cannot be read."""
-    try:
-        found = node_at(node, *keys)
-        return default if found is None else found.load()
-    except FaultError:
-        return default
-
-
-def text_at(node: Node | None, *keys: str | int) -> str:
-    """Return the text at keys below a node; empty if it is not set, or cannot be read."""
-    return str(value_at(node, *keys, default=""))

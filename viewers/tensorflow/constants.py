@@ -19,16 +19,9 @@ from pparse.parsers.cpb.parser import CHUNKS
 from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.message import Message, Problem, problem_of
 from pparse.protos import schema as builtin_schema
+from pparse.tree.below import kids_of, node_at, value_at
 from pparse.tree.entry import SCALAR
-from pparse.viewers.tensor_proto.viewer import (
-    TensorPlace,
-    TensorPlaces,
-    index_of,
-    kids_of,
-    messages_of,
-    node_at,
-    value_at,
-)
+from pparse.viewers.tensor_proto.viewer import TensorPlace, TensorPlaces, index_of, messages_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from pparse.parsers.protobuf.index import WireWindow
 from pparse.parsers.protobuf.lists import Run
 from pparse.parsers.protobuf.write import measure, operations, write
 from pparse.protos import schema as builtin_schema
-from pparse.viewers.tensor_proto.viewer import index_of, joined, kids_of, node_at, text_at, value_at, wires
+from pparse.tree.below import kids_of, node_at, text_at, value_at
+from pparse.viewers.tensor_proto.viewer import index_of, joined, wires
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, function_name
 from pparse.viewers.tensorflow.meta import shape_of
 from pparse.viewers.tensorflow.tensors import dtype_of

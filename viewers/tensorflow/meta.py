@@ -10,7 +10,7 @@ from pparse.display.text import few, shape_words
 from pparse.errors import FaultError
 from pparse.protos import schema as builtin_schema
 from pparse.tensors.viewer import Signature, TensorInfo
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, text_at, value_at
+from pparse.tree.below import kids_of, node_at, text_at, value_at
 from pparse.viewers.tensorflow.constants import GRAPH, META_GRAPH, SAVED_MODEL, count_of
 from pparse.viewers.tensorflow.tensors import dtype_of
 

@@ -30,9 +30,9 @@ from pparse.protos import schema as builtin_schema
 from pparse.tensors.status import Extent
 from pparse.tensors.tensor import Tensor
 from pparse.tensors.viewer import Viewer
+from pparse.tree.below import kids_of, node_at, value_at
 from pparse.viewers.checkpoint.entry import SLOT, VALUE
 from pparse.viewers.checkpoint.viewer import CheckpointViewer
-from pparse.viewers.tensor_proto.viewer import kids_of, node_at, value_at
 from pparse.viewers.tensorflow.meta import shape_of
 from pparse.viewers.tensorflow.tensors import dtype_of
 from pparse.viewers.tensorflow.viewer import TensorflowViewer

@@ -12,7 +12,8 @@ from pparse.lazy import lazy_pattern
 from pparse.parsers.checkpoint.parser import INDEX_OF_VARIABLES
 from pparse.parsers.cpb.parser import CHUNKS
 from pparse.protos import schema as builtin_schema
-from pparse.viewers.tensor_proto.viewer import ProtoViewer, kids_of
+from pparse.tree.below import kids_of
+from pparse.viewers.tensor_proto.viewer import ProtoViewer
 from pparse.viewers.tensorflow import meta
 from pparse.viewers.tensorflow.constants import GRAPH, KINDS, META_GRAPH, SAVED_MODEL, Constants
 from pparse.viewers.tensorflow.tensors import TensorflowMaker
