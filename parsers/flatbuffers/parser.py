@@ -206,22 +206,18 @@ class FlatBuffersParser(Parser, Listing):
             place = at + slot
             if self.reader.there(place, place + field.type.size) < field.type.size:
                 continue  # the table is cut before it
-            of: Type | None = field.type
-            if of is not None and of.what == UNION:
-                of = self.schema.member(of, number)
-                if of is None:
-                    reason = f"there is no type {number} of {field.type.name}"
-                    yield self._broken(field.name, field.type.name, place, MalformedError(reason, offset=place))
-                    continue
-            if of is not None:
-                found = (self._of_union if of is not field.type else self.describe)(field.name, of, place)
-                if of.what == SCALAR and of.size == 1 and of.names:
-                    number = self.reader.take(place, 1)[0]
-                elif found.note is of and of.what == VECTOR and of.item is not None and of.item.what == UNION:
-                    found.note = Members(of.item, number)
-                else:
-                    number = found.start
-                yield found
+            of = field.type
+            if of.what == UNION:
+                yield self._of_union(field.name, of, number, place)
+                continue
+            found = self.describe(field.name, of, place)
+            if of.what == SCALAR and of.size == 1 and of.names:
+                number = self.reader.take(place, 1)[0]
+            elif found.note is of and of.what == VECTOR and of.item is not None and of.item.what == UNION:
+                found.note = Members(of.item, number)
+            else:
+                number = found.start
+            yield found
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of elements, described by what their references lead to."""
@@ -231,26 +227,19 @@ class FlatBuffersParser(Parser, Listing):
         if type(note) is NumberArray or index.entries is not None:
             return super().entries(node, index, first, count)
         count = min(count, index.count - first, _BLOCK)
-        found = []
         width = _width(note)
+        places = range(node.start + first * width, node.start + (first + count) * width, width)
         if type(note) is not Members:
-            return [
-                self.describe(None, note.item, node.start + number * width) for number in range(first, first + count)
-            ]
-        for number in range(first, first + count):
-            at = node.start + number * width
-            (member,) = self.reader.take(note.numbers + number, 1)
-            of = self.schema.member(note.type, member)
-            reason = f"there is no type {member} of {note.type.name}"
-            found.append(
-                self._of_union(None, of, at)
-                if of is not None
-                else self._broken(None, note.type.name, at, MalformedError(reason, offset=at))
-            )
-        return found
+            return [self.describe(None, note.item, at) for at in places]
+        numbers = self.reader.take(note.numbers + first, count)
+        return [self._of_union(None, note.type, number, at) for number, at in zip(numbers, places, strict=True)]
 
-    def _of_union(self, key: Key, type: Type, at: int) -> Entry:
-        """Return the entry of a union's value: the offset at ``at`` leads to a struct, too."""
+    def _of_union(self, key: Key, union: Type, number: int, at: int) -> Entry:
+        """Return the entry of a union's value of type ``number``: the offset at ``at`` leads to a struct, too."""
+        type = self.schema.member(union, number)
+        if type is None:
+            error = MalformedError(f"there is no type {number} of {union.name}", offset=at)
+            return self._broken(key, union.name, at, error)
         if type.what == STRUCT:
             try:
                 at = self.reader.target(at)

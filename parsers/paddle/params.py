@@ -17,6 +17,7 @@ If none stands where one should,
 
 from __future__ import annotations
 
+from pparse.data.window import windows
 from pparse.document.extraction import extraction_of
 from pparse.errors import DataError, EndOfDataError, FormatError, LimitError, MalformedError, PathError, SourceError
 from pparse.findings import COMPLETE, Finding, Severity, Status
@@ -313,15 +314,9 @@ class _Walk:
 
     def _search(self, start: int) -> int:
         """Return the next place with a record behind which another one follows, or the end; else the end."""
-        base, kept = start, b""
-        while base + len(kept) < self._end:
+        for base, block in windows(self._data, start, self._end, _BLOCK, _MARK_SIZE - 1):
             self._check_cancelled()
-            at = base + len(kept)
-            block, _ = self._data.read_known(at, min(_BLOCK, self._end - at))
-            if not block:
-                break
-            kept += block
-            found = _MARK.search(kept)
+            found = _MARK.search(block)
             while found is not None:
                 self._tries -= 1
                 place = base + found.start()
@@ -332,10 +327,7 @@ class _Walk:
                         return place
                 if self._tries <= 0:
                     return self._end
-                found = _MARK.search(kept, found.start() + 1)
-            rest = min(len(kept), _MARK_SIZE - 1)
-            base += len(kept) - rest
-            kept = kept[len(kept) - rest :]
+                found = _MARK.search(block, found.start() + 1)
         return self._end
 
     # -- naming --------------------------------------------------------------------------------------------------------

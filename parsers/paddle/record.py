@@ -15,6 +15,7 @@ from collections import namedtuple
 from math import prod
 from struct import unpack
 
+from pparse.data.window import Window
 from pparse.display.text import few, shorten
 from pparse.errors import EndOfDataError, MalformedError
 from pparse.kernels.wire import PADDING, fields, read_value
@@ -124,15 +125,13 @@ def read_head(data: Data, at: int, end: int) -> tuple[int, ParameterLayout]:
 
     Raises `EndOfDataError` if the data have less of it, `MalformedError` if it is no record.
     """
-    base, block = at, data.known(at, min(_BLOCK, max(0, end - at)))
+    window = Window(data, end, least=_BLOCK)
 
     def take(pos: int, count: int) -> bytes:
-        nonlocal base, block
-        if pos + count > base + len(block):
-            base, block = pos, data.known(pos, min(max(count, _BLOCK), max(0, end - pos)))
-        if pos + count > base + len(block):
-            raise EndOfDataError("the head of a record ends early", offset=min(base + len(block), end), wanted=count)
-        return block[pos - base : pos - base + count]
+        found = window.known(pos, count)
+        if len(found) < count:
+            raise EndOfDataError("the head of a record ends early", offset=pos + len(found), wanted=count)
+        return found
 
     version, levels = unpack("<IQ", take(at, 12))
     if version or levels > _MOST_LEVELS:
