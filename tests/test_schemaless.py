@@ -139,16 +139,22 @@ class Counting(BytesData):
         return found
 
 
-@rows("name", ["small.ort", "small.pte", "int8.tflite", "monster.bin", "small.mnn", "external.ptd"])
-def test_a_flatbuffer_is_told_by_its_tables(run, tmp_path, name):
+@rows(
+    ("name", "format"),
+    [
+        *[(name, "flatbuffers") for name in ("small.ort", "int8.tflite", "monster.bin")],
+        *[("small.pte", "executorch"), ("external.ptd", "executorch-data"), ("small.mnn", "mnn")],
+    ],
+)
+def test_a_flatbuffer_is_told_by_its_tables(run, tmp_path, name, format):
     content = (DATA / name).read_bytes()
     changed = content if name == "small.mnn" else content[:4] + b"ABCD" + content[8:]
     path = tmp_path / "noname"
     path.write_bytes(changed)
     with pparse.open(path) as document:
-        assert document.format == "flatbuffers"
-        assert "guessed" in {finding.code for finding in document.check()}
-    assert run("ls", path).out.startswith("NAME  KIND")
+        assert document.format == format
+        assert ("guessed" in {finding.code for finding in document.check()}) is (format == "flatbuffers")
+    assert run("ls", path).out.startswith("NAME  KIND") is (format == "flatbuffers")
     prefixed = struct.pack("<I", len(changed)) + changed
     assert told(prefixed)
     with opened(prefixed) as document, opened(changed) as other:

@@ -33,6 +33,7 @@ _DISPATCH: Final = "DISPATCH_OP"
 # The most fields of a map of options; the root of a network of MNN has some twelve.
 _MOST_FIELDS: Final = 24
 # Operators of a network that are looked at to tell what it is.
+_NEAR: Final = 4096
 _MOST_OPERATORS: Final = 16
 
 
@@ -221,9 +222,14 @@ class MnnParser(FlatBuffersParser):
 
     @classmethod
     def match_further(cls, reader: Range, *, thorough: bool) -> Confidence:
-        """CERTAIN if the first operators are of known types, and the values that they name have names."""
-        source = Source(look_ahead(reader), Schema.named(cls.schema_name))
-        root = Table.root(source)
+        """CERTAIN if the first operators are of known types, and the values that they name have names.
+
+        Who writes a FlatBuffer finishes the root last, at its front: elsewhere nothing is read for it.
+        """
+        known = look_ahead(reader)
+        if known.target(known.start) - known.start > _NEAR:
+            return Confidence.NO
+        root = Table.root(Source(known, Schema.named(cls.schema_name)))
         names = root.place("tensorName")[1]
         operators = list(islice(root.tables("oplists"), _MOST_OPERATORS))
         fits = bool(names and operators) and all(_is_operator(one, names) for one in operators)
