@@ -148,6 +148,18 @@ def test_a_changed_byte_of_a_chunk_is_found(tmp_path):
         written(folder)
 
 
+def test_a_damaged_head_around_a_chunk_that_is_right_is_told(tmp_path, run):
+    """As it is of the shard alone; torch goes by that header."""
+    content = MADE.files[shard_name(1)]
+    folder = written(tmp_path / "c", s1=content[:12] + bytes(16) + content[28:])
+    for path in (folder, folder / shard_name(1)):
+        for words in (("check",), ("recover", "-o", tmp_path / f"o{path.name}")):
+            ran = run(words[0], path, *words[1:])
+            assert (ran.code, "local header is damaged" in ran.out) == (4, True), (path, words)
+    with pparse.view(folder) as model:
+        assert whole_in(model) == set(ARRAYS)
+
+
 def test_a_conversion_reads_each_chunk_once_and_compares_all(tmp_path, run, monkeypatch):
     from pparse.viewers.pytorch import dcp
 
