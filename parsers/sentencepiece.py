@@ -101,25 +101,22 @@ class SentencepieceParser(MessageParser):
         index = None if node is None or node.shape == SCALAR else node.index_to(None).note
         if not isinstance(index, ListIndex):
             return
-        try:
-            for ordinal, pieces, window in index.messages():
-                if not ordinal & 0xFFF:
-                    self.result.extraction.session.check_cancelled()
-                part = pieces[0] if len(pieces) == 1 and isinstance(pieces[0], Range) else None
-                found = None if part is None or window is None else _quick(part, window)
-                if found is not None:
-                    yield ordinal, found, None, part
-                    continue
-                message = Message(self.make, pieces, schema().message(_PIECE_TYPE), window)
-                scans = (scan.part for number in message.fields for scan, _ in message.runs(number))
-                found, problem = _slow(message)
-                part = part or next(scans, None)
-                if problem is not None and problem.is_damage:
-                    at = None if part is None else part.start
-                    self.note("malformed", problem.reason, at, path=f"{_PIECES}[{ordinal}]")
-                yield ordinal, found, problem, part
-        except FaultError:
-            return  # the file ends in the head of a piece
+        for ordinal, pieces, window in index.messages():
+            if not ordinal & 0xFFF:
+                self.result.extraction.session.check_cancelled()
+            part = pieces[0] if len(pieces) == 1 and isinstance(pieces[0], Range) else None
+            found = None if part is None or window is None else _quick(part, window)
+            if found is not None:
+                yield ordinal, found, None, part
+                continue
+            message = Message(self.make, pieces, schema().message(_PIECE_TYPE), window)
+            scans = (scan.part for number in message.fields for scan, _ in message.runs(number))
+            found, problem = _slow(message)
+            part = part or next(scans, None)
+            if problem is not None and problem.is_damage:
+                at = None if part is None else part.start
+                self.note("malformed", problem.reason, at, path=f"{_PIECES}[{ordinal}]")
+            yield ordinal, found, problem, part
 
     def members(self) -> Iterator[Member]:
         """Yield the pieces, each called by its number, its text, its type and its score."""
@@ -131,18 +128,17 @@ class SentencepieceParser(MessageParser):
             yield Member(f"[{ordinal}]{known}", self.member_word, start, size, status, reason=reason)
 
     def find_member(self, name: str) -> Node | None:
-        """Return a piece by its number, ``[3]``, whatever follows that in the row of the listing, or by its text.
+        """Return a piece by its number, ``[3]``, a field of it, ``[3].score``, or a piece by its text.
 
-        All of them for an empty name: ``[3:5]`` is a slice of these.
+        What follows the number in the row of the listing does not matter.
         """
-        number = name.removeprefix("[").partition("]")[0]
+        number, _, rest = name.removeprefix("[").partition("]")
         node = self.result.root.find(_PIECES)
         if node is None or node.shape == SCALAR or self.result.root.find(name.partition("[")[0].partition(".")[0]):
             return None
-        if not name:
-            return node
-        if name.startswith("[") and number.isdecimal():
-            return node.child(int(number)) if len(number) <= _DIGITS and int(number) < len(node) else None
+        if name.startswith("[") and number.isdecimal() and rest[:1] in ("", " ", "."):
+            found = node.child(int(number)) if len(number) <= _DIGITS and int(number) < len(node) else None
+            return found if found is None or rest[:1] != "." else found.find(rest[1:])
         numbers = (ordinal for ordinal, (text, *_), *_ in self._pieces() if text == name)
         ordinal = next(numbers, None)
         return None if ordinal is None else node.child(ordinal)

@@ -370,6 +370,7 @@ def test_a_tensor_has_one_status_and_one_reason_whoever_is_asked(run, tmp_path_f
     assert all(one.code == 4 for one in ran.values())
     assert "beside its tensors" not in ran["convert"].err or layout == "distcp"  # which has objects beside them
     saved = {one["raw_name"]: one for one in json.loads((out / "RECOVERY.json").read_text())["files"]}
+    assert "none" not in saved  # which has no bytes, and lacks none
     for number, (name, (status, reason)) in enumerate(listed.items()):
         for command, said in ran.items():
             # Statistics and hashes of a tensor of an unknown type say that first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -146,6 +147,35 @@ def test_a_changed_byte_of_a_chunk_is_found(tmp_path):
             assert [finding.path for finding in model.check() if finding.path in ARRAYS] == [name]
             assert whole_in(model) == set(ARRAYS) - {name}
         written(folder)
+
+
+def test_what_is_left_of_a_tensor_is_saved_at_its_place(tmp_path, run):
+    """Chunks of rows behind a lost one, of columns, of a grid; the gaps are told."""
+    cut = MADE.files[shard_name(1)]
+    saved = {}
+    for number, content in enumerate((None, cut[:-1], cut[:3000])):
+        folder, out = written(tmp_path / f"c{number}", s1=content), tmp_path / f"o{number}"
+        assert run("recover", folder, "-o", out).code == 4
+        for entry in json.loads((out / "RECOVERY.json").read_text())["files"]:
+            if (entry["path"] or "").endswith(".bin"):
+                found, wanted = (out / entry["path"]).read_bytes(), ARRAYS[entry["raw_name"]].tobytes()
+                lost = {at for start, length in entry["gaps"] for at in range(start, start + length)}
+                assert all(found[at] == byte for at, byte in enumerate(wanted) if at not in lost), entry
+                saved[number, entry["raw_name"]] = len(wanted) - len(lost)
+    whole = {name: count for (number, name), count in saved.items() if not number}
+    assert whole == {"w": 80, "col": 128, "grid": 36, "bias": 8}
+
+
+def test_a_damaged_head_around_a_chunk_that_is_right_is_told(tmp_path, run):
+    """As it is of the shard alone; torch goes by that header."""
+    content = MADE.files[shard_name(1)]
+    folder = written(tmp_path / "c", s1=content[:12] + bytes(16) + content[28:])
+    for path in (folder, folder / shard_name(1)):
+        for words in (("check",), ("recover", "-o", tmp_path / f"o{path.name}")):
+            ran = run(words[0], path, *words[1:])
+            assert (ran.code, "local header is damaged" in ran.out) == (4, True), (path, words)
+    with pparse.view(folder) as model:
+        assert whole_in(model) == set(ARRAYS)
 
 
 def test_a_conversion_reads_each_chunk_once_and_compares_all(tmp_path, run, monkeypatch):

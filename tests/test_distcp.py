@@ -57,14 +57,13 @@ def test_a_changed_byte_is_found_by_the_checksum_of_its_archive() -> None:
 
 def test_an_item_whose_own_head_is_damaged_is_shown_and_told(tmp_path, run) -> None:
     """By its directory, as in a checkpoint alone; nothing of it is taken for a zip."""
-    content = 3 * ITEM
-    at = len(ITEM) + 12
-    path = tmp_path / "__0_0.distcp"
-    path.write_bytes(content[:at] + bytes(16) + content[at + 16 :])
-    with pparse.view(path) as model:
-        assert list(model) == NAMES
-    for words in (("check",), ("check", "-R"), ("recover", "-o", tmp_path / "o")):
-        ran = run(words[0], path, *words[1:])
-        assert ran.code == 4
-        assert "local header is damaged" in ran.out
-        assert "missing-storage" not in ran.out
+    content, path = 3 * ITEM, tmp_path / "__0_0.distcp"
+    for at in (12, len(ITEM) + 12):  # the first header of all tells the format, too
+        path.write_bytes(content[:at] + bytes(16) + content[at + 16 :])
+        with pparse.view(path) as model:
+            assert list(model) == NAMES
+        for words in (("check",), ("check", "-R"), ("recover", "-o", tmp_path / f"o{at}")):
+            ran = run(words[0], path, *words[1:])
+            assert ran.code == 4
+            assert "local header is damaged" in ran.out
+            assert "missing-storage" not in ran.out

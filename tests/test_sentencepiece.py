@@ -35,6 +35,9 @@ def test_the_listing_has_a_row_for_each_piece(run):
         "type": "USER_DEFINED",
     }
     assert run("get", DATA / "bpe.model", "[298]").code == 2
+    piece = json.loads(run("get", DATA / "bpe.model", "[4]").out)
+    assert run("get", DATA / "bpe.model", "[4].piece").out == f"{piece['piece']}\n"
+    assert run("get", DATA / "bpe.model", "[4]x").code == 2
 
 
 def test_info_names_what_a_user_asks_for(run):

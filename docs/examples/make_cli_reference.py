@@ -440,7 +440,7 @@ OBJECTS = {
         {
             "actual": "bytes that exist",
             "expected": "bytes that should exist",
-            "expected_at_least": "true if there may be more, because the header itself is truncated",
+            "expected_at_least": "true if there may be more: the header itself is truncated, or files are missing",
             "missing_bytes": "the difference",
             "first_hit": "first tensor that is not whole, in the order of bytes",
             "resume_at": "byte at which to resume the download",

@@ -193,7 +193,8 @@ class ListIndex(IndexNote):
     def messages(
         self, numbered: Callable[[Run, WireWindow], Iterator[tuple[int, WireField]]] | None = None
     ) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
-        """Yield the number and the pieces of each message of the list, and a window that may hold its bytes.
+        """Yield the number and the pieces of each message of the list, and a window that may hold its bytes; none of
+        the last one if the data end in its head.
 
         ``numbered`` may leave out some elements of a run: it returns those that it does not, with their numbers in it.
         """
@@ -205,7 +206,7 @@ class ListIndex(IndexNote):
                 window = scan.window()
                 every = numbered(segment, window) if numbered else enumerate(scan.fields(segment.key, 0, window))
                 data, end, payload = scan.part.data, scan.part.end, self.make.payload
-                for number, field in every:
+                for number, field in _heads(every):
                     ordinal = first + number
                     inside = field.end <= end  # nearly always: then without a call
                     own = Range(data, field.start, field.end) if inside else payload(scan.part, field)
@@ -242,6 +243,14 @@ class ListIndex(IndexNote):
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else packed_array(b"", field.type)
+
+
+def _heads(every: Iterator[tuple[int, WireField]]) -> Iterator[tuple[int, WireField]]:
+    """Yield the elements of a run, but for one whose own head is cut, or lost: the entry of that tells."""
+    try:
+        yield from every
+    except (MalformedError, EndOfDataError, GapError):
+        return
 
 
 class Run:

@@ -77,8 +77,11 @@ class DistcpParser(ArchiveParser):
 
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
-        """As sure as that it begins as a checkpoint, if its name ends in .distcp."""
-        return PyTorchZipParser.match(excerpt) if excerpt.ends_with(cls.extensions) else Confidence.NO
+        """As sure as that it begins as a checkpoint, if its name ends in .distcp; LIKELY if that header is damaged."""
+        if not excerpt.ends_with(cls.extensions):
+            return Confidence.NO
+        is_zip = excerpt.head(len(LOCAL)) == LOCAL
+        return PyTorchZipParser.match(excerpt) or (Confidence.LIKELY if is_zip else Confidence.NO)
 
     @cached_property
     def items(self) -> array[int]:

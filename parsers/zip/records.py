@@ -591,13 +591,13 @@ def cut_header(data: Bytes, pos: int, end: int) -> bool:
     return len(head) < LOCAL_SIZE or pos + local_length(head) > end
 
 
-def local_headers(data: Bytes, low: int, high: int, end: int) -> Iterator[int]:
-    """Yield the offsets of plausible local headers in ``[low, high)``; they may extend to ``end``."""
+def local_headers(data: Bytes, low: int, high: int, end: int, longest: int = 1 << 18) -> Iterator[int]:
+    """Yield the offsets of plausible local headers in ``[low, high)`` of that length at most, up to ``end``."""
     while low < high:
         block, _ = data.read_known(low, min(BLOCK, high - low + len(LOCAL) - 1, end - low))
         for match in _LOCALS.finditer(block):
             head = block[match.start() : match.start() + LOCAL_SIZE + _NAME]
-            if len(head) >= LOCAL_SIZE and not may_be_local(head):
+            if len(head) >= LOCAL_SIZE and not (may_be_local(head) and local_length(head) <= longest):
                 continue  # before all of it is read: there may be many false signatures
             header = local_at(data, low + match.start(), end)
             if header is not None and header.is_sane():

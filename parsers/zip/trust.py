@@ -511,7 +511,7 @@ def match_zip(data: Data, start: int, end: int) -> Confidence:
 
 def _one_leads_on(data: Data, start: int, end: int) -> bool:
     """Say whether one of the first local headers near the beginning leads to another record."""
-    places = local_headers(data, start, min(start + _FRONT, end), end)
+    places = local_headers(data, start, min(start + _FRONT, end), end, _LONGEST)
     return any(_leads_on(data, at, end) for at, _ in zip(places, range(_MOST_TRIED), strict=False))
 
 
@@ -522,7 +522,7 @@ def _match_broken(data: Data, start: int, end: int, head: bytes) -> Confidence:
         return Confidence.NO
     if sum(have == meant for have, meant in zip(head, LOCAL, strict=False)) >= 2:
         return Confidence.LIKELY
-    follows = next(local_headers(data, start + header.length, min(start + _FRONT, end), end), None)
+    follows = next(local_headers(data, start + header.length, min(start + _FRONT, end), end, _LONGEST), None)
     return Confidence.LIKELY if follows is not None else Confidence.NO
 
 

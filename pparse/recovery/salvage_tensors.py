@@ -563,18 +563,20 @@ class Leftovers:
 
     def _copy_spans(self, file: TargetFile, spans: Iterable[Span]) -> GapLog:
         """Write the known bytes of stretches that follow each other, each at its place; return what is missing."""
-        gaps, begin = GapLog(), 0
+        gaps, done = GapLog(), 0
         for span in spans:
-            if span.data is not None:
-                ends = [end for end in (span.end, span.data.size) if end is not None]
-                ends += [self.end] if self.end is not None and span.data is self.job.data else []
-                stop = min((span.offset + span.length, *ends))
-                if span.offset < stop and file.bytes < begin:
+            for place, part in span.stretches() if span.data is not None else ():
+                if part.data is None:
+                    continue
+                ends = [end for end in (part.end, part.data.size) if end is not None]
+                ends += [self.end] if self.end is not None and part.data is self.job.data else []
+                stop, begin = min((part.offset + part.length, *ends)), done + place
+                if part.offset < stop and file.bytes < begin:
                     gaps.add(file.bytes, begin - file.bytes)
                     file.skip(begin - file.bytes)
-                for offset, count in self.job.copy_known(file, span.offset, stop, span.data):
+                for offset, count in self.job.copy_known(file, part.offset, stop, part.data):
                     gaps.add(begin + offset, count)
-            begin += span.length
+            done += span.length
         return gaps
 
     def _take(self, file: TargetFile, entry: RecoveredFile) -> None:

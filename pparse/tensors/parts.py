@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from errno import ENOENT
+from heapq import merge
 from itertools import accumulate
 from math import prod
+from operator import itemgetter
 from os import urandom
 
 from pparse.data.spliced import DerivedData
@@ -38,6 +40,8 @@ _PRIME: Final = (1 << 127) - 1
 # Runs of a part are read so many bytes at a time; those from that length on one by one.
 _BLOCK: Final = 1 << 20
 _DIRECT: Final = 32 << 10
+# Stretches of parts, of a tensor that lacks some.
+_MOST_STRETCHES: Final = 1 << 20
 # Memory of a part of a tensor while it is put together, and more for each of its dimensions.
 _PART_BYTES: Final = 1_500
 _DIM_BYTES: Final = 400
@@ -189,6 +193,22 @@ class PartsData(DerivedData):
         for part in self._parts:
             part.content.data.verify()
 
+    def stretches(self) -> Iterator[tuple[int, Data, int, int]]:
+        """Yield the stretches of parts that are there, in the order of the whole: its place, data, offset and length.
+
+        Nothing if they are too many: of a part that is narrow.
+        """
+        parts = [(part, _Runs(self._shape, self._itemsize, part)) for part in self._parts if part.there]
+        if sum(part.there // runs.length for part, runs in parts) > _MOST_STRETCHES:
+            return
+
+        def of(part: Fragment, runs: _Runs) -> Iterator[tuple[int, Data, int, int]]:
+            for at in range(0, part.there, runs.length):
+                length = min(runs.length, part.there - at)
+                yield runs.place(at // runs.length), part.content.data, part.content.start + at, length
+
+        yield from merge(*(of(*part) for part in parts), key=itemgetter(0))
+
     def _fill(self, part: Fragment, low: int, high: int, view: memoryview) -> None:
         """Put what a part has of ``[low, high)`` into ``view``: one stretch of the part, of which each byte is read
         once."""
@@ -215,6 +235,18 @@ class PartsData(DerivedData):
         got = part.content.data.preadinto(part.content.start + start, view)
         if got < len(view):
             raise EndOfDataError("a part of the tensor ends early", wanted=len(view), got=got)
+
+
+class PartsSpan(Span):
+    """The bytes of a tensor of which parts are lost."""
+
+    __slots__ = ()
+    data: PartsData
+
+    def stretches(self) -> Iterator[tuple[int, Span]]:
+        """Yield those of the parts that are there."""
+        for place, data, offset, length in self.data.stretches():
+            yield place, Span(data, offset, length, self.path)
 
 
 class _Runs:
@@ -291,7 +323,8 @@ def put_together(
     if there == 0 and not any(span.there for span in spans):
         return Status.MISSING, None
     data = PartsData(name, shape, itemsize, parts, there)  # of which nothing is there if no row of it is whole
-    return Status.COMPLETE if is_whole else Status.TRUNCATED, Span(data, 0, prod(shape) * itemsize, name)
+    place = data, 0, prod(shape) * itemsize, name
+    return (Status.COMPLETE, Span(*place)) if is_whole else (Status.TRUNCATED, PartsSpan(*place))
 
 
 # -- The files beside a document that tensors lie in: which there are, and where downloads go on -----------------------

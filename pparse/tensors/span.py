@@ -6,6 +6,7 @@ from pparse.lazy import ByValue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import ClassVar
 
     from pparse.data.base import Data
@@ -43,6 +44,10 @@ class Span(ByValue, by=("path", "offset", "length")):
             return self.data.range_status(self.offset, self.offset + length).there
         size = self.data.size
         return length if size is None else max(0, min(length, size - self.offset))
+
+    def stretches(self) -> Iterator[tuple[int, Span]]:
+        """Yield where each stretch of the bytes begins among them, in order: those that may be there."""
+        yield 0, self
 
     def part(self, start: int, length: int) -> Span:
         """Return so many of the bytes, from ``start`` on."""

@@ -62,7 +62,7 @@ class PaddleGraph(BlockGraph):
     def rows(self) -> Iterator[Row]:
         """Yield a row for each operator; of those whose heads are cut, one that says so."""
         count = 0
-        for ordinal, pieces, window in self._messages():
+        for ordinal, pieces, window in messages_of(self.elements):
             count = ordinal + 1
             yield self._row(ordinal, pieces, window)
         for ordinal in range(count, len(self)):
@@ -71,13 +71,6 @@ class PaddleGraph(BlockGraph):
     def row(self, ordinal: int) -> Row:
         """Return the row of one operator."""
         return self._row(ordinal, message_at(self.elements, ordinal)[0], None)
-
-    def _messages(self) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
-        """Yield the operators, as far as they are there."""
-        try:
-            yield from messages_of(self.elements)
-        except FaultError:
-            return  # the block ends in the head of one
 
     def _row(self, ordinal: int, pieces: Sequence[Piece], window: WireWindow | None) -> Row:
         op, inputs, outputs = self._read(pieces, window)
@@ -150,7 +143,7 @@ class PaddleGraph(BlockGraph):
         numbers, stored, _ = self._variables
         found: dict[str, list[int]] = {}
         charge = self.extraction.session.budget.charge(0, "the names of values")
-        for ordinal, pieces, window in self._messages():
+        for ordinal, pieces, window in messages_of(self.elements):
             for name in self._read(pieces, window)[2]:
                 written = found.setdefault(name, [-1] if name in stored or name not in numbers else [])
                 if not written or written[-1] != ordinal:

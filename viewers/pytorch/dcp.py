@@ -150,6 +150,9 @@ class ChunkArray(DerivedData):
             span.verify()
         if found.is_complete and found.verified:
             self._prove()
+            for finding in found._owner.extraction.findings:  # of the archive around what is right
+                if finding.is_fault:
+                    self._owner.findings.add(finding)
 
     def _follow(self, offset: int, view: memoryview) -> None:
         """Take bytes into the checksum, if those before were."""
