@@ -368,6 +368,13 @@ class GapTable(Sequence[Gap]):
         """Return how many gaps begin at ``offset`` or before."""
         return bisect_right(self._offsets, offset)
 
+    def loose(self, place: int) -> int | None:
+        """Return which gap, from ``place`` on, is the first without a known length, or without an end; None: none."""
+        found = self._exact.find(0, place)
+        if found < 0 and place < len(self) and self._lengths[-1] < 0:  # behind one without an end is none
+            found = len(self) - 1
+        return None if found < 0 else found
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
 
@@ -560,20 +567,27 @@ class Data(ABC):
 
     def next_gap(self, offset: int) -> Gap | None:
         """Return the gap that contains ``offset``, else the next one after it; None if there is none."""
+        gaps, place = self.gaps, self._place_of_gap(offset)
+        return gaps[place] if place < len(gaps) else None
+
+    def _place_of_gap(self, offset: int) -> int:
+        """Return which gap contains ``offset``, or is the next one after it."""
         gaps = self.gaps
         place = gaps.place(offset) if isinstance(gaps, GapTable) else bisect_right(gaps, offset, key=_offset_of)
         if place:
             gap = gaps[place - 1]
             if gap.length is None or offset - gap.offset < gap.length:
-                return gap
-        return gaps[place] if place < len(gaps) else None
+                return place - 1
+        return place
 
     def gaps_in(self, start: int, end: int) -> Iterator[Gap]:
         """Yield the gaps that touch ``[start, end)``, in order."""
-        at: int | None = start
-        while at is not None and (gap := self.next_gap(at)) is not None and gap.offset < end:
+        gaps = self.gaps
+        for place in range(self._place_of_gap(start), len(gaps)):
+            gap = gaps[place]
+            if gap.offset >= end:
+                return
             yield gap
-            at = gap.end
 
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return up to ``length`` bytes at ``offset``, zeros in place of gaps, and the gaps as (offset, length).
@@ -691,12 +705,11 @@ class Data(ABC):
 
     def inexact_gap(self, start: int, end: int) -> Gap | None:
         """Return the first gap that touches ``[start, end)`` and has no known length, or no end; None if none does."""
-        gap = self.next_gap(start) if self.gaps else None
-        while gap is not None and gap.offset < end:
-            if not gap.exact or gap.length is None:
-                return gap
-            gap = self.next_gap(gap.offset + gap.length)
-        return None
+        gaps = self.gaps
+        if isinstance(gaps, GapTable):
+            at = gaps.loose(self._place_of_gap(start))
+            return gaps[at] if at is not None and gaps[at].offset < end else None
+        return next((gap for gap in self.gaps_in(start, end) if not gap.exact or gap.length is None), None)
 
     @property
     def reach(self) -> int | None:

@@ -139,4 +139,7 @@ def why_not(viewer: Viewer, tensor: Tensor, error: DataError) -> tuple[Status, s
     """Return status and reason of a tensor that could not be measured."""
     if isinstance(error, WorkerDiedError):
         viewer.findings.add(Finding("worker-died", error.reason, path=tensor.name, source=viewer.extraction.name))
-    return (tensor.status if not tensor.is_complete else Status.UNSUPPORTED), error.reason
+    if tensor.is_complete:
+        return Status.UNSUPPORTED, error.reason
+    own = "" if tensor.finding is None else tensor.finding.reason
+    return tensor.status, error.reason if own in error.reason else own
