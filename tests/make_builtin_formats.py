@@ -72,6 +72,7 @@ def row(dotted: str) -> tuple[object, ...]:
         # What refines a format is not looked for where even that one does not begin.
         not parser.refines and parser.match_further.__func__ is not Parser.match_further.__func__,  # type: ignore[attr-defined]
         parser.is_data_set,
+        *((parser.usual_names,) if parser.usual_names else ()),
     )
 
 

@@ -16,16 +16,16 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('json-lines', 'pparse.parsers.json.lines:JsonLinesParser', None, ((0, (b'{', b'[', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), ('.jsonl', '.ndjson', '.jsonlines', '.geojsonl'), False, False, True, False, False),  # noqa: E501
     ('riegeli', 'pparse.parsers.riegeli:RiegeliParser', None, ((0, (b'\x83\xafp\xd1\r\x88J?',)),), ('.riegeli', '.array_record', '.arrayrecord'), True, False, True, False, True),  # noqa: E501
     ('cpb', 'pparse.parsers.cpb.parser:CpbParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', ((0, (b'\x83\xafp\xd1\r\x88J?',)),), ('.cpb',), False, False, False, False, False),  # noqa: E501
-    ('saved-model', 'pparse.parsers.tensorflow:SavedModelParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', ((0, (b'\x08\x01\x12',)),), ('.pb',), False, False, False, False, False),  # noqa: E501
+    ('saved-model', 'pparse.parsers.tensorflow:SavedModelParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', ((0, (b'\x08\x01\x12',)),), ('.pb',), False, False, False, False, False, ('saved_model.pb',)),  # noqa: E501
     ('graph-def', 'pparse.parsers.tensorflow:GraphDefParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', (), ('.pb',), False, False, False, False, False),  # noqa: E501
     ('meta-graph', 'pparse.parsers.tensorflow:MetaGraphParser', 'pparse.viewers.tensorflow.viewer:TensorflowViewer', (), ('.meta',), False, False, False, False, False),  # noqa: E501
     ('saved-model-folder', 'pparse.parsers.tensorflow:SavedModelFolderParser', 'pparse.viewers.tensorflow.saved_model:SavedModelViewer', (), (), False, True, True, False, False),  # noqa: E501
-    ('tensorflow-text', 'pparse.parsers.tensorflow:TensorflowTextParser', None, (), ('.pbtxt', '.pbtxt.txt', '.pb'), False, False, False, False, False),  # noqa: E501
+    ('tensorflow-text', 'pparse.parsers.tensorflow:TensorflowTextParser', None, (), ('.pbtxt', '.pbtxt.txt', '.pb'), False, False, False, False, False, ('.pbtxt', '.pbtxt.txt')),  # noqa: E501
     ('onnx', 'pparse.parsers.onnx.parser:OnnxParser', 'pparse.viewers.onnx.viewer:OnnxViewer', ((0, (b'\x08',)),), ('.onnx',), False, False, False, False, False),  # noqa: E501
     ('onnx-json', 'pparse.parsers.onnx.json_model:OnnxJsonParser', None, ((0, (b'{', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), ('.onnx.json', '.onnxjson', '.json'), False, False, False, False, False),  # noqa: E501
     ('tf-checkpoint', 'pparse.parsers.checkpoint.parser:CheckpointParser', 'pparse.viewers.checkpoint.viewer:viewer_of_version', ((0, (b'\x00\x00',)),), ('.index', '.ckpt'), False, False, False, False, False),  # noqa: E501
     ('tf-checkpoint-data', 'pparse.parsers.checkpoint.parser:CheckpointDataParser', None, (), ('.data-00000-of-00001',), False, False, True, False, False),  # noqa: E501
-    ('tf-checkpoint-state', 'pparse.parsers.checkpoint.parser:CheckpointStateParser', None, ((0, (b'model_checkpoint_path:', b'all_model_checkpoint_paths:')),), (), False, False, True, False, False),  # noqa: E501
+    ('tf-checkpoint-state', 'pparse.parsers.checkpoint.parser:CheckpointStateParser', None, ((0, (b'model_checkpoint_path:', b'all_model_checkpoint_paths:')),), (), False, False, True, False, False, ('checkpoint',)),  # noqa: E501
     ('tf-checkpoint-folder', 'pparse.parsers.checkpoint.parser:CheckpointFolderParser', None, (), (), False, True, True, False, False),  # noqa: E501
     ('protobuf', 'pparse.parsers.protobuf.parser:ProtobufParser', None, (), ('.pb', '.binpb', '.protobin', '.binaryproto'), True, False, True, False, False),  # noqa: E501
     ('tfrecord', 'pparse.parsers.tfrecord.parser:TfrecordParser', None, (), ('.tfrecord', '.tfrecords'), False, False, True, True, True),  # noqa: E501
@@ -62,7 +62,7 @@ ROWS: Final[tuple[tuple[Any, ...], ...]] = (
     ('flatbuffers', 'pparse.parsers.flatbuffers.schemaless:SchemalessParser', None, ((4, (b'BFBS',)),), ('.fb', '.flatbuf', '.bfbs'), True, False, True, True, False),  # noqa: E501
     ('coreml-weights', 'pparse.parsers.milblob:MilBlobParser', 'pparse.viewers.coreml.weights:WeightsViewer', ((64, (b'\xef\xbe\xad\xde',)),), ('.bin',), False, False, False, False, False),  # noqa: E501
     ('paddle-params', 'pparse.parsers.paddle.params:PaddleParamsParser', 'pparse.viewers.paddle.viewer:PaddleParamsViewer', ((0, (b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00',)),), ('.pdiparams', '__params__'), False, False, True, False, False),  # noqa: E501
-    ('paddle-json', 'pparse.parsers.paddle.json_program:PaddleJsonParser', 'pparse.viewers.paddle.viewer:PaddleJsonViewer', ((0, (b'{', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), (), False, False, True, False, False),  # noqa: E501
+    ('paddle-json', 'pparse.parsers.paddle.json_program:PaddleJsonParser', 'pparse.viewers.paddle.viewer:PaddleJsonViewer', ((0, (b'{', b' ', b'\t', b'\n', b'\r', b'\xef\xbb\xbf')),), (), False, False, True, False, False, ('.json',)),  # noqa: E501
     ('pytorch-dcp-folder', 'pparse.parsers.pytorch.dcp:DcpFolderParser', None, (), (), False, True, True, False, False),
     ('pytorch-dcp', 'pparse.parsers.pytorch.dcp:DcpParser', 'pparse.viewers.pytorch.dcp:DcpViewer', ((0, (b'\x80\x02', b'\x80\x03', b'\x80\x04', b'\x80\x05')),), ('.metadata',), False, False, False, False, False),  # noqa: E501
     ('pt2', 'pparse.parsers.pytorch.exported:ExportedProgramParser', 'pparse.viewers.pytorch.exported:ExportedProgramViewer', ((0, (b'PK\x03\x04', b'PK\x05\x06', b'PK\x07\x08', b'PK\x03', b'MZ', b'#!', b'\x7fELF')), (1, (b'K\x03\x04',))), ('.pt2',), False, False, False, False, False),  # noqa: E501

@@ -54,6 +54,7 @@ class Builtin(Declared):
     """Whether to ask it again, with more than the first bytes, if nothing else matches."""
     is_data_set: bool
     """Whether libraries read records of its files as they come."""
+    usual_names: tuple[str, ...] = ()
 
 
 BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
@@ -288,9 +289,9 @@ def _misnamed(excerpt: Excerpt, chosen: type[Parser]) -> str | None:
     if excerpt.ends_with(chosen.usual_names):
         return None
     owners = _named_like(excerpt.bare_name[-_LONGEST:])
-    named = [import_dotted(known.parser) for known in owners if not known.named_is_enough]
     what = f"{chosen.name} ({chosen.description})"
-    other = next((parser for parser in named if excerpt.ends_with(parser.usual_names)), None)
+    named = (known for known in owners if not known.named_is_enough)
+    other = next((known for known in named if excerpt.ends_with(known.usual_names)), None)
     if other is None and any(known.name == chosen.name for known in owners):
         if not chosen.usual_names:
             return None
