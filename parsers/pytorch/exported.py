@@ -24,7 +24,6 @@ from pparse.limits import count_words
 from pparse.parsers.pytorch.zip import SURE, PyTorchZipParser, directory_of
 from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, code_lines
 from pparse.tree.entry import SCALAR
-from pparse.tree.expressions import CALLED, KEY, grade_of, is_key, texts_in
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -198,6 +197,8 @@ class ExportedProgramParser(PyTorchZipParser):
 
     def _evaluated(self, part: Part) -> Iterator[CodeUse]:
         """Yield what torch does with the texts of a program that are expressions, if there are any."""
+        from pparse.tree.expressions import CALLED, grade_of
+
         found: CodeUse | None = None
         root, name = self.described(part), self.prefix + part.name
         try:
@@ -221,6 +222,8 @@ class ExportedProgramParser(PyTorchZipParser):
 def _texts_below(root: Node | None) -> Iterator[tuple[Any, int]]:
     """Yield the expressions in the JSON of a program, and where each, or a small part with it, stands. Raises
     `DataError`."""
+    from pparse.tree.expressions import KEY, is_key, texts_in
+
     waiting = [iter(() if root is None else (root,))]
     while waiting:
         node = next(waiting[-1], None)

@@ -62,7 +62,6 @@ from pparse.parsers.zip.records import (
     needs_guess,
     read_central,
 )
-from pparse.parsers.zip.scan import STALE, Scanner, add_scanned, scanned_member, unclaimed
 from pparse.parsers.zip.trust import TAIL_READ, find_directory, find_record, match_front, match_tail, match_zip
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, signatures
@@ -74,7 +73,7 @@ if TYPE_CHECKING:
 
     from pparse.containers.content import ContentSink, Skip
     from pparse.data.base import Data, Range
-    from pparse.parsers.zip.scan import ScanStep
+    from pparse.parsers.zip.scan import Scanner, ScanStep
     from pparse.parsers.zip.trust import Directory
     from pparse.tree.context import NodeContext, Step
     from pparse.tree.parser import Excerpt
@@ -174,6 +173,8 @@ class ZipParser(ArchiveParser):
     @cached_property
     def scanner(self) -> Scanner:
         """Reads the archive without trusting its directory."""
+        from pparse.parsers.zip.scan import Scanner  # what goes on without a directory is imported where it must
+
         extraction = self.extraction
         loose = (max(gap.offset, self._start) for gap in extraction.data.gaps if gap.length is None)
         return Scanner(extraction.data, self._start, min([extraction.find_end(), *loose]), extraction.session)
@@ -186,13 +187,18 @@ class ZipParser(ArchiveParser):
     def expect_member(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Add the members of the next directory entries, or of the records at the position."""
         directory = self.directory
-        return add_scanned(self, ctx) if directory is None else self._list(ctx, directory, block, base)
+        return self._add_scanned(ctx) if directory is None else self._list(ctx, directory, block, base)
+
+    def _add_scanned(self, ctx: NodeContext) -> Step:
+        from pparse.parsers.zip.scan import add_scanned
+
+        return add_scanned(self, ctx)
 
     def resync(self, ctx: NodeContext, error: MalformedError) -> tuple[int, Any, int] | None:
         """Continue after a gap in the data."""
         if self.directory is not None:
             return None
-        pos, state, need = add_scanned(self, ctx)
+        pos, state, need = self._add_scanned(ctx)
         return (pos, state, need) if pos > ctx.pos else (ctx.pos + 1, DONE, 0)
 
     # -- by the directory --------------------------------------------------------------------------------------------
@@ -233,6 +239,8 @@ class ZipParser(ArchiveParser):
 
     def scanned(self, found: ScanStep) -> ArchiveMember:
         """Return the member that was found by scanning."""
+        from pparse.parsers.zip.scan import scanned_member
+
         assert found.header is not None  # noqa: S101 -- it is a member
         encoding = self._encoding_of(found.header.raw_name, found.header.flags)
         return self._known(scanned_member(self.extraction, found, encoding))
@@ -290,6 +298,8 @@ class ZipParser(ArchiveParser):
         start, end = self._start, self.extraction.find_end()
         marked = directory.first - start == 4 and self.extraction.data.known(start, 4) in (*SPLIT_MARKS, b"")
         if directory.first > start and not marked:
+            from pparse.parsers.zip.scan import STALE
+
             reason = STALE if directory.stale else "other bytes precede the archive"
             code = "stale" if directory.stale else "prefix"
             self.note(code, reason, start, directory.first - start, severity=Severity.NOTE)
@@ -579,6 +589,8 @@ class ZipParser(ArchiveParser):
 
     def unclaimed(self, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """Yield what lies outside of the members, and is not of a directory."""
+        from pparse.parsers.zip.scan import unclaimed
+
         return unclaimed(self.extraction.data, self._start, self.extraction.find_end(), spans)
 
     def holds(self) -> str | None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import deque
 from weakref import WeakValueDictionary
 
-from pparse.compressed.resumed import ResumedData
 from pparse.containers.content import Collector, Verdict, read_through, refuse_without_content
 from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import MemberFolder, folder_in
@@ -421,6 +420,10 @@ class ArchiveParser(Parser, Listing, Container):
         was in step.
         """
         data = self.extraction.data
+        if data.is_plain:
+            return
+        from pparse.compressed.resumed import ResumedData
+
         if not isinstance(data, ResumedData) or data.is_sound:
             return
         before: ArchiveMember | None = None
