@@ -198,10 +198,10 @@ class FlatBuffersParser(Parser, Listing):
     def fields(self, at: int, type: Type) -> Iterator[Entry]:
         """Yield an entry for each field that the table at ``at`` has, by slot, as far as it is there."""
         _, slots, _ = self.reader.table(at)
-        number = 0
+        number = types = 0  # of a union before it; or where those of a vector begin, and how many there are
         for field, slot in zip(type.fields, slots, strict=False):
             if not slot:
-                number = 0
+                number = types = 0
                 continue
             place = at + slot
             if self.reader.there(place, place + field.type.size) < field.type.size:
@@ -215,8 +215,11 @@ class FlatBuffersParser(Parser, Listing):
                 number = self.reader.take(place, 1)[0]
             elif found.note is of and of.what == VECTOR and of.item is not None and of.item.what == UNION:
                 found.note = Members(of.item, number)
+                if types < (count := ((found.end or 0) - found.start) // 4):
+                    error = MalformedError(f"{types:,} types for {count:,} values of {of.item.name}", offset=place)
+                    found = self._broken(field.name, of.name, place, error)
             else:
-                number = found.start
+                number, types = found.start, (found.end or found.start) - found.start
             yield found
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:

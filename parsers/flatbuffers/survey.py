@@ -162,8 +162,12 @@ class Survey:
                 self._follow(member, at + place)
             return
         reader = self._reader
-        numbers, _ = reader.vector(reader.target(at + number), 1)
+        numbers, types = reader.vector(reader.target(at + number), 1) if number else (0, 0)
         start, count = reader.vector(reader.target(at + place), 4)
+        if types < count:
+            error = MalformedError(f"{types:,} types for {count:,} values of {union.name}", offset=at + place)
+            self._break(at + place, at + place, error)
+            return
         for each in range(min(count, reader.there(start, start + 4 * count) // 4)):
             member = self._parser.schema.member(union, reader.take(numbers + each, 1)[0])
             if member is not None:
