@@ -162,6 +162,12 @@ class Finding(ByValue, by=("code", "path", "source", "offset", "length", "reason
         self.fault = fault
         """Kind of the error behind it."""
 
+    @classmethod
+    def after(cls, error: PparseError, *, path: str = "", source: str = "") -> Finding:
+        """Return the finding that says why something cannot be read."""
+        told: Any = {"offset": error.offset, "wanted": error.wanted, "got": error.got}
+        return cls(Status.after(error).code, error.reason, path=path, source=source, **told)
+
     @property
     def is_fault(self) -> bool:
         """Whether it says that the file is not whole: any error except one about a limit."""

@@ -567,6 +567,19 @@ def test_unions_structs_nested_buffers_and_wide_offsets():
         assert not list(document.check())
 
 
+def test_values_of_unions_have_types_of_their_own():
+    for kinds in (b"", b"\2"):  # none at all, and one for two values
+        build = Builder()
+        values = build.references([build.table(s=(0, "@", build.text(text))) for text in ("a", "b")])
+        types = {"kinds": (0, "@", build.vector(kinds, len(kinds)))} if kinds else {}
+        content = build.finish(build.table(**types, many=(1, "@", values)))
+        with pparse.open(content, parsers=[Kinds], format="kinds") as document:
+            many = document.node("many")
+            assert (many.status, len(many), document.status) == (Status.DAMAGED, 0, Status.DAMAGED)
+            assert f"{len(kinds)} types for 2 values of U" in many.finding.reason
+            assert [finding.code for finding in document.check() if finding.path in (None, "")][:1] == ["malformed"]
+
+
 def test_a_size_before_the_buffer_is_passed_over():
     content = small()
     with pparse.view(struct.pack("<I", len(content)) + content) as model:

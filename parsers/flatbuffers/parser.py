@@ -193,15 +193,17 @@ class FlatBuffersParser(Parser, Listing):
                 index.add_entry(entry)
         except DataError as error:
             if node.known_status in (None, COMPLETE):
-                self.result.close_node(node, Status.after(error), self._fault(error, node.path))
+                self.result.close_node(
+                    node, Status.after(error), Finding.after(error, path=node.path, source=self.result.extraction.name)
+                )
 
     def fields(self, at: int, type: Type) -> Iterator[Entry]:
         """Yield an entry for each field that the table at ``at`` has, by slot, as far as it is there."""
         _, slots, _ = self.reader.table(at)
-        number = 0
+        number = types = 0  # of a union before it; or where those of a vector begin, and how many there are
         for field, slot in zip(type.fields, slots, strict=False):
             if not slot:
-                number = 0
+                number = types = 0
                 continue
             place = at + slot
             if self.reader.there(place, place + field.type.size) < field.type.size:
@@ -215,8 +217,11 @@ class FlatBuffersParser(Parser, Listing):
                 number = self.reader.take(place, 1)[0]
             elif found.note is of and of.what == VECTOR and of.item is not None and of.item.what == UNION:
                 found.note = Members(of.item, number)
+                if types < (count := ((found.end or 0) - found.start) // 4):
+                    error = MalformedError(f"{types:,} types for {count:,} values of {of.item.name}", offset=place)
+                    found = self._broken(field.name, of.name, place, error)
             else:
-                number = found.start
+                number, types = found.start, (found.end or found.start) - found.start
             yield found
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
@@ -308,12 +313,15 @@ class FlatBuffersParser(Parser, Listing):
     def _broken(self, key: Key, kind: str, at: int, error: DataError) -> Entry:
         status = Status.MISSING if isinstance(error, EndOfDataError) else Status.after(error)
         note = None if self.shape(kind) == LEAF else _EMPTY
-        return Entry(key, kind, at, at, status=status, finding=self._fault(error, ""), note=note)
-
-    def _fault(self, error: DataError, path: str) -> Finding:
-        """Return the finding that says why something cannot be read."""
-        told: Any = {"wanted": error.wanted, "got": error.got, "path": path, "source": self.result.extraction.name}
-        return Finding(Status.after(error).code, error.reason, offset=error.offset, **told)
+        return Entry(
+            key,
+            kind,
+            at,
+            at,
+            status=status,
+            finding=Finding.after(error, source=self.result.extraction.name),
+            note=note,
+        )
 
     def load_scalar(self, node: Node) -> Any:
         """Return the value of a text, or the bytes of a vector; that of a number was read with its table."""

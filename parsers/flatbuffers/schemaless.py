@@ -15,7 +15,7 @@ from struct import unpack
 
 from pparse.document.opening import open as open_document
 from pparse.errors import DataError, EndOfDataError, LimitError, OptionError, spoken
-from pparse.findings import COMPLETE, Severity, Status
+from pparse.findings import COMPLETE, Severity
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, look_ahead, plausible_root, size_before
 from pparse.parsers.flatbuffers.reflection import schema_of
 from pparse.parsers.flatbuffers.schema import Schema
@@ -275,7 +275,7 @@ class _Guesses(Survey):
         is_torn = any(self.end <= target for target in self._numbers) or not self._leading.isdisjoint(self._far)
         if len(left) > _ZEROS or any(left) or is_torn:
             reason = "bytes at the end belong to no field, or fields lead behind it: what is there may be cut"
-            self._note(Status.TRUNCATED, EndOfDataError(reason, offset=min(self.end, self._there)))
+            self._note(EndOfDataError(reason, offset=min(self.end, self._there)))
 
     def _table(self, type: Type, at: int) -> None:
         reader = self._reader

@@ -72,7 +72,7 @@ class Survey:
         found = reader.data.known(at, len(mark))
         if len(found) == len(mark) and found != mark:
             reason = f"it is marked {bytes(found)!r}, not {mark!r}: runtimes refuse it"
-            self._note(Status.DAMAGED, MalformedError(reason, offset=at))
+            self._note(MalformedError(reason, offset=at))
         try:
             self._todo.append((parser.schema.root_type, reader.target(start), start))
         except DataError as error:
@@ -96,7 +96,7 @@ class Survey:
                 for begin, end in parser.parts_beyond():
                     self._reach(begin, end)
             except DataError as error:  # it has what no table has, such as a name above 64 KiB
-                self._note(Status.after(error), error)
+                self._note(error)
 
     def _table(self, type: Type, at: int) -> None:
         reader = self._reader
@@ -162,8 +162,12 @@ class Survey:
                 self._follow(member, at + place)
             return
         reader = self._reader
-        numbers, _ = reader.vector(reader.target(at + number), 1)
+        numbers, types = reader.vector(reader.target(at + number), 1) if number else (0, 0)
         start, count = reader.vector(reader.target(at + place), 4)
+        if types < count:
+            error = MalformedError(f"{types:,} types for {count:,} values of {union.name}", offset=at + place)
+            self._break(at + place, at + place, error)
+            return
         for each in range(min(count, reader.there(start, start + 4 * count) // 4)):
             member = self._parser.schema.member(union, reader.take(numbers + each, 1)[0])
             if member is not None:
@@ -236,29 +240,21 @@ class Survey:
         self.end = max(self.end, end)
         if end > self._there and end > start:
             got = max(0, self._there - start)
-            self._note(
-                Status.TRUNCATED, EndOfDataError("the file ends early", offset=start, wanted=end - start, got=got)
-            )
+            self._note(EndOfDataError("the file ends early", offset=start, wanted=end - start, got=got))
 
     def _break(self, ref: int, target: int, error: DataError) -> None:
         """Note that the reference at ``ref`` leads to nothing that can stand at ``target``."""
         if isinstance(error, EndOfDataError) and self._there <= target + 4:
             self.end = max(self.end, target + 4)
-            self._note(Status.TRUNCATED, error)
+            self._note(error)
             return
         low, high = self.torn or (ref, 1 << 62)
         self.torn = max(low, ref), min(high, max(target, ref))
-        self._note(Status.after(error), error)
+        self._note(error)
 
-    def _note(self, status: Status, error: DataError) -> None:
+    def _note(self, error: DataError) -> None:
+        status = Status.after(error)
         if self.status is Status.DAMAGED or (self.status is not COMPLETE and status is not Status.DAMAGED):
             return
         self.status = status
-        self.finding = Finding(
-            status.code,
-            error.reason,
-            source=self._parser.result.extraction.name,
-            offset=error.offset,
-            wanted=error.wanted,
-            got=error.got,
-        )
+        self.finding = Finding.after(error, source=self._parser.result.extraction.name)
