@@ -19,6 +19,7 @@
             ├── OptionError      ValueError   an option of a format has an invalid value
             ├── SplitError       ValueError   a message cannot be split into chunks below the limit
             ├── UnsupportedError              recognised, but cannot be read (names the missing package, if any)
+            ├── WorkerDiedError               a process that did a part of the work died
             ├── PathError        LookupError  a path, key or tensor name leads nowhere
             │   └── MissingNameError KeyError … in a mapping by names: of tensors, nodes, signatures
             ├── NotWholeError                 not everything that was to be converted is whole; nothing was written

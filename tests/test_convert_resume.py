@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 import zipfile
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -242,7 +244,8 @@ def test_another_run_starts_over_and_says_so(tmp_path, samples, model, change):
 def test_a_part_that_was_removed_or_cut_is_written_again(tmp_path, samples):
     for hurt in (lambda path: path.unlink(), lambda path: os.truncate(path, 100)):
         stopped(tmp_path / "m.safetensors", 9000)
-        hurt(tmp_path / WORK / "000000.part")
+        (part,) = (tmp_path / WORK).glob("000000-*.part")
+        hurt(part)
         assert pparse.convert(SAMPLE, tmp_path / "m.safetensors").resumed_bytes == 0
         assert (tmp_path / "m.safetensors").read_bytes() == Path(SAMPLE).read_bytes()
         (tmp_path / "m.safetensors").unlink()
@@ -268,6 +271,35 @@ def test_what_is_not_ours_in_the_folder_stays(tmp_path, samples):
     (tmp_path / ".n.safetensors.pparse-convert").symlink_to(work)
     with pytest.raises(OptionError, match="in the way"):
         pparse.convert(SAMPLE, tmp_path / "n.safetensors")
+
+
+def test_a_worker_of_a_run_that_was_given_up_does_no_harm(tmp_path, model):
+    """What it still has to do comes when another run writes under the same name: with other bytes, at other places."""
+    source = model({"x": ("F32", [100], np.arange(100, dtype="<f4").tobytes())}, "source.safetensors")
+    target = tmp_path / "m.safetensors"
+    kept: list = []
+
+    class Stopped(Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            kept.append(pickle.dumps((fn, args)))
+            raise KeyboardInterrupt
+
+    class Late(Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            done: Future = Future()
+            done.set_result(fn(*args))
+            while kept:
+                there, given = pickle.loads(kept.pop())
+                assert there(*given)[0] is None  # it was refused
+            return done
+
+    with pytest.raises(KeyboardInterrupt):
+        pparse.convert(source, target, dtype="float16", executor=Stopped())
+    assert kept
+    pparse.convert(source, target, dtype="bfloat16", executor=Late())
+    pparse.convert(source, tmp_path / "alone.safetensors", dtype="bfloat16")
+    assert not kept
+    assert target.read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
 
 
 def test_two_at_a_time_are_refused(tmp_path, samples):

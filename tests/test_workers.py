@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -101,6 +103,19 @@ def test_results_come_in_order_whatever_happens(tmp_path, monkeypatch) -> None:
     with ThreadPoolExecutor(3) as threads:
         assert results_of(Workers(threads, 3), tasks[:22]) == wanted[:22]
     assert results_of(Workers(), tasks[:22]) == wanted[:22]
+
+
+def test_a_program_without_a_guard_gets_its_results(tmp_path) -> None:
+    """Its processes end as they start, since they run the program once more: no tensor is to blame."""
+    program = tmp_path / "program.py"
+    sample = str(SAMPLES / "tiny-gpt.safetensors")
+    program.write_text(
+        f"import pparse\npool = pparse.ProcessPool(2)\nprint(pparse.stats({sample!r}, executor=pool).whole.count)\n"
+        "try:\n    pool.submit(int).result()\nexcept pparse.SourceError as error:\n    print(error)\n"
+    )
+    told = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=True)
+    assert told.stdout.startswith("11008\nworker processes end before they have anything to do")
+    assert told.stderr.count("Traceback") <= 4
 
 
 def test_notes_go_on_where_a_run_ended(tmp_path, monkeypatch) -> None:
@@ -369,3 +384,10 @@ def test_diff_believes_lists(run, tmp_path) -> None:
     os.utime(f"{new}.hashes", (0, 0))
     stale = run(*command)
     assert (stale.code, "was written after" in stale.err) == (2, True)
+    shutil.copytree(SAMPLES / "sharded", tmp_path / "sharded")
+    index = tmp_path / "sharded" / "model.safetensors.index.json"
+    assert run("hash", "--save", str(index)).code == 0
+    assert run("diff", "--lists", str(index), str(index)).code == 0
+    os.utime(next((tmp_path / "sharded").glob("*-00002-*")), (1 << 32, 1 << 32))  # not the index itself
+    stale = run("diff", "--lists", str(index), str(index))
+    assert (stale.code, "00002-of-00003.safetensors was written after" in stale.err) == (2, True)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from pparse.cli.common import Arguments
     from pparse.cli.output import Output
-    from pparse.limits import MemoryBudget
     from pparse.measuring.difference import Change, Comparison, Difference, ValueDistance
     from pparse.measuring.graph_difference import GraphDifference
     from pparse.tensors.viewer import Viewer
@@ -79,7 +78,7 @@ def run(options: Any, out: Output) -> int:
                 how |= {"chosen": matches.takes_name, "admitted": matches.admits}
             how["workers"] = work.workers(*viewers)
             if options.lists:
-                how["identities"] = _listed(options, first.extraction.session.budget)
+                how["identities"] = _listed(options, first, second)
             report = _DiffReport(Comparison(*viewers, **how), viewers, options, out)
             takes_all = matches.takes_all
             code = report.run(
@@ -88,11 +87,11 @@ def run(options: Any, out: Output) -> int:
     return matches.code(code, out, nothing=USAGE)
 
 
-def _listed(options: Any, budget: MemoryBudget) -> tuple[dict[str, str], dict[str, str]]:
+def _listed(options: Any, first: Viewer, second: Viewer) -> tuple[dict[str, str], dict[str, str]]:
     """Return what the lists beside both models say of their tensors."""
     from pparse.measuring.hash_list import algorithm_of, contents_beside
 
-    old, new = (contents_beside(file, budget) for file in (options.old, options.new))
+    old, new = contents_beside(options.old, first), contents_beside(options.new, second)
     if old and new and algorithm_of(old) != algorithm_of(new):
         raise OptionError(f"the lists beside {options.old} and {options.new} are of two algorithms")
     return old, new

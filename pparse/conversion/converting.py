@@ -1,8 +1,9 @@
 """Writes the output of a conversion, continues one that was stopped, and gives files their names when all are whole.
 
 Until then they are in a hidden folder beside the target: ``.NAME.pparse-convert`` holds a file for each one of the
-output (``000000.part``) and the journal, by which the same command continues a run that was stopped. Beside the lines
-that begin a journal (`pparse.writers.journal`):
+output (``000000-….part``, with a hash of what is written) and the journal, by which the same command continues a run
+that was stopped. A worker of a run that was given up, and lives on, thus never finds the files of the next one. Beside
+the lines that begin a journal (`pparse.writers.journal`):
 
 ====================================  =================================================================================
 ``["at", number, done, crc, lost]``   of the item ``number``, ``done`` bytes are on the disk; their CRC-32 so far, and
@@ -14,7 +15,9 @@ that begin a journal (`pparse.writers.journal`):
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from contextlib import suppress
 from functools import partial
 from itertools import cycle
@@ -24,6 +27,7 @@ from pparse import errors
 from pparse.conversion.forms import PIECE
 from pparse.conversion.plan import LeftOut, Options, Plan, refuse_damage
 from pparse.conversion.stretch import stretches
+from pparse.data.base import digest
 from pparse.document.opening import refuse_unknown
 from pparse.findings import Status
 from pparse.kernels.crc32c import joined_crc
@@ -59,6 +63,7 @@ COPIED: Final = 16 * MIB
 _TRIES: Final = 4
 _SUFFIX: Final = ".pparse-convert"
 _JOURNAL: Final = "journal"
+_PART: Final = re.compile(r"[0-9]{6,}(-[0-9a-f]{16})?\.part").fullmatch
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # Waking a thread, or asking the system to copy, takes as long as writing so many bytes.
 _WORTH_A_THREAD: Final = 128 << 10
@@ -539,6 +544,8 @@ class ConversionFolder:
         """How far an earlier run has come that this one continues."""
         self.started_over = False
         """Whether there was an unfinished run of another kind, which was given up."""
+        told = os.urandom(16) if run is None else json.dumps(run, sort_keys=True).encode()
+        self._mark = digest([told]).hex()[:16]
         self._open: Any = None
         self._number = -1
         self._meanwhile = Meanwhile()
@@ -610,7 +617,7 @@ class ConversionFolder:
 
     def part(self, number: int) -> str:
         """Return the path of the unfinished file ``number``."""
-        return os.path.join(self.folder, f"{number:06d}.part")
+        return os.path.join(self.folder, f"{number:06d}-{self._mark}.part")
 
     def has_part(self, number: int, size: int) -> bool:
         """Return whether the unfinished file ``number`` is there, with ``size`` bytes."""
@@ -749,6 +756,6 @@ class ConversionFolder:
     def _remove_parts(self) -> None:
         """Remove the unfinished files; nothing else in the folder is touched."""
         for name in os.listdir(self.folder):
-            if name.endswith(".part") and name[:-5].isdecimal():
+            if _PART(name):
                 with suppress(OSError):
                     os.unlink(os.path.join(self.folder, name))

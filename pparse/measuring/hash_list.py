@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pparse.data.base import Data
     from pparse.limits import MemoryBudget
     from pparse.measuring.hashing import Hashing
+    from pparse.tensors.viewer import Viewer
 
     Wanted = dict[tuple[str, str], str]
 
@@ -156,19 +157,33 @@ def list_beside(path: str) -> str | None:
     return beside if files.is_file(beside) else None
 
 
-def contents_beside(path: str, budget: MemoryBudget) -> dict[str, str]:
+def contents_beside(path: str, viewer: Viewer) -> dict[str, str]:
     """Return the identity of each tensor that the list beside a model has, with its algorithm.
 
-    Raises `OptionError` if there is no list, or the model was written after it.
+    Raises `OptionError` if there is no list, or any file of the model was written after it.
     """
     beside = list_beside(path)
     how = f"'pparse hash --save {path}' writes it"
     if beside is None:
         raise OptionError(f"{path}{SUFFIX}, a list of identities, is not there; {how}")
-    if files.written_at(path) > files.written_at(beside):
-        raise OptionError(f"{path} was written after {beside}, a list of what it was before; {how} again")
-    listed = HashList(beside, budget).meant_by(path)
+    listed = HashList(beside, viewer.extraction.session.budget).meant_by(path)
+    since = files.written_at(beside)
+    for own in _files_of(path, viewer):
+        if files.written_at(own) > since:
+            raise OptionError(f"{own} was written after {beside}, a list of what it was before; {how} again")
     return {name: digest for (kind, name), digest in listed.items() if kind == "tensor"}
+
+
+def _files_of(path: str, viewer: Viewer) -> Iterator[str]:
+    """Yield the paths of the files that a model lies in, some more than once."""
+    yield path
+    last = None
+    for tensor in viewer.tensors():
+        for source in tensor.sources:
+            for data in (span.found_in for span in source.spans):
+                if data is not last and data is not None and data.path is not None:
+                    yield data.path
+                last = data
 
 
 def findings_of_list(hashing: Hashing, wanted: Wanted, path: str, source: str) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
-from pparse.errors import WorkerDiedError
+from pparse.errors import SourceError, WorkerDiedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # numpy: not all tasks need it, and workers import it side by side.
 _METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 _IMPORTED: Final = [f"pparse.{name}" for name in ("workers.results", "measuring.statistics", "measuring.difference")]
-# How often a process is started, if it dies at once.
+# How often a process is started, if it is killed at once.
 _STARTS: Final = 20
 # What comes of a process that another thread is waiting for, or has ended.
 _ENDED: Final = (OSError, ValueError, AssertionError)
@@ -56,9 +56,13 @@ class ProcessPool(Executor):
         self._lock = threading.Lock()
         self._all: set[_Process] = set()
         self._is_closed = False
+        self._is_refused = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Do ``fn(*args, **kwargs)`` in a process. The future raises `WorkerDiedError` if that dies."""
+        """Do ``fn(*args, **kwargs)`` in a process.
+
+        The future raises `WorkerDiedError` if that dies, `SourceError` if none can be started.
+        """
         return self._threads.submit(self._call, (fn, args, kwargs))
 
     def _call(self, call: object) -> Any:
@@ -79,20 +83,24 @@ class ProcessPool(Executor):
     def _started(self) -> _Process:
         """Return a process that is there: one that dies before it has a task fails none."""
         ready = pickle.dumps((os.getpid, (), {}))
-        for _ in range(_STARTS):
+        for number in range(_STARTS):
             with self._lock:
-                if self._is_closed:
+                if self._is_closed or self._is_refused:
                     break
                 process = _Process(self._context)
                 self._all.add(process)
             try:
                 process.call(ready)
-            except WorkerDiedError:
+            except WorkerDiedError as error:
                 with self._lock:
                     self._all.discard(process)
+                    self._is_refused |= number > 0 and not error.was_killed  # any other would end like it
                 continue
             return process
-        raise WorkerDiedError(f"{_STARTS} worker processes died before they had anything to do")
+        raise SourceError(
+            "worker processes end before they have anything to do; a program that has some starts them behind "
+            "if __name__ == '__main__':"
+        )
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes: once all is done, or with ``cancel_futures`` at once."""

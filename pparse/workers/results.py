@@ -61,15 +61,20 @@ class Workers:
         batches = self._batches(tasks)
         window: deque[_Batch] = deque()
         ahead = self._ahead if self._executor is not None else 1
-        while True:
-            while len(window) < ahead and (batch := next(batches, None)) is not None:
-                self._submit(batch)
-                window.append(batch)
-            if not window:
-                return
-            batch = window.popleft()
-            for number in range(len(batch.tasks)):
-                yield partial(self._result, batch, number)
+        try:
+            while True:
+                while len(window) < ahead and (batch := next(batches, None)) is not None:
+                    self._submit(batch)
+                    window.append(batch)
+                if not window:
+                    return
+                batch = window.popleft()
+                for number in range(len(batch.tasks)):
+                    yield partial(self._result, batch, number)
+        finally:  # nobody asks for the others any more
+            for batch in window:
+                if batch.future is not None:
+                    batch.future.cancel()
 
     def _batches(self, tasks: Iterable[Task]) -> Iterator[_Batch]:
         some: list[Task] = []
