@@ -45,6 +45,18 @@ def test_an_archive_whose_end_record_is_lost_hides_no_other() -> None:
         assert found.extent().status is Status.DAMAGED
 
 
+def test_archives_between_which_all_is_lost_are_not_taken_for_one() -> None:
+    """The directory of one, and the pickle of the next: its storages have the same names, and right checksums."""
+    begin, end = (ITEM.index(mark) for mark in (b"PK\x01\x02", b"data/1"))
+    for lost in (bytes(len(ITEM) - begin + end), b""):
+        with pparse.view(shard(ITEM + ITEM[:begin] + lost + ITEM[end:])) as found, pparse.view(ITEM) as alone:
+            assert list(found) == NAMES[:4]
+            for name in NAMES[2:4]:
+                tensor = found[name]
+                assert (tensor.numpy().tolist(), tensor.verified) == (alone[name[2:]].numpy().tolist(), True)
+            assert found.extent().status is Status.DAMAGED
+
+
 def test_a_changed_byte_is_found_by_the_checksum_of_its_archive() -> None:
     with pparse.view(ITEM) as alone:
         at = next(iter(alone.values())).spans[0].offset + len(ITEM)

@@ -78,6 +78,11 @@ def test_a_piece_is_found_by_its_text(run, tmp_path):
         (lambda raw: raw.replace(b"\n\x0b\n\x04\xe2\x96\x81b", b"\x1a\x0b\n\x04\xe2\x96\x81b"), "stray-field", True),
         (lambda raw: raw[: raw.index(b"\xe2\x96\x81c") + 9], "may-be-cut", True),
         (lambda raw: raw.replace(b"\x81b", b"\xffb"), "malformed", False),
+        (
+            lambda raw: raw[: (at := raw.rindex(b"\x1a", 0, raw.index(b"\n\x08nmt_")))] + b"\n" + raw[at + 1 :],
+            "malformed",
+            False,
+        ),
     ],
 )
 def test_pieces_are_not_lost_in_silence(run, tmp_path_factory, damage, code, whole):

@@ -20,6 +20,7 @@ otherwise the rest of that part is lost. Without a schema, the content of length
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import product
 
 from pparse.data.base import Range, up_to_page
@@ -324,10 +325,42 @@ class ProtobufParser(Parser, Listing):
 
     def _go_on(self, ctx: NodeContext) -> tuple[int, Any, int] | None:
         """Enter the next part; after the last, add the fields and return None."""
+        if self.in_order:
+            self._leave_strays(ctx)
         step = self._next_part(ctx)
         if step is None:
             self._show(ctx)
         return step
+
+    def _leave_strays(self, ctx: NodeContext) -> None:
+        """Read a part again up to where elements of a list stand behind all that writers put behind that list.
+
+        They are what damage made of another field, or of the bytes in it. More than half of the list are none.
+        """
+        index: MessageIndex = ctx.scratch
+        scan = index.parts[-1] if index.parts else None
+        if (
+            not isinstance(scan, PartScan)
+            or scan.type is None
+            or all(scan.part is not one for one in ctx.node.note.pieces)
+        ):
+            return
+        known = {number: scan.slots[number] for number in scan.type.fields if number in scan.slots}
+        for number, run in known.items():
+            behind = max((slot.last for other, slot in known.items() if other > number), default=-1)
+            field, before = scan.type.fields[number], bisect_left(run.offsets, behind) * run.stride
+            if not (field.repeated and is_message(field)) or not run.count < 2 * before or run.last < behind:
+                continue
+            window = scan.window()
+            at = window.field(behind).next
+            while at < run.last and scan.key_of((found := window.field(at)).tag) != number:
+                at = found.next
+            part = scan.part
+            index.parts.pop()
+            index.queue.append(part.data.range(part.start, at))
+            reason = f"{field.name} stand behind what writers put behind them: damage made them of other bytes"
+            self.damage(ctx.node, reason, at, length=part.end - at)
+            return
 
     def _note_cut(self, ctx: NodeContext, part: PartScan, after: int) -> None:
         """Add a finding on a part that ends inside a field: it is truncated, or a length in it is wrong."""

@@ -12,19 +12,17 @@ States::
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_right
 from functools import cached_property
 
 from pparse.containers.archive import ArchiveMember, ArchiveParser
-from pparse.data.window import windows
 from pparse.document.extraction import extraction_of
 from pparse.document.folder import names_in
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.pytorch.zip import PyTorchZipParser
-from pparse.parsers.zip.records import END, END_SIZE, LOCAL, read_end_at
+from pparse.parsers.pytorch.zip import SURE, PyTorchZipParser
+from pparse.parsers.zip.records import END, END_SIZE, LOCAL, local_at, local_headers, read_end_at
 from pparse.tree.context import DONE
 from pparse.tree.parser import Confidence, signatures
 
@@ -43,9 +41,6 @@ METADATA: Final = ".metadata"
 """The file beside the shards that names what they hold."""
 # Bytes searched at once for the end record of an archive before one that is not whole.
 _BLOCK = 256 << 10
-# The head of the first record of an archive, and how long it is at most.
-_FIRST: Final = re.compile(re.escape(LOCAL) + rb".{26}[^/]{1,128}/data\.pkl", re.DOTALL)
-_HEAD = 30 + 128 + len("/data.pkl")
 
 
 class DistcpParser(ArchiveParser):
@@ -119,14 +114,21 @@ class DistcpParser(ArchiveParser):
         return start
 
     def _heads(self, data: Data, begin: int, end: int) -> Iterator[int]:
-        """Yield where other archives begin in a stretch that begins with one: at the head of their first record."""
-        last = begin
-        for base, block in windows(data, begin, end, _BLOCK, _HEAD):
+        """Yield where other archives begin in a stretch that begins with one: at the pickle, which is their first
+        member, or, if the beginning is lost, at a member whose name came before: in one archive each name is there
+        once."""
+        names: set[bytes] = set()
+        for place in local_headers(data, begin, end, end):
             self.extraction.session.check_cancelled()
-            for place in (base + found.start() for found in _FIRST.finditer(block)):
-                if place > last:  # those in the overlap come twice
-                    last = place
-                    yield place
+            header = local_at(data, place, end)
+            if header is None:
+                continue
+            name = header.raw_name
+            if place > begin and (name in names or name.endswith(SURE)):
+                yield place
+                names.clear()
+            names.add(name)
+            self.extraction.session.limits.check("entries", len(names), "the number of members")
 
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
         """Begin with the first item."""
@@ -138,9 +140,10 @@ class DistcpParser(ArchiveParser):
         number = bisect_right(items, ctx.pos) - 1
         if number >= len(items) - 1:
             empty = self.finding_at("truncated", "it is empty", "", items[0])
-            finding = self.item(number - 1).finding if number else empty
+            last = self.item(number - 1) if number else None
+            finding = empty if last is None else last.finding
             if finding is not None:
-                self.result.close_node(ctx.node, Status.TRUNCATED, finding)
+                self.result.close_node(ctx.node, Status.TRUNCATED if last is None else last.status, finding)
             return ctx.pos, DONE, 0
         ctx.emit(self.entry_of(self.item(number)))
         return items[number + 1], self.expect_member, 0
@@ -150,9 +153,11 @@ class DistcpParser(ArchiveParser):
         begin, end, name = self.items[number], self.items[number + 1], str(number)
         found = ArchiveMember(name, name.encode(), "file", begin, begin, end, end - begin)
         if begin in self._damaged:
-            is_last = end == self.items[-1]
-            found.status = Status.TRUNCATED if is_last else Status.DAMAGED
-            reason = "the file ends inside the archive" if is_last else "the end of its archive is lost"
+            ended = self.extraction.data.known(end - END_SIZE, len(END)) == END
+            is_cut = end == self.items[-1] and not ended
+            found.status = Status.TRUNCATED if is_cut else Status.DAMAGED
+            lost = "its beginning, or bytes in it, are lost" if ended else "the end of its archive is lost"
+            reason = "the file ends inside the archive" if is_cut else lost
             found.finding = self.finding_at(str(found.status), reason, name, end)
         return found
 
