@@ -69,6 +69,7 @@ class CoremlPackageParser(CoremlParser, Container):
 
     name = "coreml-package"
     description = "Core ML package, a folder"
+    member_parts: ClassVar[tuple[str, ...]] = (MANIFEST,)
     reads = "folder"
     saved_as_a_whole = True
     signatures = ()

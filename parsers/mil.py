@@ -95,6 +95,7 @@ class CoremlCompiledParser(CoremlPackageParser):
 
     name = "coreml-compiled"
     description = "compiled Core ML model, a folder"
+    member_parts = _SIGNS
     references = ("apple/coremltools mlmodel/format/MIL.proto",)
     limitations = (
         "of neural networks (model.espresso.net), and of models in models, no file is read",

@@ -123,6 +123,7 @@ class SavedModelFolderParser(CpbParser, Container):
 
     name = "saved-model-folder"
     description = "TensorFlow SavedModel folder"
+    member_parts = ("/saved_model.",)
     reads = "folder"
     saved_as_a_whole = True
     viewer = "pparse.viewers.tensorflow.saved_model:SavedModelViewer"

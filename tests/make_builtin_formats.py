@@ -60,6 +60,7 @@ def magic(parser: type[Parser]) -> tuple[tuple[int, tuple[bytes, ...]], ...]:
 def row(dotted: str) -> tuple[object, ...]:
     """Return the row of one parser."""
     parser: type[Parser] = import_dotted(dotted)
+    rare = (parser.usual_names, parser.member_parts)
     return (
         parser.name,
         dotted,
@@ -72,7 +73,7 @@ def row(dotted: str) -> tuple[object, ...]:
         # What refines a format is not looked for where even that one does not begin.
         not parser.refines and parser.match_further.__func__ is not Parser.match_further.__func__,  # type: ignore[attr-defined]
         parser.is_data_set,
-        *((parser.usual_names,) if parser.usual_names else ()),
+        *(rare if parser.member_parts else rare[: bool(parser.usual_names)]),
     )
 
 

@@ -606,6 +606,7 @@ class CheckpointFolderParser(StandInParser):
 
     name = "tf-checkpoint-folder"
     description = "folder with TensorFlow checkpoints: the latest, or the only one"
+    member_parts = (f"{INDEX}/", ".data-", f"/{STATE}/", *sorted(_SAVED_MODEL))
     reads = "folder"
     saved_as_a_whole = True
     limitations: ClassVar[tuple[str, ...]] = (

@@ -237,6 +237,7 @@ class DcpFolderParser(ModelFolderParser):
 
     name = "pytorch-dcp-folder"
     description = "folder with a PyTorch distributed checkpoint"
+    member_parts = (METADATA,)
     is_generic = False
     shapes: ClassVar[dict[str, str]] = {"pytorch-dcp-folder": MAP}
     references = DcpParser.references

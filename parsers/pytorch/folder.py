@@ -45,6 +45,7 @@ class PyTorchFolderParser(ShardFolderParser):
 
     name = "pytorch-folder"
     description = "folder with a PyTorch model (index and shards, shards alone, or one checkpoint)"
+    member_parts = _ENDINGS
     viewer = "pparse.viewers.pytorch.sharded:PyTorchSetViewer"
     index_parser = PyTorchIndexParser
     shapes = {**ShardFolderParser.shapes, "pytorch-folder": MAP}

@@ -81,6 +81,7 @@ class ZeroFolderParser(ModelFolderParser):
 
     name = "zero-folder"
     description = "folder with a DeepSpeed ZeRO checkpoint (global_step…)"
+    member_parts = STATES
     is_generic = False
     shapes: ClassVar[dict[str, str]] = {"zero-folder": MAP}
     references = ZeroParser.references

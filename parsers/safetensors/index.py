@@ -39,6 +39,7 @@ class SafetensorsFolderParser(ShardFolderParser):
     index_parser = SafetensorsIndexParser
     name = "safetensors-folder"
     description = "folder with a safetensors model (index and shards, shards alone, or one file)"
+    member_parts = (".safetensors",)
     viewer = "pparse.viewers.safetensors.sharded:SafetensorsSetViewer"
     shapes = {**ShardFolderParser.shapes, "safetensors-folder": MAP}
 

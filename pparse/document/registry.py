@@ -55,6 +55,7 @@ class Builtin(Declared):
     is_data_set: bool
     """Whether libraries read records of its files as they come."""
     usual_names: tuple[str, ...] = ()
+    member_parts: tuple[str, ...] = ()
 
 
 BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
@@ -449,6 +450,9 @@ def _folder_candidates(extraction: Extraction) -> Iterator[tuple[type[Parser], C
     for known in sorted((known for known in BUILTINS if known.folder), key=lambda known: known.generic):
         if found and known.generic:
             return
+        parts, names = known.member_parts, extraction.members  # type: ignore[attr-defined]
+        if parts and not any(part in f"/{name}/" for name in names for part in parts):
+            continue
         parser = import_dotted(known.parser)
         confidence = parser.match_folder(extraction)
         if confidence:

@@ -375,6 +375,9 @@ class Parser(Doored):
     named_is_enough: ClassVar[bool] = True
     """Whether the extension tells it if the content tells nothing; False where formats share an extension."""
     usual_names: ClassVar[tuple[str, ...]] = ()
+    member_parts: ClassVar[tuple[str, ...]] = ()
+    """Of a format of folders: parts of names between slashes (``.index/`` is at the end), of which a folder that can be
+    one has one in some name; empty: any."""
     """How its files are called, if the extension says less, or other formats share it; empty: any name will do."""
     needs_folder: ClassVar[bool] = False
     """Whether it says little without the files beside it: `pparse recover` judges it with them, in archives, too."""
