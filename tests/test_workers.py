@@ -265,6 +265,12 @@ def test_workers_write_what_one_process_does(tmp_path, monkeypatch) -> None:
             assert found.resumed_bytes
             target.unlink()
     assert {0, 1 << 15, 2 << 15} == set(begun)
+    with ProcessPool(1) as pool:
+        pool.submit(int).result()
+        monkeypatch.chdir(tmp_path)  # not of the worker any more
+        begun.clear()
+        pparse.convert("source.safetensors", "m.gguf", dtype="Q8_0", executor=pool)
+        assert not begun  # nothing was left to this process
 
 
 def test_files_are_checked_by_workers(run, tmp_path) -> None:
