@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import exit_code_for, open_file
+from pparse.cli.common import OK, exit_code_for, open_file
 from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -52,6 +52,12 @@ class OpenedModel:
             document.close()
 
 
-def code_of(viewer: Viewer, broken: bool | None = None) -> int:
-    """Return the exit code of a command that looked at all tensors; if not at all, at ``broken`` ones, or at none."""
-    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound if broken is None else broken)
+def code_of(viewer: Viewer, out: Output, broken: bool | None = None) -> int:
+    """Return the exit code of a command that looked at all tensors; if not at all, at ``broken`` ones, or at none.
+
+    What is not whole is told.
+    """
+    code = exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound if broken is None else broken)
+    if code != OK:
+        out.error(f"{viewer.extraction.name}: not all of it is whole ('pparse check' says more)")
+    return code
