@@ -113,7 +113,7 @@ def _measure(options: Any, out: Output) -> int:
         if picture is not None:
             picture.add_up(found)
         options.matches.was_ended |= not found.is_done
-        return code_of(viewer, out, found.lost > 0 or (None if found.is_done else False))
+        return code_of(viewer, options, out, found.lost > 0 or (None if found.is_done else False))
 
 
 class _Summed:
