@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -219,6 +220,33 @@ def test_numbers_too_large_are_counted_once_over_both_runs(tmp_path, model):
     report = pparse.convert(source, tmp_path / "m.safetensors", dtype="float16")
     assert report.resumed_bytes > 4000
     assert report.overflowed == {"a": 1000, "b": 1000}
+
+
+def test_a_run_that_is_stopped_as_it_goes_on_loses_nothing(tmp_path, model, monkeypatch):
+    """While workers start: what was done, its checksum and its numbers that are too large are still known.
+
+    What workers wrote ahead takes room, and needs no more of it.
+    """
+    values = np.full(1 << 20, 1e30, "<f4").tobytes()
+    source, target = model({"x": ("F32", [1 << 20], values)}, "source.safetensors"), tmp_path / "m.npz"
+
+    class Stopped(Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            raise KeyboardInterrupt
+
+    stopped(target, 1 << 19, source=source, dtype="float16")
+    with pytest.raises(KeyboardInterrupt):
+        pparse.convert(source, target, dtype="float16", executor=Stopped())
+    (part,) = (tmp_path / ".m.npz.pparse-convert").glob("*.part")
+    part.write_bytes(part.read_bytes())  # without holes
+    room = 1 << 20 if hasattr(part.stat(), "st_blocks") else 1 << 30
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "disk_usage", lambda path: (1 << 40, 0, room))
+        report = pparse.convert(source, target, dtype="float16")
+    assert report.resumed_bytes >= 1 << 19
+    assert report.overflowed == {"x": 1 << 20}
+    pparse.convert(source, tmp_path / "alone.npz", dtype="float16")
+    assert target.read_bytes() == (tmp_path / "alone.npz").read_bytes()
 
 
 @pytest.mark.parametrize("change", ["dtype", "rename", "source"])

@@ -157,6 +157,8 @@ def test_shards_without_an_index_are_one_item_and_not_beside_themselves(tmp_path
     folder = fill(tmp_path / "f" / "set", {**shards, "tiny.gguf": SAMPLES / "tiny.gguf"})
     rest = f"also here: tiny.gguf (not looked at; 'pparse ls -R {folder}' lists all models)"
     assert run("ls", folder).lines[-2:] == ["taken: model-00001-of-00003.safetensors and 2 files of it", rest]
+    told = run("ls", "-n", "1", folder).lines[-2:]  # the other shards were not opened
+    assert told == ["taken: model-00001-of-00003.safetensors and 2 files of it", rest]
     assert run("ls", "-Rq", folder.parent).lines == ["set/", "set/tiny.gguf"]
     (folder / "tiny.gguf").unlink()
     assert run("ls", "-q", folder.parent).lines == ["set/"]

@@ -192,7 +192,7 @@ def _find(options: Any, out: Output) -> int:
             lost = f"; {count_words(unseen, 'tensor')} could not be looked at" if unseen else ""
             out.say(f"{count_words(found.count, 'tensor')} found, {format_size(found.total)}{lost}")
             tell_rest(options.first, found.count, out, is_done=found.is_done)
-        return code_of(viewer, None if found.is_done else found.is_broken)
+        return code_of(viewer, options, out, None if found.is_done else found.is_broken)
 
 
 def _duplicates(options: Any, out: Output) -> int:
@@ -216,7 +216,7 @@ def _duplicates(options: Any, out: Output) -> int:
                 for tensor in viewer.tensors():
                     if options.wanted.why(viewer, tensor) is not None:
                         found.add(file, tensor)
-                codes.add(code_of(viewer))
+                codes.add(code_of(viewer, options, out))
         except PparseError as error:
             out.error(str(error) if file in str(error) else f"{file}: {error}")
             codes.add(exit_code_of(error))
@@ -274,4 +274,4 @@ def _unused(options: Any, out: Output) -> int:
                 out.say(f"  … and {len(stretches) - _MOST:,} smaller ones")
         if rows is not None and options.json:
             rows.end({"unused_bytes": lost})
-        return code_of(viewer)
+        return code_of(viewer, options, out)

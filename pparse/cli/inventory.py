@@ -11,8 +11,7 @@ from pparse.cli.common import OK, exit_code_for, exit_code_of, open_file, worst
 from pparse.cli.output import JsonRows, Table
 from pparse.data.files import inside, is_folder
 from pparse.display.text import few, safe, shorten
-from pparse.document.inventory import Inventory, is_one_thing
-from pparse.document.opening import files_of
+from pparse.document.inventory import Inventory, is_one_thing, own_files
 from pparse.errors import EndOfDataError, FormatError, MissingTensorError, PathError, PparseError
 from pparse.findings import Status
 from pparse.lazy import lazy_pattern
@@ -335,7 +334,7 @@ def taken(document: FolderExtraction, *, configs: bool) -> Iterator[tuple[str, s
     """
     if is_one_thing(document):
         return
-    used = sorted(files_of(document), key=lambda name: (not name.endswith((".index.json", ".index")), name))
+    used = sorted(own_files(document), key=lambda name: (not name.endswith((".index.json", ".index")), name))
     first, *more = [name for name in used if name in document.members] or used or ["nothing"]
     yield "taken", safe(first) + (f" and {count_words(len(more), 'file')} of it" if more else "")
     inventory = Inventory(document)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.cli.common import exit_code_for, open_file
+from pparse.cli.common import OK, exit_code_for, open_file
 from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ class OpenedModel:
         """``quiet``: other models are not told, as they are not for an output that programs read."""
         self._document = open_file(options, out)
         self._out = out
-        self._quiet = quiet or any(getattr(options, name, False) for name in ("quiet", "json", "jsonl"))
+        self._quiet = quiet or _is_quiet(options)
 
     def __enter__(self) -> Viewer:
         from pparse.document.registry import viewer_for
@@ -52,6 +52,16 @@ class OpenedModel:
             document.close()
 
 
-def code_of(viewer: Viewer, broken: bool | None = None) -> int:
-    """Return the exit code of a command that looked at all tensors; if not at all, at ``broken`` ones, or at none."""
-    return exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound if broken is None else broken)
+def _is_quiet(options: Any) -> bool:
+    return any(getattr(options, name, False) for name in ("quiet", "json", "jsonl"))
+
+
+def code_of(viewer: Viewer, options: Any, out: Output, broken: bool | None = None) -> int:
+    """Return the exit code of a command that looked at all tensors; if not at all, at ``broken`` ones, or at none.
+
+    What is not whole is told, unless programs read the output.
+    """
+    code = exit_code_for(viewer.findings, damaged=not viewer.extent().is_sound if broken is None else broken)
+    if code != OK and not _is_quiet(options):
+        out.error(f"{viewer.extraction.name}: not all of it is whole ('pparse check' says more)")
+    return code

@@ -11,7 +11,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 from pparse.cli import jobs
-from pparse.cli.common import DAMAGED, OR_PATTERNS, each_file, refuse_own, size_from
+from pparse.cli.common import OR_PATTERNS, each_file, refuse_own, size_from
 from pparse.cli.files import split_files
 from pparse.cli.model import OpenedModel, code_of
 from pparse.cli.order import UNSORTED, Held, in_order, tell_rest
@@ -113,8 +113,7 @@ def _measure(options: Any, out: Output) -> int:
         if picture is not None:
             picture.add_up(found)
         options.matches.was_ended |= not found.is_done
-        code = code_of(viewer, None if found.is_done else False)
-    return DAMAGED if found.lost else code
+        return code_of(viewer, options, out, found.lost > 0 or (None if found.is_done else False))
 
 
 class _Summed:

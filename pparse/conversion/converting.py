@@ -263,7 +263,7 @@ class _ConversionRun:
             work.place = RunPlace()
         place = work.place
         self._written = sum(item.nbytes for _, item in self._items[: place.number]) + place.done
-        refuse_full(plan.target, plan.bytes - self._written)
+        refuse_full(plan.target, plan.bytes - max(self._written, work.held()))
         if not place.begun:
             for number, file in enumerate(plan.files):
                 work.write(number, 0, file.head(), file.size)
@@ -273,6 +273,7 @@ class _ConversionRun:
             item.crc, item.overflowed = place.known.get(number, (item.crc, 0))
             if number < place.number:
                 self._compare(item)
+            self._state = (number, place.done, item.crc, item.overflowed)  # for who stops before the first item
         done = place.done
         plan.report.resumed_bytes = self._written
         budget = self._session.budget
@@ -304,7 +305,8 @@ class _ConversionRun:
             file, item = self._items[number]
             there, parts = places.get(number, 0), list[Task]()
             if self._workers.engine[0] is not None:
-                parts += stretches(plan.viewer, item, there, self._work.part(file), **how)
+                path = os.path.abspath(self._work.part(file))  # workers may have another current folder
+                parts += stretches(plan.viewer, item, there, path, **how)
             return parts or [_Here(partial(self._write_item, number, buffers))]
 
         for number, parts in measured(range(first, len(self._items)), parts_of, self._workers):
@@ -609,6 +611,8 @@ class ConversionFolder:
                 place.begun, place.number, place.done = True, int(number), int(done)
                 if crc or lost:
                     place.known[place.number] = int(crc), int(lost)
+                else:
+                    place.known.pop(place.number, None)
             place.moving = next(journal.lines("moving"), None) is not None
         except (TypeError, ValueError):  # not lines of ours
             self.place = RunPlace()
@@ -625,6 +629,10 @@ class ConversionFolder:
             return os.stat(self.part(number)).st_size == size
         except OSError:
             return False
+
+    def held(self) -> int:
+        """Return how many bytes the unfinished files take on the disk, as far as the system tells."""
+        return sum(512 * getattr(os.stat(path), "st_blocks", 0) for path in self._parts())
 
     def write(self, number: int, at: int, pieces: Iterable[bytes | memoryview], size: int | None = None) -> None:
         """Write ``pieces`` into the file ``number`` from ``at`` on; ``size``: of the file, which is then made anew.
@@ -755,7 +763,9 @@ class ConversionFolder:
 
     def _remove_parts(self) -> None:
         """Remove the unfinished files; nothing else in the folder is touched."""
-        for name in os.listdir(self.folder):
-            if _PART(name):
-                with suppress(OSError):
-                    os.unlink(os.path.join(self.folder, name))
+        for path in self._parts():
+            with suppress(OSError):
+                os.unlink(path)
+
+    def _parts(self) -> list[str]:
+        return [os.path.join(self.folder, name) for name in os.listdir(self.folder) if _PART(name)]

@@ -253,7 +253,7 @@ class Inventory:
         below the path of one, unless all below belongs to the model. Then the files that are called models, and cannot
         be read."""
         here = self.document
-        found = [item for item in self._files("", here, files_of(here)) if item.is_read]
+        found = [item for item in self._files("", here, own_files(here)) if item.is_read]
         files = [item.path for item in found if item.error is None]
         files += [] if is_one_thing(here) else folders_with(here.folder, model_extensions())
         return files, [item for item in found if item.error is not None]
@@ -334,6 +334,13 @@ class Inventory:
         what = f"not looked into: {count_words(len(models), 'model file')} in it"
         error = _unfinished(begun[0].path, None).error if begun else None
         yield InventoryItem(path, FOLDER, size=sum(item.size or 0 for item in files), error=error, what=what)
+
+
+def own_files(document: Extraction) -> set[str]:
+    """Return the names of the files that belong to a document: those that were opened, and those of a set that were
+    not."""
+    container = document.parse().container
+    return files_of(document) | set(() if container is None else container.shard_names())
 
 
 def is_one_thing(folder: Extraction) -> bool:
