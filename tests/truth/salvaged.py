@@ -173,9 +173,11 @@ def saved_values(attempt: Attempt) -> set[bytes]:
     if sample.leads and not sample.folder_only:
         found |= checkpoint_values(attempt)
         suffixes = {".safetensors"}
+    rows = attempt.report["files"] if attempt.report is not None else ()
+    complete = {row["path"] for row in rows if row["status"] == "complete"}  # arrays that safetensors has no type for
     for path in sorted(attempt.out.rglob("*")):
         relative = path.relative_to(attempt.out).as_posix()
-        if not path.is_file() or path.name == "RECOVERY.json" or ".partial/" in relative:
+        if not path.is_file() or path.name == "RECOVERY.json" or (".partial/" in relative and relative not in complete):
             continue
         content = path.read_bytes()
         if sample.folder_only and attempt.case.wrapped.inner:  # files one by one, each of which has its part of a value
