@@ -58,6 +58,14 @@ def test_the_tensors_of_a_value_have_names_and_values(tmp_path, message, wanted)
         assert value.default_name == (next(iter(wanted)) if isinstance(message, TENSOR) else None)
 
 
+@rows("behind", [MAP(keys=[5, 6]), MAP(key_type=7), MAP(key_type=7, keys=[5, 6])])
+def test_keys_of_another_type_than_a_map_says_put_its_names_in_doubt(behind):
+    content = MAPPED.SerializeToString() + behind.SerializeToString()
+    with pparse.view(content, format="onnx-data", options={"message": "onnx.MapProto"}) as value:
+        assert list(value) == ["m[a]", "m[\\xff]"]
+        assert {tensor.status for tensor in value.values()} == {Status.DAMAGED}
+
+
 def test_a_tensor_by_itself_is_got_without_a_name(tmp_path, run):
     path = tmp_path / "input_0.pb"
     path.write_bytes(tensor(1, 2).SerializeToString())

@@ -198,6 +198,8 @@ def delivered_files(attempt: Attempt) -> Iterator[str]:
             if case.way == "recover" and (sound or (whole is not None and case.wrapper == "odd-zip-in-tar")):
                 continue
             renamed = file.renamed(damage)
+            if is_swallowed(case, file):
+                continue
             if (renamed or is_moved_zip(case)) and is_there_renamed(attempt, file, contradicted=renamed):
                 continue
             yield f"{case.way}: {path!r} is not there, though it is whole"
@@ -208,6 +210,17 @@ def delivered_files(attempt: Attempt) -> Iterator[str]:
 def is_moved_zip(case: Case) -> bool:
     """Whether a zip is stored in one in which bytes moved: its members may be taken for those of the outer one."""
     return case.wrapper == "zip-in-zip" and case.damage.kind in ("insert", "remove")
+
+
+def is_swallowed(case: Case, file: File) -> bool:
+    """Whether a file before an empty one in a tar lost as many bytes as the header of that has: it is part of it now.
+
+    All headers are where they should be then, and a file may well end in one.
+    """
+    layer, (at, end) = file.chain[0], (case.damage.offset, case.damage.offset + case.damage.length)
+    lost = case.wrapper in TARRED and case.damage.kind == "remove" and case.damage.length == BLOCK and not file.content
+    layers = [one.chain[0] for one in case.wrapped.files.values()]
+    return lost and any(one.start <= at and end <= one.end <= layer.start - BLOCK < one.end + BLOCK for one in layers)
 
 
 def is_there_renamed(attempt: Attempt, file: File, *, contradicted: bool) -> bool:

@@ -68,6 +68,7 @@ BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
 TAR_BLOCK = 512
 DECODERS: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.decompress,
+    "zlib": zlib.decompress,
     "bz2": bz2.decompress,
     "xz": lzma.decompress,
     "zst": lambda content: zstd.decompressor().decompress(content),
@@ -220,17 +221,18 @@ def is_beyond_proof(case: Case, name: str) -> bool:
 
 
 def seems_cut(case: Case) -> bool:
-    """Whether damage to a gzip stream makes one that does not end where it did: its checksum is never come to.
+    """Whether damage to a gzip or zlib stream makes one that does not end where it did: its checksum is never come to.
 
     The library takes it for one that was cut, of which all that there is is right.
     """
     content = case.damage.apply(case.wrapped.content)
     if case.wrapper == "gz-in-tar":
         content = tar_members(content).get("pack/" + case.sample.file + ".gz", b"")
-    elif case.wrapper not in GZIPPED:
+    elif case.wrapper not in (*GZIPPED, "zlib"):
         return False
-    while content.startswith(b"\x1f\x8b"):
-        decoder = zlib.decompressobj(31)
+    magic, bits = (b"x", 15) if case.wrapper == "zlib" else (b"\x1f\x8b", 31)
+    while content.startswith(magic):
+        decoder = zlib.decompressobj(bits)
         try:
             decoder.decompress(content)
         except zlib.error:

@@ -227,8 +227,12 @@ def prefix_decoder(codec: str, packed: bytes) -> Callable[[int], int]:
                 return len(zlib.decompressobj(-15).decompress(head))
             if codec in ("gz", "gz-stored"):
                 return len(zlib.decompressobj(31).decompress(head))
+            if codec == "zlib":
+                return len(zlib.decompressobj().decompress(head))
             if codec == "bz2":
                 return len(bz2.BZ2Decompressor().decompress(head))
+            if codec == "lzma":
+                return len(lzma.LZMADecompressor().decompress(head))
             if codec == "xz":
                 return len(lzma.LZMADecompressor().decompress(head))
             if codec == "zst":
@@ -242,11 +246,15 @@ def prefix_decoder(codec: str, packed: bytes) -> Callable[[int], int]:
 
 
 def compress(codec: str, content: bytes) -> bytes:
-    """Compress with the codec's own library, with a checksum over the content."""
+    """Compress with the codec's own library, with a checksum over the content if the format has one."""
     if codec in ("gz", "gz-stored"):
         return gzip.compress(content, 6 if codec == "gz" else 0, mtime=STAMP)
+    if codec == "zlib":
+        return zlib.compress(content)
     if codec == "bz2":
         return bz2.compress(content, 1)
+    if codec == "lzma":
+        return lzma.compress(content, lzma.FORMAT_ALONE)
     if codec == "xz":
         return lzma.compress(content, check=lzma.CHECK_CRC64)
     if codec == "zst":
@@ -283,14 +291,14 @@ def streamed(codec: str, content: bytes) -> tuple[bytes, Layer, tuple[int, ...]]
     inner = prefix_decoder(codec, packed)
     size = len(content)
     # The header leads to the rest; the trailer has the checksum.
-    head = {"gz": 10, "gz-stored": 10, "bz2": 4, "xz": 12, "zst": 6, "lz4": 7}[codec]
+    head = {"gz": 10, "gz-stored": 10, "bz2": 4, "xz": 12, "zst": 6, "lz4": 7, "zlib": 2, "lzma": 13}[codec]
     layer = Layer(
         0,
         len(packed),
         size,
         ((0, head),),
         lambda count: min(inner(count), size),
-        True,
+        codec != "lzma",
         ((0, len(packed)),),
         exact=codec != "lz4",
     )
@@ -441,6 +449,8 @@ WRAPPERS: dict[str, Callable[[Sample], Wrapped]] = {
     "xz": lambda sample: stream(plain(sample), "xz"),
     "zst": lambda sample: stream(plain(sample), "zst"),
     "lz4": lambda sample: stream(plain(sample), "lz4"),
+    "zlib": lambda sample: stream(plain(sample), "zlib"),
+    "lzma": lambda sample: stream(plain(sample), "lzma"),
     "tar-gz-of-zip": lambda sample: stream(nest(archive(sample, DEFLATED, "in.zip"), tarred, "it.tar"), "gz"),
     "zip-in-zip": lambda sample: nest(archive(sample, DEFLATED, "in.zip"), STORED, "it.zip"),
     "zip-deflated-of-zip-stored": lambda sample: nest(archive(sample, STORED, "in.zip"), DEFLATED, "it.zip"),
@@ -451,7 +461,7 @@ WRAPPERS: dict[str, Callable[[Sample], Wrapped]] = {
     "folder": folder,
 }
 # Wrappings of one file, not of the others of its folder.
-ALONE = ("gz", "gz-members", "bz2", "xz", "zst", "lz4", "gz-in-tar")
+ALONE = ("gz", "gz-members", "bz2", "xz", "zst", "lz4", "zlib", "lzma", "gz-in-tar")
 
 
 def applies(sample: str, wrapper: str) -> bool:

@@ -144,7 +144,9 @@ class OnnxViewer(ExternalViewer):
 _SPARSE: Final = "onnx.SparseTensorProto"
 # The fields of a sequence (and an optional value), by what is in them.
 _ELEMENTS: Final = ((3, TENSOR), (4, _SPARSE), (5, SEQUENCE), (6, MAP), (7, SEQUENCE))
-_INT_KEYS, _TEXT_KEYS, _VALUES = 3, 4, 5
+_KEY_TYPE, _INT_KEYS, _TEXT_KEYS, _VALUES = 2, 3, 4, 5
+# The type of keys that are texts; those of every other one are integers (onnx/numpy_helper.py, to_dict).
+_TEXT: Final = 8
 # Those of a sequence that are none; which kind of elements it has, each in the field that is two behind.
 _NO_ELEMENTS: Final = {1, 2}
 _KIND, _BEHIND = 2, 2
@@ -208,25 +210,25 @@ class OnnxDataPlaces(OnnxPlaces):
         message = Message(self.make, pieces, self._types[kind], near)
         name = (is_own and self.text(message, 1)) or name
         labels: Iterator[Any] = count()
-        around, keys = [message], -1
+        around = [message]
         if kind == MAP:
             labels = self._keys(message)
-            keys = sum(1 for _ in numbers(message, _INT_KEYS)) + sum(run.count for _, run in message.runs(_TEXT_KEYS))
             values = message.message(_VALUES)
             if values is None:
                 return
             message = values
             around.append(message)
-        self._look_for_strays(around, keys)
+        self._look_for_strays(around)
         for number, inner in _ELEMENTS:
             for element in message.elements(number):
                 yield f"{name}[{next(labels, '?')}]", inner, element, message.near
 
-    def _look_for_strays(self, around: Sequence[Message], keys: int) -> None:
+    def _look_for_strays(self, around: Sequence[Message]) -> None:
         """Note from where on elements of a sequence, the last of ``around``, may be those of other numbers or keys.
 
-        A field that is none of its kind, among the elements, is one whose tag is damaged. ``keys``: how many the map
-        around it has, else -1; onnx refuses one with more or fewer values (onnx/numpy_helper.py, to_dict).
+        A field that is none of its kind, among the elements, is one whose tag is damaged. Before it in ``around`` is
+        the map that it is of, if any; onnx refuses one with more or fewer values than keys of the type that it says
+        (onnx/numpy_helper.py, to_dict).
         """
         if any(message.problem is not None for message in around) or self._unsure is not None:
             return  # elements are read up to where it breaks
@@ -238,10 +240,11 @@ class OnnxDataPlaces(OnnxPlaces):
         strays = [run.offsets[0] for message, more in others for number in more for _, run in message.runs(number)]
         alike = [run for number in elements for _, run in last.runs(number)]
         first, found = min(strays, default=0), sum(run.count for run in alike)
-        if keys >= 0 and keys != found:
-            self._unsure = first, f"the map has {count_words(keys, 'key')} and {count_words(found, 'value')}"
-            self.note(MalformedError(self._unsure[1], offset=first), "malformed")
-        elif keys < 0 and strays and any(first < run.last for run in alike):
+        wrong = None if last is around[0] else self._wrong_keys(around[0], found)
+        if wrong is not None:
+            self._unsure = first, wrong
+            self.note(MalformedError(wrong, offset=first), "malformed")
+        elif last is around[0] and strays and any(first < run.last for run in alike):
             self._unsure = first, "a field that is no element is among the elements"
 
     def tensor(self, place: OnnxPlace, name: str | None = None) -> Tensor:
@@ -255,15 +258,32 @@ class OnnxDataPlaces(OnnxPlaces):
             made.doubt(Finding("bad-entry", reason, path=made.name, source=self.make.extraction.name))
         return made
 
-    def _keys(self, message: Message) -> Iterator[Any]:
-        """Yield the keys of a map, and behind them numbers."""
+    @staticmethod
+    def _wrong_keys(message: Message, values: int) -> str | None:
+        """Return what is wrong with the keys of a map of so many values: those of the type that it says name them."""
+        texts = sum(run.count for _, run in message.runs(_TEXT_KEYS))
+        keys, others = sum(1 for _ in numbers(message, _INT_KEYS)), texts
+        if message.scalar(_KEY_TYPE) == _TEXT:
+            keys, others = others, keys
+        if others:
+            return "the map has keys of another type than it says"
+        return None if keys == values else f"the map has {count_words(keys, 'key')} and {count_words(values, 'value')}"
+
+    @staticmethod
+    def _keys(message: Message) -> Iterator[Any]:
+        """Yield the keys of a map, and behind them numbers.
+
+        All keys are of one kind, and stand before the values. If there are two, what is behind the first is damage.
+        """
+        firsts = ((run.offsets[0], kind) for kind in (_TEXT_KEYS, _INT_KEYS) for _, run in message.runs(kind))
         number = -1
-        for number, key in enumerate(numbers(message, _INT_KEYS)):  # noqa: B007 -- the last one counts
-            yield key
-        for scan, _, at in message.occurrences(_TEXT_KEYS):
-            raw = scan.part.data.pread(at.start, min(at.end - at.start, _KEY))
-            yield raw.decode("utf-8", "backslashreplace")
-            number += 1
+        if min(firsts, default=(0, _TEXT_KEYS))[1] == _INT_KEYS:
+            for number, key in enumerate(numbers(message, _INT_KEYS)):  # noqa: B007 -- the last one counts
+                yield key
+        else:
+            for number, (scan, _, at) in enumerate(message.occurrences(_TEXT_KEYS)):  # noqa: B007
+                raw = scan.part.data.pread(at.start, min(at.end - at.start, _KEY))
+                yield raw.decode("utf-8", "backslashreplace")
         yield from count(number + 1)
 
 
