@@ -11,7 +11,7 @@ from struct import Struct
 from pparse.data.base import Range
 from pparse.display.text import few, shorten
 from pparse.errors import FaultError
-from pparse.findings import Severity, Status
+from pparse.findings import Status
 from pparse.kernels.wire import PADDING, fields, read_value
 from pparse.parsers.protobuf.index import MessageIndex, PartScan
 from pparse.parsers.protobuf.lists import ListIndex
@@ -68,7 +68,7 @@ class SentencepieceParser(MessageParser):
     references: ClassVar[tuple[str, ...]] = ("google/sentencepiece src/sentencepiece_model.proto",)
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another piece",
-        "a model that is cut between two pieces looks like one with fewer of them, but for its trainer_spec",
+        "a model without a trainer_spec, as no trainer writes it, is called cut: it may end between two pieces",
     )
 
     @classmethod
@@ -86,14 +86,14 @@ class SentencepieceParser(MessageParser):
         return found
 
     def finish(self, ctx: NodeContext) -> None:
-        """Warn of a model without what it was trained with: the trainer writes that behind the pieces."""
+        """Call a model truncated that lacks what it was trained with: the trainer writes that behind the pieces."""
         super().finish(ctx)
         node, index = ctx.node, ctx.scratch
         if node.parent is None and node.known_status is Status.COMPLETE and isinstance(index, MessageIndex):
             tags = {key for part in index.parts if isinstance(part, PartScan) for key in part.slots}
             if tags == {1}:
                 reason = "there is no trainer_spec behind the pieces: the file may be cut between two of them"
-                self.note("may-be-cut", reason, node.end or 0, severity=Severity.WARNING)
+                self.damage(node, reason, node.end, cut=True)
 
     def _pieces(self) -> Iterator[tuple[int, _Piece, Problem | None, Range | None]]:
         """Yield the number of each piece, what it says, what is wrong with it, and where it is."""
@@ -121,10 +121,14 @@ class SentencepieceParser(MessageParser):
     def members(self) -> Iterator[Member]:
         """Yield the pieces, each called by its number, its text, its type and its score."""
         types = schema().message(_PIECE_TYPE).fields[_TYPE]
+        node = self.result.root.find(_PIECES)
+        stray = None if node is None else self.stray_in(node)
         for ordinal, (text, score, kind), problem, part in self._pieces():
             known = f" {shorten(text, _LONGEST)!r} {named(types, kind)} {score:g}" if text is not None else ""
             start, size = (0, 0) if part is None else (part.start, len(part))
             status, reason = (Status.COMPLETE, None) if problem is None else (problem.status, problem.reason)
+            if stray is not None and start > (stray.offset or 0) and problem is None:
+                status, reason = Status.DAMAGED, stray.reason
             yield Member(f"[{ordinal}]{known}", self.member_word, start, size, status, reason=reason)
 
     def find_member(self, name: str) -> Node | None:

@@ -51,6 +51,20 @@ def test_a_program_that_is_cut_counts_what_is_there(run, tmp_path):
     assert (said.code, "feed 1" in said.out, "fetch" in said.out) == (4, True, False)
 
 
+def test_what_damage_makes_of_the_fields_behind_the_blocks_is_no_block(tmp_path):
+    """The length of the last field is less than it was: what is left of it looks like another block, by its tag."""
+    made = program()
+    made.ClearField("version")
+    made.op_version_map.pair.add(op_name="mul").op_version.version = 1
+    last = made.op_version_map.SerializeToString()
+    raw = made.SerializeToString()
+    path = tmp_path / "inference.pdmodel"
+    path.write_bytes(raw[: -len(last) - 1] + b"\x02" + last)
+    with pparse.open(path) as document:
+        assert len(document.node("blocks").to_python()) == 1
+        assert (str(document.node("blocks").status), str(document.root.status)) == ("complete", "damaged")
+
+
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 VALUES = {

@@ -324,26 +324,30 @@ def fitting_tags(head: bytes, type: MessageType) -> int:
     return _fitting_tags(head + PADDING, 0, len(head), type)
 
 
-def goes_on_fitting(head: bytes, type: MessageType, least: int) -> bool:
+def goes_on_fitting(head: bytes, type: MessageType, least: int, *, complete: bool) -> bool:
     """Say whether bytes are the damaged beginning of a message of ``type``: ``least`` tags fit from a later offset on.
 
-    That offset is a field after others that may belong to the type; or, if these end in something invalid, any offset
-    after that. (A message of another type may have a field of this type.)
+    That offset is a field after others, of which the first belongs to the type; or, if these end in something invalid,
+    any offset after that. (A message of another type may have a field of this type.) If bytes that are ``complete`` end
+    within a field, it is any offset behind the first fields, those that belong to the type.
     """
     block, pos, size = head + PADDING, 0, len(head)
-    known = True
+    strange = -1
     try:
         while pos < size:
-            if pos and known and _fitting_tags(block, pos, size, type) >= least:
+            if pos and strange and _fitting_tags(block, pos, size, type) >= least:
                 return True
             tag, after = read_tag(block, pos)
             field = type.fields.get(tag >> 3)
             if tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
                 break
-            known = known and field is not None and accepts(field, tag & 7)
+            if strange < 0 and (field is None or not accepts(field, tag & 7)):
+                strange = pos
             pos = skip_payload(block, after, tag & 7)
         else:
-            return False
+            if not complete or pos == size or strange < 1:
+                return False
+            pos = strange
     except MalformedError:
         pass
     heads = {number << 3 | LEN for number, field in type.fields.items() if field.message is not None}

@@ -21,7 +21,7 @@ otherwise the rest of that part is lost. Without a schema, the content of length
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import product
+from itertools import islice, product
 
 from pparse.data.base import Range, up_to_page
 from pparse.data.range_status import cut_status
@@ -48,8 +48,9 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Final
 
     from pparse.data.base import Data
+    from pparse.findings import Finding
     from pparse.limits import Limits
-    from pparse.parsers.protobuf.index import Piece
+    from pparse.parsers.protobuf.index import Piece, WireWindow
     from pparse.protobuf.schema import MessageType
     from pparse.tree.entry import Key
     from pparse.tree.index import ChildIndex
@@ -72,6 +73,7 @@ _SCALAR_KINDS: Final = frozenset({*TYPE_NAMES, "varint", "text"}) - {"", "group"
 _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
 # An item of the option ``types``.
 _TYPE: Final = lazy_pattern(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)\s*=\s*(message|text|bytes)\s*")
+_STRAY: Final = "stray-field"
 # The most names of types that an error lists.
 _SHOWN: Final = 20
 # RecordsMetadata: record_type_name, file_descriptor (google/riegeli: records_metadata.proto).
@@ -335,7 +337,8 @@ class ProtobufParser(Parser, Listing):
     def _leave_strays(self, ctx: NodeContext) -> None:
         """Read a part again up to where elements of a list stand behind all that writers put behind that list.
 
-        They are what damage made of another field, or of the bytes in it. More than half of the list are none.
+        They are what damage made of another field, or of the bytes in it: fewer of them look like an element than stand
+        before.
         """
         index: MessageIndex = ctx.scratch
         scan = index.parts[-1] if index.parts else None
@@ -349,9 +352,11 @@ class ProtobufParser(Parser, Listing):
         for number, run in known.items():
             behind = max((slot.last for other, slot in known.items() if other > number), default=-1)
             field, before = scan.type.fields[number], bisect_left(run.offsets, behind) * run.stride
-            if not (field.repeated and is_message(field)) or not run.count < 2 * before or run.last < behind:
+            if not (field.repeated and is_message(field)) or not before or run.last < behind:
                 continue
             window = scan.window()
+            if run.count >= 2 * before and sum(islice(_likenesses(scan, number, before, window), before)) == before:
+                continue
             at = window.field(behind).next
             while at < run.last and scan.key_of((found := window.field(at)).tag) != number:
                 at = found.next
@@ -390,21 +395,27 @@ class ProtobufParser(Parser, Listing):
             ctx.index.note = index
         known = origin.type is None
         found = index.contributions(origin.type)
+        strays = self._strays(ctx, index)
         for key, contributions in found.items():
             if contributions:
                 known = known or (key >= 0 and origin.type is not None and key in origin.type.fields)
-                ctx.emit(self.make.field(ctx.node, index, key, contributions))
+                entry = self.make.field(ctx.node, index, key, contributions)
+                if key in strays and entry.status in (None, Status.COMPLETE):
+                    entry.status, entry.finding = Status.DAMAGED, strays[key]
+                ctx.emit(entry)
         index.kept = None
-        self._note_strays(ctx, index)
         if found and not known and ctx.node.parent is None and origin.type is not None:
             reason = f"{origin.type.full_name} has none of the fields of the message; check its type"
             self.note("unknown-fields", reason, ctx.node.start, severity=Severity.WARNING)
 
-    def _note_strays(self, ctx: NodeContext, index: MessageIndex) -> None:
-        """Warn of a field among the elements of a list: an element with a damaged tag looks like that.
+    def _strays(self, ctx: NodeContext, index: MessageIndex) -> dict[int, Finding]:
+        """Look for fields among the elements of a list: an element with a damaged tag looks like that, or one that
+        damage made of other bytes.
 
-        Of one that the type has, if all writers of the format write fields `in_order`.
+        Warn of one that the type does not have. If all writers of the format write fields `in_order`, return what is
+        wrong with a list by its number: those behind any other field may have other numbers.
         """
+        wrong: dict[int, Finding] = {}
         for part in index.parts:
             if not isinstance(part, PartScan) or part.type is None:
                 continue
@@ -420,8 +431,12 @@ class ProtobufParser(Parser, Listing):
                 name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
                 why = "stands apart from them" if key in fields else f"is none of {part.type.full_name}"
                 reason = f"{name} is among the elements of {field.name}, but {why}"
-                reason += ": probably an element with a damaged tag"
-                self.note("stray-field", reason, offset, severity=Severity.WARNING, path=ctx.node.path)
+                severity = Severity.ERROR if self.in_order else Severity.WARNING
+                reason += ": probably an element with a damaged tag, so that those behind it have other numbers"
+                self.note(_STRAY, reason, offset, severity=severity, path=ctx.node.path)
+                if self.in_order:
+                    wrong.setdefault(field.number, self.make.finding(_STRAY, reason, offset, path=ctx.node.path))
+        return wrong
 
     # -- lists and maps ----------------------------------------------------------------------------------------------
 
@@ -453,8 +468,21 @@ class ProtobufParser(Parser, Listing):
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
         """Return the entries of fields, elements or keys."""
         if isinstance(index.note, ListIndex):
-            return index.note.entries(first, count)
+            found = index.note.entries(first, count)
+            stray = self.stray_in(node)
+            for entry in found:
+                if stray is not None and entry.start > (stray.offset or 0) and entry.status in (None, Status.COMPLETE):
+                    entry.status, entry.finding = Status.DAMAGED, stray
+            return found
         return (index.entries or [])[first : first + count]
+
+    def stray_in(self, node: Node) -> Finding | None:
+        """Return the finding on a field among the elements of a list; None if there is none.
+
+        Those behind it may have other numbers.
+        """
+        found = node.finding if node.known_status is Status.DAMAGED else None
+        return found if found is not None and found.code == _STRAY else None
 
     def load_scalar(self, node: Node) -> Any:
         """Return a scalar's value."""
@@ -558,7 +586,8 @@ class MessageParser(ProtobufParser):
             return Confidence.LIKELY
         # A message in another must not be taken for a file that lost its beginning.
         other = excerpt.ends_with(cls.others)
-        return Confidence.LIKELY if not other and goes_on_fitting(head, type, _FITTING_BEHIND) else Confidence.NO
+        goes_on = not other and goes_on_fitting(head, type, _FITTING_BEHIND, complete=whole)
+        return Confidence.LIKELY if goes_on else Confidence.NO
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------
@@ -792,6 +821,18 @@ def _is_loose(part: Range) -> bool:
     """Return whether a gap of unknown length begins in a part."""
     loose = part.data.loose_gap(part.start) if part.data.gaps else None
     return loose is not None and loose < part.end
+
+
+def _likenesses(scan: PartScan, number: int, first: int, window: WireWindow) -> Iterator[int]:
+    """Yield 1 for each element of a list, from number ``first`` on, that looks like one by its first bytes."""
+    type: Any = scan.type
+    try:
+        for field in scan.fields(number, first, window):
+            head = window.read(field.start, min(field.end, field.start + HEAD, scan.part.end))
+            if fits(head, type.fields[number].message, complete=len(head) == field.end - field.start):
+                yield 1
+    except (MalformedError, EndOfDataError, GapError):
+        return  # the last one: its entry tells
 
 
 def _all_continue(head: bytes) -> bool:

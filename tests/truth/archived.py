@@ -32,7 +32,7 @@ def is_shorter_file(case: Case) -> bool:
         return case.damage.offset in ends_of_members(case.wrapped.content)
     if case.wrapper == "plain" and case.sample.file.endswith(".json"):
         return not case.sample.content[case.damage.offset :].strip()
-    records = case.sample.file.endswith((".riegeli", ".tfrecord", ".jsonl"))
+    records = case.sample.kind == "records" or case.sample.name == "json-lines"
     if not case.damage.reach(case.wrapped.content).cut or case.wrapper != "plain" or not records:
         return False
     cut = case.damage.offset

@@ -176,8 +176,10 @@ def make_flexbuffers() -> Sample:
     for key, value in contents.items():
         raw = value if isinstance(value, bytes) else value.encode()
         start = content.index(raw, before)
-        values[key] = Value(raw, (start, start + len(raw)), ((before, start),))
-        before = start + len(raw)
+        end = start + len(raw)
+        zero = ((end, end + 1),) if isinstance(value, str) else ()  # behind a text, and libraries verify it
+        values[key] = Value(raw, (start, end), ((before, start), *zero))
+        before = end
     needs = ((before, len(content)),)
     values = {key: Value(each.content, each.place, each.needs + needs) for key, each in values.items()}
     landmarks = (before, len(content) - 3, *(end for each in values.values() for end in each.place))
