@@ -1073,6 +1073,17 @@ def test_holes_are_those_stretches_of_a_range_that_were_never_written(sparse):
         assert list(data.holes(end - 7, end)) == [(end - 7, end)]
         assert list(data.holes(end, end + 10)) == []
         assert list(data.holes(5, 5)) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "SEEK_HOLE"), reason="the system has no SEEK_HOLE")
+def test_what_does_not_read_as_zeros_is_no_hole(tmp_path, monkeypatch):
+    """Whatever the system says: it may not know yet what was written just now."""
+    path = tmp_path / "f"
+    path.write_bytes(bytes(8192) + b"x" + bytes(8191) + b"y")
+    ends = {os.SEEK_HOLE: {0: 0, 8192: 9000}, os.SEEK_DATA: {0: 8192, 9000: 16385}}
+    monkeypatch.setattr(os, "lseek", lambda descriptor, offset, how: ends[how][offset])
+    with FileData(str(path)) as data:
+        assert list(data.holes(0, 16385)) == [(0, 8192)]
         assert list(data.holes(9, 5)) == []
         assert data.pread(mib - 2, 4) == b"\0\0\xff\xff"
 

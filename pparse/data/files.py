@@ -34,6 +34,8 @@ MAX_SYSTEM_READ: Final = 1 << 30
 # The most buffers that one call fills (Linux: IOV_MAX is 1024).
 MAX_VIEWS: Final = 1_000
 _HAS_PREAD = hasattr(os, "pread")
+# Bytes at both ends of a hole that are looked at.
+_EDGE: Final = 4096
 # EIO: who reads and writes by himself is told which of both failed.
 _NO_WAY: Final = ["EOPNOTSUPP", "ENOSYS", "EINVAL", "EXDEV", "EFBIG", "EPERM", "ETXTBSY", "EIO"]
 NOT_COPIED: Final = frozenset(getattr(errno, name) for name in _NO_WAY)
@@ -304,9 +306,16 @@ class PooledFile:
                         if error.errno != errno.ENXIO:
                             raise
                         data = end  # a hole to the end of the file
+                    stop = min(data, end)
+                    # What the system says may be older than what was written just now: a hole reads as zeros.
+                    edges = (
+                        os.pread(descriptor, min(_EDGE, stop - hole), at) for at in (hole, max(hole, stop - _EDGE))
+                    )
+                    is_hole = not any(edge.strip(b"\0") for edge in edges)
                 except OSError:
                     return  # the file system does not report holes
-            yield hole, min(data, end)
+            if is_hole:
+                yield hole, stop
             start = data
 
     def mapped(self, offset: int, length: int) -> memoryview | None:
