@@ -21,7 +21,7 @@ import pytest
 import pparse
 from pparse.conversion import converting as convert_module
 from pparse.conversion.converting import ConversionFolder
-from pparse.errors import CancelledError, DataChangedError, NotWholeError, OptionError, SourceError
+from pparse.errors import CancelledError, DataChangedError, NotWholeError, OptionError, SourceError, WorkerDiedError
 from pparse.writers.journal import Journal
 from tests import sweep
 from tests.rows import rows
@@ -237,6 +237,15 @@ def test_a_run_that_is_stopped_as_it_goes_on_loses_nothing(tmp_path, model, monk
     stopped(target, 1 << 19, source=source, dtype="float16")
     with pytest.raises(KeyboardInterrupt):
         pparse.convert(source, target, dtype="float16", executor=Stopped())
+
+    class Dead(Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            done: Future = Future()
+            done.set_exception(WorkerDiedError("short of memory"))
+            return done
+
+    with pytest.raises(WorkerDiedError):
+        pparse.convert(source, target, dtype="float16", executor=Dead())
     (part,) = (tmp_path / ".m.npz.pparse-convert").glob("*.part")
     part.write_bytes(part.read_bytes())  # without holes
     room = 1 << 20 if hasattr(part.stat(), "st_blocks") else 1 << 30

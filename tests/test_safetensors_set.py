@@ -422,6 +422,15 @@ def test_names_in_many_files_are_found_in_any_order_without_opening_all_again(tm
         assert found.numpy().tolist() == [int(found.spans[0].path.rpartition("-")[2].split(".")[0])]
         assert all(name not in model for name in ("w#31", "b#21", "c", "w#1"))
         assert len(turns) < 2 * len(names)
+    for number, part in enumerate(({"w": b"0", "w#2": b"1"}, {"w": b"2"}, {"w": b"3", "w#4": b"4"})):
+        (tmp_path / "taken").mkdir(exist_ok=True)
+        (tmp_path / "taken" / f"part-{number}.safetensors").write_bytes(shard_bytes(part))
+    wanted = {"w": b"0", "w#2": b"1", "w#3": b"2", "w#5": b"3", "w#4": b"4"}  # no name that a tensor has itself
+    for names in (sorted(wanted), sorted(wanted, reverse=True), list(wanted)):
+        with pparse.view(tmp_path / "taken") as model:
+            assert [model[name].numpy().tobytes() for name in names] == [wanted[name] for name in names]
+            assert {tensor.name: tensor.numpy().tobytes() for tensor in model.tensors()} == wanted
+            assert all(name not in model for name in ("w#6", "w#2#2", "w#999999999"))
 
 
 def test_extra_shard_file(made):

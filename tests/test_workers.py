@@ -102,6 +102,9 @@ def test_results_come_in_order_whatever_happens(tmp_path, monkeypatch) -> None:
     assert done[-1] == 26 * Task.nbytes
     with ThreadPoolExecutor(3) as threads:
         assert results_of(Workers(threads, 3), tasks[:22]) == wanted[:22]
+    monkeypatch.setattr("pparse.workers.pool._Process", lambda context: os.lseek(-1, 0, 0))  # the system refuses
+    with ProcessPool(2) as pool:
+        assert results_of(Workers(pool, 2), tasks[:22]) == wanted[:22]
     assert results_of(Workers(), tasks[:22]) == wanted[:22]
 
 

@@ -11,6 +11,7 @@ from pparse.document.extraction import extraction_of
 from pparse.document.opening import Resume
 from pparse.errors import DataError, LimitError, SourceError
 from pparse.findings import Finding, Severity, Status
+from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.tensors.parts import is_absent, why_absent
 from pparse.tensors.status import Extent
@@ -33,6 +34,9 @@ _MAX_OTHERS: Final = 100_000
 _SEARCHES: Final = 2
 # Memory of a name in a `ShardTable` while it is made.
 _TABLE_ROW: Final = 40
+# A name that ends as those do that come again, and memory of one.
+_NUMBERED: Final = lazy_pattern(r"#[0-9]{1,9}\Z")
+_TAKEN: Final = 100
 
 
 class ShardSetViewer(Viewer):
@@ -48,6 +52,7 @@ class ShardSetViewer(Viewer):
         self._resolved = False
         self._searches = 0  # how often shards were gone through for a name
         self._homes: tuple[ShardTable, int, Charge] | None = None  # of each name, as of so many discoveries
+        self._taken: tuple[set[int], Charge] | None = None  # hashes of names that are `_NUMBERED`
 
     def shard_viewer(self, name: str) -> Any:
         """Return the viewer of one shard. Raises the error of opening it."""
@@ -201,9 +206,27 @@ class ShardSetViewer(Viewer):
             if len(others) >= _MAX_OTHERS:
                 return
             before = int(mapped is not None and self._in_shard(mapped, name) is not None)
-        others[number] = before + 1
+        others[number] = self._next_number(name, before) if before else 1
         if before:
-            tensor.name = f"{name}#{before + 1}"
+            tensor.name = f"{name}#{others[number]}"
+
+    def _next_number(self, name: str, before: int) -> int:
+        """Return the number of a name that comes again, behind ``before``: no tensor is called ``name#number``."""
+        if self._taken is None:
+            found, charge = set[int](), self.extraction.session.budget.charge(0, "names that end in a number")
+            try:
+                for other, _ in chain(self._names_in_shards(), self.parser.weight_map()):
+                    if _NUMBERED.search(other):
+                        found.add(hash(other))
+                        charge.resize(_TAKEN * len(found))
+            except BaseException:
+                charge.release()
+                raise
+            self._taken = found, charge
+        number = before + 1
+        while hash(f"{name}#{number}") in self._taken[0]:
+            number += 1
+        return number
 
     def _in_shard(self, shard: str, name: str) -> Tensor | None:
         try:
@@ -271,15 +294,21 @@ class ShardSetViewer(Viewer):
     def _note_homes(self) -> None:
         """Go through all shards, and note which names each has."""
         charge = self.extraction.session.budget.charge(0, "the shard of each name")
+
+        def counted() -> Iterator[tuple[str, str]]:
+            for count, pair in enumerate(self._names_in_shards(), 1):
+                if not count & 0x3FF:
+                    charge.resize(_TABLE_ROW * (count + 0x400))
+                yield pair
+
         try:
-            table = ShardTable(self._names_in_shards(charge), self.parser.shard_names())
+            table = ShardTable(counted(), self.parser.shard_names())
         except LimitError:
             charge.release()
             return
         self._homes = table, self.extraction.session.stats.discoveries, charge
 
-    def _names_in_shards(self, charge: Charge) -> Iterator[tuple[str, str]]:
-        count = 0
+    def _names_in_shards(self) -> Iterator[tuple[str, str]]:
         for _, shard in self.parser.in_order():
             try:
                 viewer = self.shard_viewer(shard)
@@ -287,9 +316,6 @@ class ShardSetViewer(Viewer):
                 continue
             for tensor in viewer.tensors():
                 yield tensor.name, shard
-                count += 1
-                if not count & 0x3FF:
-                    charge.resize(_TABLE_ROW * (count + 0x400))
             self.let_go(viewer)
 
     def _find_other(self, name: str) -> Tensor | None:
@@ -297,8 +323,13 @@ class ShardSetViewer(Viewer):
         base, mark, number = name.rpartition("#")
         if not (mark and number.isascii() and number.isdigit() and len(number) < 10 and int(number) > 1):
             return None
-        left, mapped = int(number), self.parser.map_lookup(base)
+        mapped = self.parser.map_lookup(base)
         shards = sorted(self._shards_with(base), key=lambda shard: shard != mapped)  # the right one first
+        left = last = 1
+        while last < int(number) and left < len(shards):
+            left, last = left + 1, self._next_number(base, last)
+        if last != int(number):
+            return None
         if self._knows_homes():
             shards, left = shards[left - 1 : left], 1
         for shard in shards:

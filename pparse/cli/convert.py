@@ -14,7 +14,7 @@ from pparse.cli.output import to_resume
 from pparse.cli.selection import Selection
 from pparse.display.text import safe
 from pparse.document.opening import resume_lines
-from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError
+from pparse.errors import NotWholeError, OptionError, SourceError, UnsupportedError, WorkerDiedError
 from pparse.findings import Status
 from pparse.limits import count_words, format_size
 
@@ -118,11 +118,12 @@ def run(options: Any, out: Output) -> int:
             then = "the same command continues from here" if is_begun(options.output) else "nothing was written yet"
             without_waiting(lambda: out.error(f"interrupted; {then}"))
             raise
-        except SourceError as error:
+        except (SourceError, WorkerDiedError) as error:
             from pparse.writers.journal import is_disk_full
 
-            if is_disk_full(error) and is_begun(options.output):
-                out.error("with more room the same command continues from here")
+            died = isinstance(error, WorkerDiedError)
+            if (died or is_disk_full(error)) and is_begun(options.output):
+                out.error(f"with {'-j 1' if died else 'more room'} the same command continues from here")
             raise
         _tell(report, document, options, out)
     return OK if report.is_whole else DAMAGED

@@ -248,7 +248,8 @@ class _ConversionRun:
             work.publish(paths, force=plan.options.force)
             keep = False
         except BaseException as error:
-            keep = keep or (work.place.begun and (was_stopped(error) or isinstance(error, errors.SourceError)))
+            may_go_on = was_stopped(error) or isinstance(error, errors.SourceError | errors.WorkerDiedError)
+            keep = keep or (work.place.begun and may_go_on)
             raise
         finally:
             work.close(keep=keep)

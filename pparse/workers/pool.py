@@ -87,7 +87,10 @@ class ProcessPool(Executor):
             with self._lock:
                 if self._is_closed or self._is_refused:
                     break
-                process = _Process(self._context)
+                try:
+                    process = _Process(self._context)
+                except (EOFError, OSError):  # the server that forks was killed; or the system has no room for more
+                    continue
                 self._all.add(process)
             try:
                 process.call(ready)
