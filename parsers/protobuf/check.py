@@ -328,7 +328,8 @@ def goes_on_fitting(head: bytes, type: MessageType, least: int) -> bool:
     """Say whether bytes are the damaged beginning of a message of ``type``: ``least`` tags fit from a later offset on.
 
     That offset is a field after others that may belong to the type; or, if these end in something invalid, any offset
-    after that. (A message of another type may have a field of this type.)
+    after that; so it is if they fit, and end in a field of the type that has another wire type. (A message of another
+    type may have a field of this type.)
     """
     block, pos, size = head + PADDING, 0, len(head)
     known = True
@@ -338,9 +339,10 @@ def goes_on_fitting(head: bytes, type: MessageType, least: int) -> bool:
                 return True
             tag, after = read_tag(block, pos)
             field = type.fields.get(tag >> 3)
-            if tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
+            misfit = known and field is not None and not accepts(field, tag & 7)
+            if (misfit and fits(head[:pos], type, complete=True)) or tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
                 break
-            known = known and field is not None and accepts(field, tag & 7)
+            known = known and field is not None and not misfit
             pos = skip_payload(block, after, tag & 7)
         else:
             return False
