@@ -77,12 +77,18 @@ class SentencepieceParser(MessageParser):
         return head[2:3] == b"\n" and len(head) > 3 and head[4 + head[3] :][:1] == bytes((_SCORE_TAG,))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
-        """Return the entries of children; the pieces are as whole as the model if that breaks right behind them."""
+        """Return the entries of children; the pieces are as whole as the model if that breaks right behind them, or the
+        stream that it comes from."""
         found = super().entries(node, index, first, count)
-        if node.parent is None and node.known_status not in (None, Status.COMPLETE) and len(index.entries or ()) == 1:
-            for entry in found:
-                if entry.key == _PIECES and entry.status in (None, Status.COMPLETE):
-                    entry.status, entry.finding = node.known_status, node.finding
+        if node.parent is not None or len(index.entries or ()) != 1:
+            return found
+        status, finding, extraction = node.known_status, node.finding, self.result.extraction
+        if status is Status.COMPLETE and extraction.data.is_cut_at(end := extraction.find_end()):
+            status, reason = Status.TRUNCATED, "the data end behind a piece: more of them may have followed"
+            finding = self.make.finding(status.code, reason, end, path=_PIECES)
+        for entry in found if status not in (None, Status.COMPLETE) else ():
+            if entry.key == _PIECES and entry.status in (None, Status.COMPLETE):
+                entry.status, entry.finding = status, finding
         return found
 
     def finish(self, ctx: NodeContext) -> None:

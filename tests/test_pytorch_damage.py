@@ -224,6 +224,28 @@ def test_the_last_storage_of_an_old_tar_before_a_break_is_in_doubt(number, chang
     assert (finding.code, finding.offset) == ("shifted", made.places[NAMES[number]][0])
 
 
+@rows("other, status, code", [("float32", "damaged", "duplicate"), ("int64", "complete", None)])
+def test_of_storages_of_an_old_tar_with_one_key_that_of_the_type_counts(other, status, code):
+    """A key that damage made another one's; two storages of one type are both in doubt."""
+    tensors = {"a": ("float32", [8]), "b": (other, [4 if other == "int64" else 8])}
+    made = tar_checkpoint(tensors, {"a": b"\1" * 32, "b": b"\2" * 32})
+    key, kept = (made.own[name][number][0] + 3 for number, name in enumerate("ab"))
+    for at, by in ((key, kept), (kept, key)):
+        with pparse.view(changed(made.content, at, made.content[by : by + 1]), format="pytorch-tar") as model:
+            left, lost = ("b", "a") if at == key else ("a", "b")
+            assert statuses(model) == {left: status, lost: "missing"}
+            assert getattr(model[left].finding, "code", None) == code
+            assert code or model[left].numpy().tobytes() == (b"\2" if left == "b" else b"\1") * 32
+
+
+def test_what_nothing_needs_of_an_old_tar_is_checked_by_all(tmp_path, run):
+    made = tar_checkpoint(TENSORS, CONTENTS)
+    (tmp_path / "old.pt").write_bytes(made.content.replace(b"type_sizes", b"type_size\xff", 1))
+    for words in (("check",), ("check", "-R"), ("recover", "-o", tmp_path / "out")):
+        ran = run(words[0], tmp_path / "old.pt", *words[1:])
+        assert (ran.code, "sys_info" in ran.out + ran.err) == (4, True), words
+
+
 def test_every_storage_of_an_old_tar_belongs_to_a_tensor():
     with pparse.view(tar_checkpoint(TENSORS, CONTENTS).content) as model:
         model.extent()

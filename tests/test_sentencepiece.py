@@ -60,6 +60,15 @@ def test_a_tokenizer_is_told_by_its_first_piece():
         document.parse()
 
 
+def test_a_tokenizer_whose_second_piece_is_damaged_is_told_by_its_name(tmp_path):
+    raw = tokenizer(["▁a", "▁b", "▁c"]).SerializeToString()
+    at = 2 + raw[1]
+    path = tmp_path / "tokenizer.model"
+    path.write_bytes(raw[:at] + b"\x08" + raw[at + 1 :])
+    with pparse.open(path) as document:
+        assert document.format == "sentencepiece"
+
+
 def test_a_piece_is_found_by_its_text(run, tmp_path):
     """Of two, the first; a field of the model comes before."""
     path = tmp_path / "t.spm"

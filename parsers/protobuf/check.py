@@ -328,8 +328,9 @@ def goes_on_fitting(head: bytes, type: MessageType, least: int, *, complete: boo
     """Say whether bytes are the damaged beginning of a message of ``type``: ``least`` tags fit from a later offset on.
 
     That offset is a field after others, of which the first belongs to the type; or, if these end in something invalid,
-    any offset after that. (A message of another type may have a field of this type.) If bytes that are ``complete`` end
-    within a field, it is any offset behind the first fields, those that belong to the type.
+    any offset after that; so it is if they fit, and end in a field of the type that has another wire type. (A message
+    of another type may have a field of this type.) If bytes that are ``complete`` end within a field, it is any offset
+    behind the first fields, those that belong to the type.
     """
     block, pos, size = head + PADDING, 0, len(head)
     strange = -1
@@ -339,9 +340,10 @@ def goes_on_fitting(head: bytes, type: MessageType, least: int, *, complete: boo
                 return True
             tag, after = read_tag(block, pos)
             field = type.fields.get(tag >> 3)
-            if tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
+            misfit = strange < 0 and field is not None and not accepts(field, tag & 7)
+            if (misfit and fits(head[:pos], type, complete=True)) or tag < 8 or tag & 7 in (START_GROUP, END_GROUP):
                 break
-            if strange < 0 and (field is None or not accepts(field, tag & 7)):
+            if strange < 0 and (field is None or misfit):
                 strange = pos
             pos = skip_payload(block, after, tag & 7)
         else:

@@ -17,7 +17,8 @@ from struct import Struct
 from pparse.data.base import Access
 from pparse.data.trailing_bytes import LAST_BEFORE_BREAK
 from pparse.data.zero_runs import zeros_at_end
-from pparse.errors import DataError
+from pparse.display.text import shorten
+from pparse.errors import DataError, MalformedError
 from pparse.findings import Status
 from pparse.parsers.pytorch.storages import StorageReader, StoredAt, first_value
 from pparse.parsers.tar.parser import TarParser
@@ -37,11 +38,15 @@ if TYPE_CHECKING:
     from pparse.tree.code_use import CodeUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
+    from pparse.tree.result import Result
+    from pparse.tree.visit import Visit
 
     Found = TypeVar("Found")
 
 _MEMBERS: Final = frozenset(("sys_info", "pickle", "storages", "tensors"))
 _MOST_RANK: Final = 64
+# Of a key, in a message.
+_SHOWN: Final = 40
 
 
 class _MemberReader:
@@ -100,6 +105,11 @@ class PyTorchTarParser(TarParser, StorageReader):
     references = ("torch/serialization.py",)
     limitations = ("objects of unknown classes are shown by their attributes, and never made",)
 
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        # Storages that have one key, by that key.
+        self._twins: dict[str, list[tuple[StorageId, StoredAt]]] = {}
+
     @classmethod
     def match(cls, excerpt: Excerpt) -> Confidence:
         """As sure as that it is a tar archive, if its first member is called as one of a checkpoint."""
@@ -148,6 +158,15 @@ class PyTorchTarParser(TarParser, StorageReader):
         except DataError:
             return None
 
+    def check(self, *, strict: bool = False) -> Iterator[Visit]:
+        """Check all members; and that the first one, which nothing else needs, is what it should be."""
+        self._read_part("sys_info", self._read_about, None)
+        return super().check(strict=strict)
+
+    def _read_about(self, reader: _MemberReader, found: None) -> None:
+        if reader.value() is None:
+            raise MalformedError("it is no pickle", offset=reader.pos)
+
     # -- storages ----------------------------------------------------------------------------------------------------
 
     def _read_part(self, name: str, read: Callable[[_MemberReader, Found], None], found: Found) -> bool:
@@ -185,7 +204,10 @@ class PyTorchTarParser(TarParser, StorageReader):
                 self._take_back(reader, begin, found)
                 return
             storage = StorageId(str(about[0]), *known, size[0])
-            found[storage.key] = storage, StoredAt(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
+            stored = StoredAt(reader.data, reader.pos, size[0] * dtype.itemsize, reader.end)
+            if storage.key in found:
+                self._twins.setdefault(storage.key, [found[storage.key]]).append((storage, stored))
+            found[storage.key] = storage, stored
             reader.pos += size[0] * dtype.itemsize
             if reader.pos > reader.end:
                 return
@@ -204,6 +226,24 @@ class PyTorchTarParser(TarParser, StorageReader):
             if whole[1].finding is not None and part.is_complete:
                 part.status, part.finding = whole[1].status, whole[1].finding
             found[storage.key] = storage, part
+
+    def _of_type(self, key: str, about: tuple[Any, ...]) -> tuple[StorageId, StoredAt] | None:
+        """Return the storage with that key.
+
+        If damage made it the key of two, that of the tensor's type is the right one; two of that type are both in doubt.
+        """
+        twins = self._twins.get(key) if key in self._storages else None
+        if twins is None:
+            return self._storages.get(key)
+        meant = _lost(about)
+        fitting = [twin for twin in twins if meant is None or twin[0].dtype == meant.dtype] or twins
+        storage, stored = fitting[0]
+        if len(fitting) > 1 and stored.is_complete:
+            stored.status = Status.DAMAGED
+            reason = f"{len(fitting)} storages have its key, {shorten(key, _SHOWN)!r}"
+            stored.finding = self.finding_at("duplicate", reason, "", stored.place[1], length=stored.size)
+        storage.held = stored
+        return storage, stored
 
     def _doubt_last(self, found: dict[str, tuple[StorageId, StoredAt]]) -> None:
         """Put the last storage in doubt: nothing but its own length tells where it ends, and no pickle is there."""
@@ -263,7 +303,7 @@ class PyTorchTarParser(TarParser, StorageReader):
             first = reader.numbers(1)
             if not isinstance(about, tuple) or len(about) < 2 or shape is None or stride is None or first is None:
                 return
-            storage = self._storages.get(str(about[1]))
+            storage = self._of_type(str(about[1]), about)
             if min((*shape, *stride, *first), default=0) < 0:
                 continue
             known = storage[0] if storage is not None else _lost(about)

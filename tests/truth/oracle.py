@@ -63,6 +63,8 @@ FROM_PYTHON = {"view", "threads", "far", "handle", "check"}
 # Wrappings whose outermost layer is gzip, and the bytes of its header that no checksum covers and that change nothing:
 # the time, the level, the system (RFC 1952, 2.3.1).
 GZIPPED, UNCOVERED = ("gz", "gz-members", "tar-gz", "tar-gz-stored", "tar-gz-of-zip"), range(4, 10)
+# The head of a storage of an old checkpoint: a pickle that begins with its number.
+KEY = len(b"\x80\x02J") + 4
 # Of a Riegeli file.
 BLOCK, BLOCK_HEADER, CHUNK_HEADER = 1 << 16, 24, 40
 TAR_BLOCK = 512
@@ -131,6 +133,10 @@ def has_rival(case: Case, name: str) -> bool:
     Behind bytes that came in or went, and in what is decoded from damaged bytes, a tag may be any of the bytes.
     """
     reach = case.reach
+    if case.sample.name == "pytorch-tar":  # or another storage may have its key, which is the head of what is before it
+        start = case.sample.values[name].place[0]
+        head = max((need for need in case.sample.values[name].needs if need[1] <= start), key=lambda need: need[1])[0]
+        return case.damage.apply(case.wrapped.content).count(case.sample.content[head : head + KEY]) > 1
     if case.sample.name != "protobuf" or not (reach.shifted or reach.doubt):
         return False
     (layer, *more) = case.wrapped.files[case.wrapped.main].chain
