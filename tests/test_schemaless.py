@@ -175,6 +175,39 @@ def test_of_a_cut_file_numbers_that_may_lead_far_behind_the_end_say_so():
     assert len(unseen) <= 4  # of 50: no other table has what lies behind these
 
 
+def codes(content: bytes) -> tuple[Status, set[str]]:
+    with opened(content) as document:
+        return document.status, {finding.code for finding in document.check()} - {"guessed"}
+
+
+def test_a_table_whose_numbers_all_lead_behind_the_end_may_be_cut():
+    """They are what references were: the first leads right there, and a text lies between two of them at least."""
+    content = load("flatbuffers").content
+    assert codes(content) == (Status.COMPLETE, set())
+    with opened(content[:168]) as document:
+        assert {node.status for node in document.root.children()} == {Status.MISSING}
+        assert document.status is Status.TRUNCATED
+    build = Builder()
+    numbers = [32, 8, 4096, 11008, 32, 4096, 32000, 128, 12]
+    content = build.finish(build.table(**{f"f{slot}": (slot, "i", number) for slot, number in enumerate(numbers)}))
+    assert codes(content) == (Status.COMPLETE, set())
+
+
+@rows("word", [0, 4, 0xFFFFFFFF])
+def test_bytes_that_a_damaged_reference_led_to_are_told(word):
+    """Of a text, and of a table with all below it; what lies behind elements of unknown length may be theirs."""
+    content = load("flatbuffers").content
+    for at in range(76, 160, 4):
+        assert codes(content[:at] + struct.pack("<I", word) + content[at + 4 :])[1], at
+    content = (DATA / "monster.bin").read_bytes()
+    assert codes(content)[1] == set()
+    with opened(content) as document:
+        places = [slot for slot in range(0, 120, 4) if content[slot : slot + 4] != b"\0\0\0\0"]
+        told = [at for at in places if codes(content[:at] + struct.pack("<I", word) + content[at + 4 :])[1]]
+        assert document.node("2").value == "Orc"
+        assert len(told) >= 6
+
+
 def test_nothing_else_is_taken_for_a_flatbuffer():
     own = {".tflite", ".ort", ".mnn", ".pte", ".ptd", ".fb"}
     for name in SAMPLES:

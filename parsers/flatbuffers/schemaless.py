@@ -11,11 +11,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from functools import cached_property
+from itertools import pairwise
 from struct import unpack
 
+from pparse.data.base import blocks
 from pparse.document.opening import open as open_document
-from pparse.errors import DataError, EndOfDataError, LimitError, OptionError, spoken
+from pparse.errors import DataError, EndOfDataError, GapError, LimitError, MalformedError, OptionError, spoken
 from pparse.findings import COMPLETE, Severity
+from pparse.limits import count_words
 from pparse.parsers.flatbuffers.parser import FlatBuffersParser, look_ahead, plausible_root, size_before
 from pparse.parsers.flatbuffers.reflection import schema_of
 from pparse.parsers.flatbuffers.schema import Schema
@@ -44,6 +47,10 @@ _LONGEST: Final = 4096
 # there from any field near the end, and are just numbers.
 _ZEROS: Final = 8
 _BEHIND: Final = 64
+# The fewest numbers that show a cut by where they all lead, and how far from each other: a text takes that.
+_FEW, _APART = 8, 8
+# The most parts that are compared, what one takes, and bytes that are read at once.
+_PARTS, _EACH, _BLOCK = 1 << 15, 200, 1 << 16
 # To tell a FlatBuffer without an identifier: how much evidence is enough, from how many tables; bytes of a short text.
 _SURE, _TABLES, _SHORT = 4, 32, 4
 
@@ -118,7 +125,11 @@ class SchemalessParser(FlatBuffersParser):
                 yield self._guessed(str(number), at + slot, room)
 
     def _guessed(self, key: str, place: int, room: int) -> Entry:
-        if room >= 4 and (kind := _leads_to(self.reader, place)):
+        kind = _leads_to(self.reader, place) if room >= 4 else ""
+        if kind in ("", "[uint8]") and room >= 4 and self._may_lead_to_damage(place):
+            reason = "it is a number, or leads to what is damaged"
+            return self._broken(key, "int32?", place, MalformedError(reason, offset=place))
+        if kind:
             return self.describe(key, self.schema.type(kind), place)
         width = next(size for size in (8, 4, 2, 1) if size <= room and not (place - self.buffer_start) % size)
         raw = self.reader.take(place, min(room, 16))
@@ -133,6 +144,25 @@ class SchemalessParser(FlatBuffersParser):
             error = EndOfDataError("it is a number, or leads to what was cut", offset=place)
             return self._broken(key, found.kind, place, error)
         return found
+
+    def _may_lead_to_damage(self, place: int) -> bool:
+        """Say whether what a place may lead to, or elements of a vector there may, is lost or in doubt: then nothing
+        tells what kind it is."""
+        data, reader = self.result.extraction.data, self.reader
+        if not data.flawed or (place - self.buffer_start) % 4:
+            return False
+        try:
+            target = reader.target(place)
+        except GapError:
+            return True
+        except DataError:
+            return False
+        if (target - self.buffer_start) % 4:
+            return False
+        heads = (target, *_targets(reader, target))
+        return any(
+            data.range_status(at, at + 4).status is not COMPLETE for at in heads if reader.there(at, at + 4) == 4
+        )
 
     def _may_be_cut(self, target: int) -> bool:
         """Say whether something may have begun at ``target`` in a file that seems to be cut."""
@@ -260,7 +290,9 @@ class _Guesses(Survey):
 
     Bytes at the end that nothing can reach mean that the file was cut, and so do numbers that lead there, or just
     behind it: something began there that is no more. So do numbers that lead farther, if in another table with the same
-    vtable the slot has what leads to a part of the file.
+    vtable the slot has what leads to a part of the file; or if nothing leads anywhere, and all numbers lead behind the
+    end, far from each other, as references do. Other bytes that nothing reaches are told: a reference to them may be
+    damaged, or of a kind that nobody can guess.
     """
 
     def _run(self, charge: object) -> None:
@@ -269,13 +301,53 @@ class _Guesses(Survey):
         self._numbers = array("q")  # where they lead, as offsets
         self._leading: set[tuple[int, object]] = set()  # vtables and slots of what leads to parts …
         self._far: set[tuple[int, object]] = set()  # … and of numbers that lead behind the end
-        super()._run(charge)
+        self._ahead = array("q")  # where all numbers lead that lead there, and how many others there are
+        self._others = 0
+        self._parts: list[tuple[int, int]] = []
+        self._open: set[int] = set()  # where vectors end whose elements may be longer
+        with self._reader.budget.charge(0, "the parts of a FlatBuffer") as self._kept:
+            super()._run(charge)
+            if self.status is COMPLETE and len(self._parts) < _PARTS:
+                self._tell_unreached()
+        self._parts, self._open = [], set()
         end = max(self.end, self._most)
         left = self._reader.data.known(end, max(0, min(self._there - end, _ZEROS + 1)))
         is_torn = any(self.end <= target for target in self._numbers) or not self._leading.isdisjoint(self._far)
-        if len(left) > _ZEROS or any(left) or is_torn:
+        if len(left) > _ZEROS or any(left) or is_torn or self._leads_beyond():
             reason = "bytes at the end belong to no field, or fields lead behind it: what is there may be cut"
             self._note(EndOfDataError(reason, offset=min(self.end, self._there)))
+
+    def _leads_beyond(self) -> bool:
+        """Say whether all numbers lead behind the end as references do, the first of them to what stood right there."""
+        targets = sorted(set(self._ahead))
+        return (
+            not self._leading
+            and not self._others
+            and len(targets) >= _FEW
+            and targets[0] - self.end < _APART
+            and all(second - first >= _APART for first, second in pairwise(targets))
+        )
+
+    def _tell_unreached(self) -> None:
+        """Warn of bytes, other than zeros, that nothing reaches, from the first part to the end of the last."""
+        read, last, first, total = self._reader.data.known, 1 << 62, None, 0
+        for start, end in sorted(self._parts):
+            if start > last not in self._open and any(
+                block.strip(b"\0") for block in blocks(read, last, start, _BLOCK)
+            ):
+                first, total = last if first is None else first, total + start - last
+            last = max(last, end) if last < 1 << 62 else end
+        if first is not None:
+            reason = f"nothing that is guessed leads to {count_words(total, 'byte')}: what did may be damaged"
+            self._parser.note("unreached", reason, first, severity=Severity.WARNING)
+
+    def _reach(self, start: int, end: int) -> None:
+        super()._reach(start, end)
+        parts = self._parts
+        if len(parts) < _PARTS:
+            parts.append((start, end))
+            if not len(parts) & 0x3FF:
+                self._kept.resize(_EACH * len(parts))
 
     def _table(self, type: Type, at: int) -> None:
         reader = self._reader
@@ -285,21 +357,36 @@ class _Guesses(Survey):
         self._reach(vtable, vtable + 4 + 2 * len(slots))
         for entry in self._parser.fields(at, type):
             start, end, kind = entry.start, entry.end or entry.start, entry.kind
-            self._reach(start, end + (kind == "text?"))
+            is_inside = at <= start < at + size
+            self._reach(start - 4 * (not is_inside and kind != "table?"), end + (kind == "text?"))
             if kind in ("text?", "table?") or kind[:1] == "[":
                 self._leading.add((vtable, entry.key))
-            self._most = max(self._most, end + 7 * (end - start) * (kind == "bytes?"))
+            if kind == "bytes?":
+                self._most = max(self._most, end + 7 * (end - start))
+                if not is_inside and len(self._open) < _PARTS:
+                    self._open.add(end)
             if kind == "table?":
                 self._todo.append((type, start, start))
-            elif kind == "int32?" and isinstance(entry.value, int) and not entry.value % 4 and entry.value >= _BEHIND:
-                if (target := start + entry.value) < self._there + _BEHIND:
-                    self._numbers.append(target)
-                else:
-                    self._far.add((vtable, entry.key))
+            elif kind == "int32?" and isinstance(entry.value, int):
+                self._number((vtable, entry.key), start, entry.value)
             elif kind[:1] == "[" and (start, kind) not in self._seen:
                 self._seen.add((start, kind))
                 self._left -= end - start
                 self._references(type, range(start, end if self._left >= 0 else start, 4), kind)
+
+    def _number(self, slot: tuple[int, object], place: int, value: int) -> None:
+        """Note a number that may be what is left of a reference."""
+        target = place + value
+        if value % 4 or value < 4 or target < self._there or len(self._ahead) == _PARTS:
+            self._others += 1
+        else:
+            self._ahead.append(target)
+        if value % 4 or value < _BEHIND:
+            return
+        if target < self._there + _BEHIND:
+            self._numbers.append(target)
+        else:
+            self._far.add(slot)
 
     def _references(self, type: Type, places: range, kind: str) -> None:
         reader = self._reader
@@ -310,6 +397,6 @@ class _Guesses(Survey):
                     self._todo.append((type, target, place))
                 else:
                     first, count = reader.vector(target, 1)
-                    self._reach(first, first + count + 1)
+                    self._reach(first - 4, first + count + 1)
             except DataError as error:
                 self._break(place, place, error)

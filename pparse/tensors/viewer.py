@@ -393,6 +393,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
             known = extent.document_status
             if worst_status(known, found) is not known and not self._is_flawed_only_in_tensors(inner.start, end):
                 extent.document_status = cut_status(damaged=found is Status.DAMAGED)
+        member = inner.origin[1] if inner.origin is not None else None
+        if extent.status is Status.COMPLETE and member is not None and member.is_truncated:
+            extent.end_early((member.size or 0) - (extent.actual or 0))  # perhaps where a message may end
         if extent.resume_at is not None and not extent.resume:
             name = extent.resume_file or self.extraction.name
             extent.resume.append(Resume(name, extent.resume_at, hole=bool(extent.unwritten)))

@@ -243,6 +243,9 @@ class CoremlPlaces(TensorPlaces):
                 self._strange.add((message.type.full_name, key))
                 name = f"field {key}" if key >= 0 else f"field {~key >> 3} of wire type {~key & 7}"
                 reason = f"{message.type.full_name} has no {name}: what stands there is not read"
+                if key < 0 and ~key >> 3 in message.type.fields:  # no version of a type changes that of a field
+                    self._note(MalformedError(reason, offset=next(slot.offsets[0] for _, slot in message.runs(key))))
+                    continue
                 known: Any = {"source": self.make.extraction.name, "severity": Severity.WARNING}
                 self.parser.result.findings.add(Finding("unknown-fields", reason, **known))
         return message
