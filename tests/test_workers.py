@@ -335,8 +335,12 @@ def test_check_compares_a_list_beside_the_file(run, tmp_path) -> None:
     path.write_bytes(content[:-1])
     assert run("hash", "--save", str(path)).code == 4
     assert listed.stat().st_size > 2000  # what is not whole leaves it alone
-    listed.write_text("x")
-    assert run("check", str(path)).code == 2
+    path.write_bytes(content)
+    for text in ("", "x", "Q 1 2\n"):  # of another program
+        listed.write_text(text)
+        told = run("check", str(path))
+        assert (told.code, "nothing was compared with the list" in told.out) == (0, True)
+    assert run("check", "--strict", str(path)).code == 4
     assert run("hash", "--save", "-").code == 2
 
 

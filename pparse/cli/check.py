@@ -306,8 +306,12 @@ def _of_list(viewer: Viewer, options: Any) -> Iterator[Finding]:
     path = None if options.file == "-" or "::" in options.file else list_beside(options.file)
     if path is None:
         return
-    listed = HashList(path, viewer.extraction.session.budget)
-    wanted = listed.meant_by(options.file)
+    try:
+        wanted = HashList(path, viewer.extraction.session.budget).meant_by(options.file)
+    except OptionError as error:  # what is called so is of another program, or of another file
+        reason = f"nothing was compared with the list beside it: {error.reason}"
+        yield Finding("identities", reason, severity=Severity.WARNING, source=viewer.extraction.name)
+        return
     workers = options.work.workers(viewer) if options.work is not None else None
     content = any(kind != "structure" for kind, _ in wanted)
     hashing = Hashing(viewer, algorithm_of(wanted), content=content, workers=workers)
