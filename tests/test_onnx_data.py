@@ -66,6 +66,18 @@ def test_keys_of_another_type_than_a_map_says_put_its_names_in_doubt(behind):
         assert {tensor.status for tensor in value.values()} == {Status.DAMAGED}
 
 
+@rows("bit", [0x10, 0x02])  # the tag of a name, and one that makes fields of what is in the tensor: another kind, too
+def test_values_behind_one_with_a_damaged_tag_may_have_names_of_others(bit):
+    values = [tensor(*[1] * 5000), TENSOR(dims=[3], data_type=7, int64_data=[8, 9, 10]), tensor(3)]
+    made = MAP(name="m", key_type=8, string_keys=[b"a", b"b", b"c"], values=SEQUENCE(elem_type=1, tensor_values=values))
+    content = bytearray(made.SerializeToString())
+    content[content.index(values[1].SerializeToString()) - 2] ^= bit
+    with pparse.view(bytes(content), format="onnx-data", options={"message": "onnx.MapProto"}) as value:
+        found = {name: each.status for name, each in value.items()}
+        assert found == {"m[a]": Status.COMPLETE, "m[b]": Status.DAMAGED}
+        assert value["m[a]"].numpy().tolist() == [1] * 5000
+
+
 def test_a_tensor_by_itself_is_got_without_a_name(tmp_path, run):
     path = tmp_path / "input_0.pb"
     path.write_bytes(tensor(1, 2).SerializeToString())

@@ -230,7 +230,7 @@ class PyTorchTarParser(TarParser, StorageReader):
     def _of_type(self, key: str, about: tuple[Any, ...]) -> tuple[StorageId, StoredAt] | None:
         """Return the storage with that key.
 
-        If damage made it the key of two, that of the type of the tensor is the right one; two of it are both in doubt.
+        If damage made it the key of two, that of the tensor's type is the right one; two of that type are in doubt.
         """
         twins = self._twins.get(key) if key in self._storages else None
         if twins is None:

@@ -588,12 +588,13 @@ def holds_sample(attempt: Attempt, path: Path) -> bool:
 def unpacked(attempt: Attempt) -> int:
     """Return how many bytes zlib makes of what is damaged: of zeros, some megabytes. They are in the file.
 
-    Of a gzip file, member by member; of a deflated member of a zip, to which others may belong then.
+    Of a gzip or zlib file, member by member; of a deflated member of a zip, to which others may belong then.
     """
     case = attempt.case
     content = case.damage.apply(case.wrapped.content)
-    if case.wrapper in GZIPPED:
-        return max(0, made_of(content, 31) - sum(map(len, case.wrapped.known)))
+    if case.wrapper in (*GZIPPED, "zlib"):
+        made = made_of(content, 15 if case.wrapper == "zlib" else 31)
+        return max(0, made - sum(map(len, case.wrapped.known)))
     starts = [layer.start for file in case.wrapped.files.values() for layer in file.chain[:1] if layer.decoded]
     whole = sum(layer.size for file in case.wrapped.files.values() for layer in file.chain[:1] if layer.decoded)
     return max(0, sum(made_of(content[start:], -15) for start in starts) - whole) if starts else 0

@@ -226,24 +226,31 @@ class OnnxDataPlaces(OnnxPlaces):
     def _look_for_strays(self, around: Sequence[Message]) -> None:
         """Note from where on elements of a sequence, the last of ``around``, may be those of other numbers or keys.
 
-        A field that is none of its kind, among the elements, is one whose tag is damaged. Before it in ``around`` is
-        the map that it is of, if any; onnx refuses one with more or fewer values than keys of the type that it says
+        A field that is none of its kind, behind the first element, is one whose tag is damaged. Before it in ``around``
+        is the map that it is of, if any; onnx refuses one with more or fewer values than keys of the type that it says
         (onnx/numpy_helper.py, to_dict).
         """
         if any(message.problem is not None for message in around) or self._unsure is not None:
             return  # elements are read up to where it breaks
         last = around[-1]
-        own = last.scalar(_KIND)
-        elements = {own + _BEHIND} if own else {number for number, _ in _ELEMENTS}
+        # All are of one kind, and damage behind them may say another one: that of the first one counts.
+        firsts = ((run.offsets[0], number) for number, _ in _ELEMENTS for _, run in last.runs(number))
+        begin, kind = min(firsts, default=(0, 0))
+        elements = {kind}
         others = [(last, set(last.fields) - elements - _NO_ELEMENTS)]
         others += [(message, set(message.fields) - set(message.type.fields)) for message in around[:-1]]
         strays = [run.offsets[0] for message, more in others for number in more for _, run in message.runs(number)]
+        strays += [
+            at for number in _NO_ELEMENTS for _, run in last.runs(number) for at in run.offsets if at > begin > 0
+        ]
         alike = [run for number in elements for _, run in last.runs(number)]
         first, found = min(strays, default=0), sum(run.count for run in alike)
         wrong = None if last is around[0] else self._wrong_keys(around[0], found)
         if wrong is not None:
             self._unsure = first, wrong
             self.note(MalformedError(wrong, offset=first), "malformed")
+        elif found and not strays and last.scalar(_KIND) + _BEHIND not in elements:
+            self.note(MalformedError("the elements are of another kind than is said of them"), "malformed")
         elif last is around[0] and strays and any(first < run.last for run in alike):
             self._unsure = first, "a field that is no element is among the elements"
 
