@@ -153,7 +153,7 @@ class DistcpParser(ArchiveParser):
         begin, end, name = self.items[number], self.items[number + 1], str(number)
         found = ArchiveMember(name, name.encode(), "file", begin, begin, end, end - begin)
         if begin in self._damaged:
-            ended = end - begin >= END_SIZE and self.extraction.data.known(end - END_SIZE, len(END)) == END
+            ended = end - begin > END_SIZE and self.extraction.data.known(end - END_SIZE, len(END)) == END
             is_cut = end == self.items[-1] and not ended
             found.status = Status.TRUNCATED if is_cut else Status.DAMAGED
             lost = "its beginning, or bytes in it, are lost" if ended else "the end of its archive is lost"
