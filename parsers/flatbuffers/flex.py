@@ -22,7 +22,7 @@ from struct import unpack
 
 from pparse.data.base import find_not_utf8
 from pparse.errors import DataError, MalformedError
-from pparse.findings import Finding, Status
+from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import count_words
 from pparse.tree.context import SHORT_TEXT, NumberArray, decode_text
 from pparse.tree.entry import UNLOADED_VALUE, Entry
@@ -110,7 +110,22 @@ class FlexVector:
                 found.append(self.buffer.broken(None, place, error))
             else:
                 found.append(describe(key, packed, place, width))
-        return found
+        return self._doubted(first, found)
+
+    def _doubted(self, first: int, entries: list[Entry]) -> list[Entry]:
+        """Return entries of a map; one whose key, or what leads to it, may be wrong is damaged: it may be another."""
+        data, (start, width) = self.buffer.reader.data, self.keys or (0, 0)
+        for number, entry in enumerate(entries if data.flawed else (), first):
+            if entry.status is not COMPLETE or entry.key is None:
+                continue
+            place, key_at = self.at + number * self.width, start + number * width
+            parts = [(place, self.width), (key_at, width)]
+            parts += [(self.at + self.count * self.width + number, 1)] if self.packed is None else []
+            parts.append((self.buffer.target(key_at, width), len(self.key(number)) + 1))
+            if any(data.range_status(at, at + size).status is not COMPLETE for at, size in parts):
+                error = MalformedError("its key, or what leads to it, is in doubt", offset=place)
+                entry.status, entry.finding = Status.DAMAGED, self.buffer._wrong(error)
+        return entries
 
     def key(self, number: int) -> bytes:
         """Return the key of an element of a map. Raises `DataError` if it cannot be read."""

@@ -74,6 +74,8 @@ _WIRES: Final = {name: wire for wire, name in WIRE_KINDS.items()}
 # An item of the option ``types``.
 _TYPE: Final = lazy_pattern(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)\s*=\s*(message|text|bytes)\s*")
 _STRAY: Final = "stray-field"
+# The longest list whose elements are searched for such a field.
+_LOOKED_INTO: Final = 64
 # The most names of types that an error lists.
 _SHOWN: Final = 20
 # RecordsMetadata: record_type_name, file_descriptor (google/riegeli: records_metadata.proto).
@@ -596,18 +598,18 @@ class MessageParser(ProtobufParser):
 class _CheckLevel:
     """One level of a check: the nodes still to check, and their ``owner``, the message or list that has them.
 
-    ``unsound``: the owner's bytes are not sound. ``explained``: an error was found below it. ``known``: bytes that were
-    scanned, up to the field at fault: data, start, and its offset.
+    ``sound``: whether the owner's bytes are; None: they alone do not decide. ``explained``: an error was found below
+    it. ``known``: bytes that were scanned, up to the field at fault: data, start, and its offset.
     """
 
-    __slots__ = ("explained", "known", "nodes", "owner", "unsound")
+    __slots__ = ("explained", "known", "nodes", "owner", "sound")
 
     def __init__(
-        self, nodes: Iterator[Node], owner: Node | None, *, unsound: bool, known: tuple[Data, int, int] | None
+        self, nodes: Iterator[Node], owner: Node | None, sound: bool | None, known: tuple[Data, int, int] | None
     ) -> None:
         self.nodes = nodes
         self.owner = owner
-        self.unsound = unsound
+        self.sound = sound
         self.known = known
         self.explained = False
 
@@ -621,10 +623,11 @@ class TreeCheck:
         session = parser.result.extraction.session
         self._checker = Checker(session.check_cancelled, session.budget)
         self._kept = session.kept_block
+        self._lists: dict[str, bool] = {}
 
     def run(self) -> Iterator[Visit]:
         """Yield a visit of each node that was checked; findings are added to its node."""
-        levels = [_CheckLevel(iter((self._result.root,)), None, unsound=False, known=None)]
+        levels = [_CheckLevel(iter((self._result.root,)), None, None, None)]
         while levels:
             level = levels[-1]
             try:
@@ -652,32 +655,54 @@ class TreeCheck:
 
     def _close(self, level: _CheckLevel, above: list[_CheckLevel]) -> Iterator[Visit]:
         owner = level.owner
-        if level.unsound and not level.explained and owner is not None:
+        if level.sound is False and not level.explained and owner is not None:
             # Everything that the tree shows is whole: the damage is in bytes that it skips.
             self._parser.damage(owner, "its bytes are damaged, but no field that is shown is")
             yield Visit.of(owner, owner.depth)
-        if above and (level.explained or level.unsound):
+        if above and (level.explained or level.sound is False):
             above[-1].explained = True
 
     def _look(self, node: Node, level: _CheckLevel) -> _CheckLevel | None:
         """Check one node; return the level of its children if they must be checked."""
         try:
             if node.shape == SCALAR:
-                if node.known_status is None:
+                if node.known_status is None and not level.sound:
                     self._parser.resolve(node)
                 return None
             try:
-                sound = self._is_sound(node, level)
+                sound = level.sound or self._is_sound(node, level)
             except LimitError as error:  # a limit on its bytes: the rest stays readable
                 self._note(node, error)
                 sound = None
-            if sound:
+            if sound and not self._has_order(node):
                 return None
             node.index_to(1)
         except LimitError as error:
             self._result.note_limit(node, error)
             return None
-        return _CheckLevel(iter(node.children()), node, unsound=sound is False, known=level.known)
+        return _CheckLevel(iter(node.children()), node, sound, level.known)
+
+    def _has_order(self, node: Node) -> bool:
+        """Say whether sound bytes do not decide: fields may stand among the elements of a list in it, or below it.
+
+        What is in the elements of a long list is left to who reads them: it moves no other element.
+        """
+        origin: Origin = node.note
+        if not self._parser.in_order or (node.shape == LIST and len(node) > _LOOKED_INTO):
+            return False
+        type = origin.type if origin.type is not None else origin.field.message if origin.field is not None else None
+        return type is not None and self._has_lists(type)
+
+    def _has_lists(self, type: MessageType) -> bool:
+        """Say whether a message has lists of messages, or one in it that is no element has."""
+        found = self._lists.get(type.full_name)
+        if found is None:
+            self._lists[type.full_name] = False  # for types that have themselves
+            messages = [field for field in type.fields.values() if is_message(field) and not field.is_map]
+            found = self._lists[type.full_name] = any(
+                field.repeated or (field.message is not None and self._has_lists(field.message)) for field in messages
+            )
+        return found
 
     def _is_sound(self, node: Node, level: _CheckLevel) -> bool | None:
         """Say whether a message needs no closer check: all its bytes exist and agree with the schema.
