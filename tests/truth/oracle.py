@@ -300,14 +300,20 @@ def against_pickle(attempt: Attempt) -> Iterator[str]:
         yield from (f"{name!r} is not delivered, and pickle reads it" for name in found if name not in given)
 
 
+def is_placed(name: str) -> bool:
+    """Whether a value is called by where it is, since nothing tells its name."""
+    return name.startswith(("@", "param_at_"))
+
+
 def is_true(attempt: Attempt, seen: Seen, truth: dict[str, Value]) -> bool:
     """Whether what was handed out is the original; a record may stand elsewhere now, a chunk have lost its name.
 
-    What is found of a FlexBuffer without a root is called ``@`` and its offset, since its name is lost. A row of JSON
+    What is found of a FlexBuffer without a root is called ``@`` and its offset, since its name is lost; a parameter of
+    Paddle behind damage ``param_at_`` and its offset, since nobody knows how many are lost before it. A row of JSON
     Lines has the number of lines before it: two lines that damage joined are one.
     """
     sample = attempt.case.sample
-    is_nameless = seen.name not in truth and (sample.layout == "chunks" or seen.name.startswith("@"))
+    is_nameless = seen.name not in truth and (sample.layout == "chunks" or is_placed(seen.name))
     if is_nameless or sample.kind == "records" or sample.name == "json-lines":
         return any(seen.content == value.content for value in truth.values())
     value = truth.get(seen.name) or truth.get(seen.name.rpartition("#")[0])  # bytes may come twice

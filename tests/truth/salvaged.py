@@ -151,7 +151,9 @@ def judge_values(attempt: Attempt, found: dict[str, bytes], row: dict[str, Any])
         return
     for name, content in found.items():
         value, first = attempt.truth.get(name), attempt.truth.get(name.rpartition("#")[0])  # bytes may come twice
-        if any(known is not None and known.content == content for known in (value, first)):
+        # Of Paddle, behind damage: nobody knows how many are lost before it.
+        named = sample.values.values() if name.startswith("param_at_") else (value, first)
+        if any(known is not None and known.content == content for known in named):
             continue
         if case.wrapped.covered and not seems_cut(case):
             yield f"{name!r} is not the original, though a checksum covers it ({row['status']})"
