@@ -35,7 +35,7 @@ SAMPLES = Path(__file__).parent.parent / "docs" / "samples"
 class Task:
     """Returns the square of a number; ``how`` says what happens before, ``where`` counts how often it was begun."""
 
-    nbytes = 24 << 20  # so two go out together
+    nbytes, together = 24 << 20, 64 << 20  # so two go out together
 
     def __init__(self, number: int, how: str = "", where: Path | None = None, *, is_local: bool = False) -> None:
         self.number, self.how, self.where, self.is_local = number, how, where, is_local

@@ -92,7 +92,7 @@ def _of_pieces(tensor: Tensor, algorithm: str, hashes: Iterable[bytes]) -> str:
 class _Pieces(Part):
     """The hashes of some pieces of a tensor."""
 
-    most = 4 * PART  # hashing is so fast that sending more tasks would cost some percent of it
+    most = together = 4 * PART  # hashing is so fast that sending more tasks would cost some percent of it
 
     def __init__(self, algorithm: str, viewer: Viewer, tensor: Tensor, start: int, stop: int | None) -> None:
         super().__init__([(viewer, tensor)], start, stop)

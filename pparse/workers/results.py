@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pparse.workers.task import Task
 
 
-TOGETHER: Final = 64 << 20
-"""Bytes that are read in one batch, if it has several tasks."""
 _MOST_TOGETHER: Final = 256
 # How often a worker may be killed at a task; if it dies of itself, half as often is once.
 _DEATHS: Final = 10
@@ -87,7 +85,7 @@ class Workers:
                 yield _Batch([task], True, known)
                 some, total = [], 0
                 continue
-            if some and (total + task.nbytes > TOGETHER or len(some) == _MOST_TOGETHER):
+            if some and (total + task.nbytes > task.together or len(some) == _MOST_TOGETHER):
                 yield _Batch(some)
                 some, total = [], 0
             some.append(task)

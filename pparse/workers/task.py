@@ -12,6 +12,8 @@ class Task:
 
     nbytes = 0
     """About how many bytes it reads."""
+    together = 64 << 20
+    """Bytes that are read in one batch, if it has several such tasks: so many that sending it costs little."""
     is_local = False
     """Whether it can only be done here."""
 
