@@ -861,8 +861,9 @@ class FileSink:
         self._lost = 0
 
     def conclude(self, verdict: Verdict) -> None:
-        """Create the file for complete content without a byte."""
-        if self.file is None and self.error is None and verdict.is_complete:
+        """Create the file for content without a byte that is complete, or would be if its name were sure."""
+        is_whole = verdict.is_complete or (verdict.code == "name" and not verdict.gaps)
+        if self.file is None and self.error is None and is_whole:
             self.open().close()
 
     def skip(self, count: int) -> None:
