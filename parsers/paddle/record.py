@@ -130,7 +130,7 @@ def read_head(data: Data, at: int, end: int) -> tuple[int, ParameterLayout]:
     def take(pos: int, count: int) -> bytes:
         found = window.known(pos, count)
         if len(found) < count:
-            raise EndOfDataError("the head of a record ends early", offset=pos + len(found), wanted=count)
+            raise EndOfDataError("the head of a record ends early", offset=min(pos + len(found), end), wanted=count)
         return found
 
     version, levels = unpack("<IQ", take(at, 12))
