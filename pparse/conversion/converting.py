@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import suppress
 from functools import partial
 from itertools import cycle
@@ -31,6 +30,7 @@ from pparse.data.base import digest
 from pparse.document.opening import refuse_unknown
 from pparse.findings import Status
 from pparse.kernels.crc32c import joined_crc
+from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, are, count_words, parse_size
 from pparse.workers.parts import measured
 from pparse.workers.results import Workers
@@ -63,7 +63,7 @@ COPIED: Final = 16 * MIB
 _TRIES: Final = 4
 _SUFFIX: Final = ".pparse-convert"
 _JOURNAL: Final = "journal"
-_PART: Final = re.compile(r"[0-9]{6,}(-[0-9a-f]{16})?\.part").fullmatch
+_PART: Final = lazy_pattern(r"[0-9]{6,}(-[0-9a-f]{16})?\.part")
 _FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 # Waking a thread, or asking the system to copy, takes as long as writing so many bytes.
 _WORTH_A_THREAD: Final = 128 << 10
@@ -769,4 +769,4 @@ class ConversionFolder:
                 os.unlink(path)
 
     def _parts(self) -> list[str]:
-        return [os.path.join(self.folder, name) for name in os.listdir(self.folder) if _PART(name)]
+        return [os.path.join(self.folder, name) for name in os.listdir(self.folder) if _PART.fullmatch(name)]

@@ -29,7 +29,7 @@ _ELEMENTS: Final = PIECE
 class Stretch(Part):
     """Elements ``start`` to ``stop`` of an item, computed and written into the file ``path``.
 
-    The result: how many bytes, their CRC-32 (0 if none is ``wanted``), and how many numbers were too large.
+    The result: how many bytes, their CRC-32 (0 without ``has_crc``), and how many numbers were too large.
     """
 
     def __init__(
@@ -70,4 +70,4 @@ def stretches(viewer: Viewer, item: Item, done: int, path: str, **how: Any) -> l
     size, first = item.tensor.size, item.elements_in(done)
     step = max(1, PART // 8 // _ELEMENTS) * _ELEMENTS
     found = [Stretch(viewer, item, start, min(size, start + step), path, **how) for start in range(first, size, step)]
-    return found if not any(one.is_local for one in found[:1]) else []
+    return [] if found and found[0].is_local else found  # what holds for one holds for all
