@@ -9,6 +9,7 @@ import os
 import random
 import stat
 import sys
+import threading
 import zlib
 
 import pytest
@@ -88,6 +89,30 @@ def test_the_folder_is_made_and_must_be_empty(tmp_path, places):
     with pytest.raises(SourceError, match="cannot write"):
         Target("a\0b")
     assert descriptors() == before
+
+
+def test_a_thread_makes_the_digest_of_what_was_written(tmp_path):
+    pieces = [random.Random(1).randbytes(1 << 20), bytes(100), bytes(range(256)) * 1024]
+    with Target(tmp_path / "one") as one, Target(tmp_path / "two", threads=2) as two:
+        files = [target.create("a") for target in (one, two)]
+        buffer = bytearray(1 << 20)
+        for number in range(20):
+            piece = pieces[number % 3]
+            buffer[: len(piece)] = piece
+            for file in files:
+                file.write(memoryview(buffer)[: len(piece)])  # which changes right after
+                file.write_zeros(number << 12)
+        assert files[0].sha256 == files[1].sha256 == hashlib.sha256(b"".join(_all(pieces))).hexdigest()
+        assert two.thread is not None
+        assert one.thread is None
+        two.create("dropped").write(pieces[0])
+    assert not any(thread.name.startswith("pparse") for thread in threading.enumerate())
+
+
+def _all(pieces):
+    for number in range(20):
+        yield pieces[number % 3]
+        yield bytes(number << 12)
 
 
 def test_the_folder_itself_may_be_named_by_a_link(tmp_path, places):

@@ -7,7 +7,7 @@ members are written. If it is stopped, the same command continues.
 
 from __future__ import annotations
 
-from pparse.cli import recover
+from pparse.cli import jobs, recover
 from pparse.cli.common import USAGE, open_file
 from pparse.display.text import safe
 
@@ -53,6 +53,7 @@ def run(options: Any, out: Output) -> int:
                 exist_ok=options.force,
                 tell=listing.add,
                 begin_again=listing.begin_again,
+                threads=jobs.number(options),
             )
         listing.note_confirmed(outcome.confirmed)
         listing.close()

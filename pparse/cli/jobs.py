@@ -29,19 +29,27 @@ _MOST: Final = 256
 def add_arguments(parser: Arguments, *, resume: bool = True) -> None:
     """Declare the options; ``resume``: of a command whose results can be noted."""
     to = parser.add_argument_group("who does the work")
-    parser.add("-j --jobs N", "so many processes (1); 0: as many as there are processors", to, type=_count, default=1)
+    parser.add("-j --jobs N", "so many processes (1); 0: as many as there are processors", to, type=count, default=1)
     parser.add("--scheduler ADDRESS", "the workers of a dask cluster, such as tcp://10.0.0.7:8786", to)
     if resume:
         words = "note in this file what is done; if it is there, go on from it: for runs that may be stopped"
         parser.add("--resume NOTES", words, to)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """Return the number of `--jobs`."""
     from argparse import ArgumentTypeError
 
     if not text.isascii() or not text.isdecimal() or int(text) > _MOST:
         raise ArgumentTypeError(f"must be a number up to {_MOST}, not {text!r}")
     return int(text)
+
+
+def number(options: Any) -> int:
+    """Return how many are to work: for 0, as many as there are processors."""
+    import os
+
+    return options.jobs or os.cpu_count() or 1
 
 
 class Jobs:
@@ -55,11 +63,7 @@ class Jobs:
         self._options, self._out = options, out
         self._stack = ExitStack()
         self._executor: Executor | None = None
-        self._count = options.jobs
-        if options.jobs == 0:
-            import os
-
-            self._count = os.cpu_count() or 1
+        self._count = number(options)
         if options.scheduler is not None and options.jobs != 1:
             raise OptionError("give --scheduler or --jobs, not both")
         self._notes: Notes | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from pparse.cli import without_waiting
+from pparse.cli import jobs, without_waiting
 from pparse.cli.common import DAMAGED, OK, exit_code_of, open_file, size
 from pparse.cli.output import Table, to_resume
 from pparse.display.text import safe
@@ -61,6 +61,8 @@ def add_target_arguments(parser: Arguments, verbose: str) -> None:
     parser.add_strict()
     parser.add("-v --verbose", verbose)
     parser.add("-q --quiet", "print only errors")
+    words = "so many threads (1): with 2 or more, one makes the SHA-256 of what the others write; 0: all processors"
+    parser.add("-j --jobs N", words, type=jobs.count, default=1)
     parser.add("--json", 'print the summary as one JSON document ("schema": 1)')
 
 
@@ -74,7 +76,12 @@ def run(options: Any, out: Output) -> int:
         try:
             with telling_how_to_go_on(options, out, listing):
                 outcome = recover(
-                    document, options.output, max_output=options.max_output, exist_ok=options.force, tell=listing.add
+                    document,
+                    options.output,
+                    max_output=options.max_output,
+                    exist_ok=options.force,
+                    tell=listing.add,
+                    threads=jobs.number(options),
                 )
         except FormatError as error:
             out.error(str(error))

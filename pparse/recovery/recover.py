@@ -168,10 +168,12 @@ def open_target(
     exist_ok: bool = False,
     run: Mapping[str, object] | None = None,
     beside: int = 0,
+    threads: int = 1,
 ) -> Target:
     """Return the folder to write to. Raise `OptionError` if it is not empty and ``exist_ok`` is not set.
 
-    ``run`` describes what is done, see `Target`; ``beside`` is the size of other files of the document in bytes.
+    ``run`` describes what is done, ``threads`` says by how many, see `Target`; ``beside`` is the size of other files of
+    the document in bytes.
     """
     session = document.session
     size = None if document.size is None else document.size + beside
@@ -183,6 +185,7 @@ def open_target(
         budget=session.budget,
         exist_ok=exist_ok,
         run=run,
+        threads=threads,
     )
 
 
@@ -193,13 +196,15 @@ def recover(
     max_output: int | str | None = None,
     exist_ok: bool = False,
     tell: Callable[[RecoveredFile], object] | None = None,
+    threads: int = 1,
     **how: Any,
 ) -> Outcome:
     """Write everything that can be saved of ``source`` into ``folder``, through all containers in it.
 
     ``RECOVERY.json`` there lists every file; ``tell`` is called with each. ``max_output`` is the most bytes to write
     (16 GiB, or 200 times the input and 64 MiB if that is less); a file that meets a limit is cut there or left out.
-    ``exist_ok``: the folder may hold files, of which none is replaced. A document that is open is not closed; of any
+    ``exist_ok``: the folder may hold files, of which none is replaced. With two ``threads`` or more, one makes the
+    SHA-256 of what is written; the output is the same. A document that is open is not closed; of any
     other source, ``how`` are keyword arguments of `pparse.open`. An earlier call with the same arguments that was not
     finished is continued.
 
@@ -223,7 +228,7 @@ def recover(
             raise OptionError(f"there is a {REPORT_NAME} in {os.fspath(folder)}; name another folder")
         run = _run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
         size = files.size if files is not None else _size_beside(document, result)
-        with open_target(document, folder, **options, run=run, beside=size) as target:
+        with open_target(document, folder, **options, run=run, beside=size, threads=threads) as target:
             report = RecoveryReport(target, fill="zeros")
             kept.count = report.add
             unpacker = Unpacker(document, target, kept, recursive=True, drain=True, salvage=True, findings=findings)
@@ -287,6 +292,7 @@ def extract(
     exist_ok: bool = False,
     tell: Callable[[RecoveredFile], object] | None = None,
     begin_again: Callable[[], object] | None = None,
+    threads: int = 1,
     **how: Any,
 ) -> Outcome:
     """Write the members of an archive into ``folder``, incomplete ones too.
@@ -315,7 +321,8 @@ def extract(
             kept.files.clear()
             result = document.parse()
             run = _run_of(document, "extract", **options, recursive=recursive, wanted=chosen)
-            with open_target(document, folder, **options | {"exist_ok": exist_ok or drain}, run=run) as target:
+            own = options | {"exist_ok": exist_ok or drain}
+            with open_target(document, folder, **own, run=run, threads=threads) as target:
                 unpacker = Unpacker(document, target, kept, recursive=recursive, drain=drain, wanted=wanted)
                 unpacker.run(result)
                 resumed = resumed or unpacker.steps.resumed

@@ -27,8 +27,8 @@ import math
 import os
 import stat
 import zlib
-from contextlib import contextmanager, suppress
-from hashlib import blake2b, sha256
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import blake2b
 from itertools import islice
 
 from pparse.containers.content import Verdict
@@ -36,12 +36,14 @@ from pparse.errors import ClosedError, LimitError, OptionError, SourceError, ref
 from pparse.limits import GIB, MIB, Limits, MemoryBudget, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
 from pparse.recovery.names import MAX_DEPTH, changed, fold, names_root, numbered, plain, printable, safe_name
+from pparse.writers.digest import MOST_WAITING, Digest
 from pparse.writers.files import refuse_full
 from pparse.writers.journal import HashTable, Journal, is_disk_full, was_stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
     from typing import Any, Final, Self
 
     from pparse.containers.archive import ArchiveMember
@@ -79,7 +81,7 @@ class Target:
     (``expansion_ratio``); ``max_depth`` the parts of a path (deeper folders are left out of it). ``reserved`` are names
     at the root that members cannot have. ``run`` describes what is done, as plain data; its item ``of`` names the
     source for people. With a ``run`` there is a ``journal``, and if the folder holds the journal of the same run,
-    unfinished, that is continued.
+    unfinished, that is continued. With ``threads``, two or more, one of them makes the digests of the files.
 
     As a context manager it ends with `close`. If the user stops it, or the disk is full, it keeps what is needed to
     continue. Raise `OptionError` if the folder is not empty or not a folder, or holds another unfinished run;
@@ -98,6 +100,7 @@ class Target:
         exist_ok: bool = False,
         reserved: tuple[str, ...] = (REPORT_NAME,),
         run: Mapping[str, Any] | None = None,
+        threads: int = 1,
     ) -> None:
         self.limits = limits or Limits()
         self.folder = os.fspath(folder)
@@ -113,6 +116,9 @@ class Target:
         self.closed = True
         self.journal: Journal | None = None
         self._budget = budget or MemoryBudget()
+        self.thread: Executor | None = None
+        """What makes the digests of files while they are written; None if that is not asked for."""
+        self._threads = ExitStack()
         self._salt = os.urandom(16)  # so that nobody can choose names that make the table slow
         self._taken = HashTable(self._budget)
         self._renamed: dict[int, str] = {}  # folders created under another name than their own
@@ -128,6 +134,11 @@ class Target:
             self._let_go(keep=True)
             raise
         self.closed = False
+        if threads > 1:
+            from concurrent.futures import ThreadPoolExecutor  # costs 5 ms
+
+            self._threads.enter_context(self._budget.charge(MOST_WAITING, "bytes that wait for their digest"))
+            self.thread = self._threads.enter_context(ThreadPoolExecutor(1, "pparse-digest"))
         for name in (WORK_NAME, *reserved):
             self._taken.add(self._key_of(name))
 
@@ -360,6 +371,7 @@ class Target:
 
     def _let_go(self, *, keep: bool) -> None:
         journal, self.journal = self.journal, None
+        self._threads.close()
         try:
             if journal is not None:
                 journal.close()
@@ -625,7 +637,7 @@ class TargetFile(_OpenFile):
     ) -> None:
         super().__init__(target, *work, path)
         self._place: Any = place
-        self._sha256 = sha256()
+        self._digest = Digest(target.thread)
         self._stored = stored
         self.expansion: Expansion | None = None
         """What limits the output of a compressed stream."""
@@ -652,7 +664,7 @@ class TargetFile(_OpenFile):
     @property
     def sha256(self) -> str:
         """Return the SHA-256 of the content so far, in hexadecimal, holes as zeros."""
-        return self._sha256.hexdigest()
+        return self._digest.hexdigest()
 
     @property
     def output(self) -> int:
@@ -711,7 +723,7 @@ class TargetFile(_OpenFile):
             count -= len(piece)
 
     def _hash(self, piece: memoryview) -> None:
-        self._sha256.update(piece)
+        self._digest.update(piece)
         self.crc32 = zlib.crc32(piece, self.crc32)
         self.bytes += len(piece)
 
