@@ -35,7 +35,7 @@ SAMPLES = Path(__file__).parent.parent / "docs" / "samples"
 class Task:
     """Returns the square of a number; ``how`` says what happens before, ``where`` counts how often it was begun."""
 
-    nbytes, together = 24 << 20, 64 << 20  # so two go out together
+    nbytes, together, needs = 24 << 20, 64 << 20, ["textwrap"]  # so two go out together
 
     def __init__(self, number: int, how: str = "", where: Path | None = None, *, is_local: bool = False) -> None:
         self.number, self.how, self.where, self.is_local = number, how, where, is_local
@@ -102,23 +102,30 @@ def test_results_come_in_order_whatever_happens(tmp_path, monkeypatch) -> None:
     assert done[-1] == 26 * Task.nbytes
     with ThreadPoolExecutor(3) as threads:
         assert results_of(Workers(threads, 3), tasks[:22]) == wanted[:22]
-    monkeypatch.setattr("pparse.workers.pool._Process", lambda context: os.lseek(-1, 0, 0))  # the system refuses
+    monkeypatch.setattr("pparse.workers.pool._Process", lambda *how: os.lseek(-1, 0, 0))  # the system refuses
     with ProcessPool(2) as pool:
         assert results_of(Workers(pool, 2), tasks[:22]) == wanted[:22]
     assert results_of(Workers(), tasks[:22]) == wanted[:22]
 
 
 def test_a_program_without_a_guard_gets_its_results(tmp_path) -> None:
-    """Its processes end as they start, since they run the program once more: no tensor is to blame."""
-    program = tmp_path / "program.py"
+    """Copies of it go on. Where it has threads, its processes run it once more and end: no tensor is to blame."""
     sample = str(SAMPLES / "tiny-gpt.safetensors")
-    program.write_text(
-        f"import pparse\npool = pparse.ProcessPool(2)\nprint(pparse.stats({sample!r}, executor=pool).whole.count)\n"
-        "try:\n    pool.submit(int).result()\nexcept pparse.SourceError as error:\n    print(error)\n"
+    lines = (
+        f"pool = pparse.ProcessPool(2)\nprint(pparse.stats({sample!r}, executor=pool).whole.count)\n"
+        "import time\nbefore = time.monotonic()\nwhile time.monotonic() < before + 60:\n"
+        "    try:\n        pool.submit(os.kill, pool.submit(os.getpid).result(), 9).result()\n"
+        "    except pparse.WorkerDiedError:\n        pass\n"
+        "    except pparse.SourceError as error:\n        print(error)\n        break\n"
     )
-    told = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=True)
-    assert told.stdout.startswith("11008\nworker processes end before they have anything to do")
-    assert told.stderr.count("Traceback") <= 4
+    thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    for begin in ("", thread):
+        program = tmp_path / "program.py"
+        program.write_text(f"import os, threading, pparse\n{begin}{lines}")
+        told = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=True)
+        assert told.stdout.startswith("11008\n")
+        assert "\nworker processes end before they have anything to do" in told.stdout
+        assert told.stderr.count("Traceback") <= 4
 
 
 def test_notes_go_on_where_a_run_ended(tmp_path, monkeypatch) -> None:

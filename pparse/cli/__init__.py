@@ -168,6 +168,8 @@ _PATIENCE: Final = 30
 _SIGINT: Final = 2
 
 _ending: list[bool] = []
+# Threads that only wait for a signal.
+_repeating: list[int] = []
 _ended_by: list[int] = []
 
 
@@ -317,7 +319,12 @@ def deliver_interrupts() -> None:
     for number in numbers:
         signal.signal(number, take)
     signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
-    _thread.start_new_thread(repeat, ())
+    _repeating.append(_thread.start_new_thread(repeat, ()))
+
+
+def waiting_threads() -> int:
+    """Return how many threads only wait for a signal: a copy of this process does not miss them."""
+    return len(_repeating)
 
 
 def end_interrupts() -> int:

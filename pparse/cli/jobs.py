@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from pparse.cli import without_waiting
+from pparse.cli import waiting_threads, without_waiting
 from pparse.errors import OptionError, PparseError, UnsupportedError
 from pparse.limits import count_words
 from pparse.workers.task import Task
@@ -67,6 +67,7 @@ class Jobs:
         if options.scheduler is not None and options.jobs != 1:
             raise OptionError("give --scheduler or --jobs, not both")
         self._notes: Notes | None = None
+        self.executor  # noqa: B018 -- processes start while files are opened, and do not inherit the notes
         if getattr(options, "resume", None) is not None:
             import pparse
             from pparse.limits import MemoryBudget
@@ -76,7 +77,6 @@ class Jobs:
             self._notes = self._stack.enter_context(Notes(options.resume, about, MemoryBudget(options.budget)))
 
     def __enter__(self) -> Self:
-        self.executor  # noqa: B018 -- processes start while files are opened
         return self
 
     def __exit__(self, kind: Any, *error: Any) -> None:
@@ -94,7 +94,7 @@ class Jobs:
             elif self._count > 1:
                 from pparse.workers.pool import ProcessPool
 
-                pool = ProcessPool(self._count)
+                pool = ProcessPool(self._count, waiting=waiting_threads())
                 self._stack.callback(pool.shutdown, cancel_futures=True)
                 self._executor = pool
         return self._executor

@@ -255,6 +255,8 @@ def _blocks(tensor: Tensor, dtype: DType, sample: int | None, start: int, stop: 
 class _Elements(Part):
     """Some elements of a tensor, counted; or of what its codes stand for."""
 
+    needs = ("numpy",)
+
     def __init__(
         self, viewer: Viewer, tensor: Tensor, start: int, stop: int | None, sample: int | None, dequantize: bool
     ) -> None:

@@ -14,6 +14,7 @@ import sys
 import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from warnings import catch_warnings, simplefilter
 
 from pparse.errors import SourceError, WorkerDiedError
 
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from typing import Any, Final
 
-# Where the system can fork, workers are forked from a process without threads that has imported all of this once. Not
-# numpy: not all tasks need it, and workers import it side by side.
+# While this process has one thread, workers are forked from it: that takes 2 ms. Later ones, which replace those that
+# died, come from a server without threads that has imported all of this once, which takes 100 ms. Not numpy: not all
+# tasks need it, and workers import it side by side.
 _METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 _IMPORTED: Final = [f"pparse.{name}" for name in ("workers.results", "measuring.statistics", "measuring.difference")]
 # How often a process is started, if it is killed at once.
 _STARTS: Final = 20
 # What comes of a process that another thread is waiting for, or has ended.
 _ENDED: Final = (OSError, ValueError, AssertionError)
+# What ends a process that handles none, and may be handled otherwise by the one it is a copy of.
+_SIGNALS: Final = {signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 _SIGKILL: Final = 9
 _SIGTERM: Final = 15
 # Seconds to wait for the exit code of a process that ended.
@@ -41,20 +45,28 @@ _PATIENCE: Final = 5
 class ProcessPool(Executor):
     """An executor of ``count`` processes. One that dies fails the task it was doing, and nothing else."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, waiting: int = 0) -> None:
+        """``waiting``: so many threads of this process only wait, and hold no lock: a copy does not miss them."""
         from multiprocessing import get_context
 
         self._context: Any = get_context(_METHOD)
+        self._forked: list[_Process] = []  # those that had no task yet
         if _METHOD == "forkserver":
-            from multiprocessing import forkserver
-
             self._context.set_forkserver_preload(_IMPORTED)
-            with _without_interrupts():
-                forkserver.ensure_running()  # it imports while the caller opens what there is to do
+            while len(self._forked) < count and _count_threads() <= 1 + waiting:
+                try:
+                    self._forked.append(_Process(get_context("fork"), self._forked))
+                except OSError:  # the system has no room for more now
+                    break
+            if not self._forked:
+                from multiprocessing import forkserver
+
+                with _without_signals(has_server=True):
+                    forkserver.ensure_running()  # it imports while the caller opens what there is to do
         self._threads = ThreadPoolExecutor(count)
         self._own = threading.local()
         self._lock = threading.Lock()
-        self._all: set[_Process] = set()
+        self._all: set[_Process] = set(self._forked)
         self._is_closed = False
         self._is_refused = False
 
@@ -87,6 +99,8 @@ class ProcessPool(Executor):
             with self._lock:
                 if self._is_closed or self._is_refused:
                     break
+                if self._forked:
+                    return self._forked.pop()
                 try:
                     process = _Process(self._context)
                 except (EOFError, OSError):  # the server that forks was killed; or the system has no room for more
@@ -121,12 +135,17 @@ class ProcessPool(Executor):
 
 
 class _Process:
-    """A process that does one task after the other."""
+    """A process that does one task after the other: of a server, or, if ``others`` are given, a copy of this one.
 
-    def __init__(self, context: Any) -> None:
+    A copy closes its ends of the pipes to these others, or it would keep them alive.
+    """
+
+    def __init__(self, context: Any, others: list[_Process] | None = None) -> None:
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        with _without_interrupts():
+        ours = [] if others is None else [self._connection, *(other._connection for other in others)]
+        self._process = context.Process(target=_serve, args=(theirs, ours), daemon=True)
+        with _without_signals(has_server=others is None), catch_warnings():
+            simplefilter("ignore", DeprecationWarning)  # of Python 3.12 on, that a copy lacks threads
             self._process.start()
         theirs.close()
 
@@ -159,24 +178,40 @@ class _Process:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Start processes to which an interrupt of the terminal does not come."""
-    from multiprocessing import resource_tracker
-
+def _without_signals(*, has_server: bool) -> Iterator[None]:
+    """Start processes to which an interrupt of the terminal does not come; copies, to which none comes at first."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # which would let interrupts through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if has_server:
+        from multiprocessing import resource_tracker
+
+        resource_tracker.ensure_running()  # which would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT} if has_server else _SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(connection: Connection) -> None:
+def _count_threads() -> int:
+    """Return how many threads this process has, of Python or not: a copy has one, and all locks that others hold."""
+    with suppress(OSError):
+        return len(os.listdir("/proc/self/task"))
+    return sys.maxsize
+
+
+def _serve(connection: Connection, not_its_own: list[Connection]) -> None:
     """Do what comes, until nobody is there any more."""
+    for other in not_its_own:
+        other.close()
+    if not_its_own:  # a copy has the handlers of the process that it is a copy of
+        signal.set_wakeup_fd(-1)
+        for number in _SIGNALS - {signal.SIGINT}:
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever sends tasks decides what that means
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     while True:
         try:
             data = connection.recv_bytes()

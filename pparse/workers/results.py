@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from functools import partial
+from importlib import import_module
 
 from pparse.errors import PparseError, WorkerDiedError
 from pparse.lazy import Declared
@@ -96,6 +97,8 @@ class Workers:
     def _submit(self, batch: _Batch) -> None:
         if self._executor is not None and not batch.is_here:
             batch.future = self._executor.submit(_run_all, batch.tasks)
+            for name in {name for task in batch.tasks for name in task.needs}:
+                import_module(name)
 
     def _result(self, batch: _Batch, number: int) -> Any:
         task, notes = batch.tasks[number], self._notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 
@@ -14,6 +15,8 @@ class Task:
     """About how many bytes it reads."""
     together = 64 << 20
     """Bytes that are read in one batch, if it has several such tasks: so many that sending it costs little."""
+    needs: Sequence[str] = ()
+    """Modules that a result consists of: they are imported here while workers make it."""
     is_local = False
     """Whether it can only be done here."""
 
