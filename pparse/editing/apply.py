@@ -24,7 +24,7 @@ import sys
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 
-from pparse.data.files import EDIT_JOURNAL, NOT_COPIED
+from pparse.data.files import EDIT_JOURNAL, NOT_COPIED, what_is_meant
 from pparse.errors import DataChangedError, SourceError, UnsupportedError, refused, system_error, told
 from pparse.limits import MIB
 from pparse.writers.files import AtomicFile, refuse_full, sweep, sync_folder, try_lock
@@ -50,8 +50,13 @@ _BINARY: Final = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 @contextmanager
 def locked(path: str, *, write: bool) -> Iterator[int]:
     """Open a file and lock it against other edits. Raises `SourceError`, also if another process has it locked."""
-    with refused("cannot open", path):
-        descriptor = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | _BINARY)
+    try:
+        with refused("cannot open", path):
+            descriptor = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | _BINARY)
+    except SourceError as error:
+        if error.errno == errno.ENOENT:
+            error.reason += what_is_meant(path)
+        raise
     try:
         if write and try_lock(descriptor) is False:
             raise SourceError("another process has locked it", errno=errno.EAGAIN, source=path)

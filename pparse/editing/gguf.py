@@ -105,7 +105,7 @@ class GgufHead(Head):
             body = self._value(kind, value) if inner is None else self._array(inner, value)
         except (ValueError, TypeError, KeyError, OverflowError, struct.error) as error:
             name = NAMES[kind] if inner is None else f"{NAMES[inner]}[]"
-            raise OptionError(f"{key}: {str(value)[:80]!r} is no {name}: {error}") from error
+            raise OptionError(f"{key}: {str(value)[:80]!r} is no {name} ({_expected(kind, inner)})") from error
         return self._checked(key), self._text(key) + self._pack("I", kind) + body
 
     def _value(self, kind: int, value: Any) -> bytes:
@@ -182,6 +182,25 @@ def _plain(key: str) -> str:
     """Return a key without the type behind it, ``:TYPE`` or ``:TYPE[]``."""
     name, mark, word = key.rpartition(":")
     return name if mark and word.removesuffix("[]") in _KINDS and word != "array" else key
+
+
+def _expected(kind: int, inner: int | None) -> str:
+    """Return what a value of a type, or a list of such, has to be."""
+    one = kind if inner is None else inner
+    layout = LAYOUTS.get(one, "")
+    if one == TEXT:
+        words = "text of UTF-8"
+    elif layout == "?":
+        words = "true or false"
+    elif layout in ("f", "d"):
+        words = "a number in its range"
+    elif layout:
+        bits = 8 * struct.calcsize(layout)
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if layout.islower() else (0, (1 << bits) - 1)
+        words = f"a whole number from {low} to {high}"
+    else:
+        words = "arrays of arrays are not written"
+    return words if inner is None else f"a list in JSON, each item {words}"
 
 
 def _kind_of(value: object) -> int:

@@ -164,6 +164,8 @@ def contents_beside(path: str, viewer: Viewer) -> dict[str, str]:
     """
     beside = list_beside(path)
     how = f"'pparse hash --save {path}' writes it"
+    if beside is None and not files.is_there(path):
+        raise OptionError(f"{path} is no file or folder, and no list of identities lies beside it")
     if beside is None:
         raise OptionError(f"{path}{SUFFIX}, a list of identities, is not there; {how}")
     listed = HashList(beside, viewer.extraction.session.budget).meant_by(path)
