@@ -165,3 +165,25 @@ def test_a_program_of_executorch_has_the_tensors_of_its_module(tmp_path):
         calls = [one.instr_args for one in plan.chains[0].instructions]
         wanted = [names[one.op_index] for one in calls if hasattr(one, "op_index")]
         assert [row[2] for row in found.graph.rows()][: len(wanted)] == wanted
+
+
+def test_mnn_computes_with_the_weights_that_are_read():
+    mnn = pytest.importorskip("MNN")
+    path = str(DATA / "small.mnn")
+    interpreter = mnn.Interpreter(path)
+    session = interpreter.createSession()
+    given = np.random.default_rng(7).standard_normal((1, 2, 8, 8)).astype("f4")
+    how = mnn.Halide_Type_Float, given, mnn.Tensor_DimensionType_Caffe
+    interpreter.getSessionInput(session).copyFrom(mnn.Tensor(given.shape, *how))
+    interpreter.runSession(session)
+    found = np.array(interpreter.getSessionOutputAll(session)["y"].getData()).reshape(-1)
+    with pparse.view(path) as model:
+        weight, bias = model["c.weight"].numpy(), model["c.bias"].numpy()
+        windows = np.lib.stride_tricks.sliding_window_view(given, weight.shape[2:], axis=(2, 3))
+        hidden = np.maximum(np.einsum("nchwij,ocij->nohw", windows, weight) + bias[:, None, None], 0).reshape(-1)
+        last, bias = (model[f"y__matmul_converted.{name}"].numpy() for name in ("weight", "bias"))
+        np.testing.assert_allclose(found, last.reshape(len(bias), -1) @ hidden + bias, atol=1e-4)
+        constants = {name: one for name, one in mnn.expr.load_as_dict(path).items() if one.op_type == "Const"}
+        assert {name: model[name].numpy().reshape(-1).tolist() for name in constants} == {
+            name: np.array(one.read()).reshape(-1).tolist() for name, one in constants.items()
+        }
