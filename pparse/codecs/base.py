@@ -366,7 +366,12 @@ class FrameDecompressor(Decompressor):
 
 
 def decompress(codec: str, data: Buffer, max_size: int) -> bytes:
-    """Return what the one stream in ``data`` holds.
+    """Return what the one stream in ``data`` holds, as `decompressed` does."""
+    return bytes(decompressed(codec, data, max_size))
+
+
+def decompressed(codec: str, data: Buffer, max_size: int) -> bytes | memoryview:
+    """Return what the one stream in ``data`` holds, in the memory of its library.
 
     Raises `MalformedError` if the stream is bad, ends early, yields more than ``max_size`` bytes, or if bytes follow
     it; `UnsupportedError` for a codec, or a variant of one, that cannot be read here. Not much more than ``max_size``
@@ -374,7 +379,7 @@ def decompress(codec: str, data: Buffer, max_size: int) -> bytes:
     """
     if max_size < 0:
         raise ValueError(f"negative size: {max_size}")
-    decode: Callable[[str, Buffer, int], bytes] = codec_named(codec).implementation("whole")
+    decode: Callable[[str, Buffer, int], bytes | memoryview] = codec_named(codec).implementation("whole")
     return decode(codec, data, min(max_size, sys.maxsize >> 1))
 
 

@@ -18,7 +18,7 @@ _ROOM: Final = 64 * KIB
 _RATIO: Final = 22
 
 
-def whole_snappy(codec: str, data: Buffer, max_size: int) -> bytes:
+def whole_snappy(codec: str, data: Buffer, max_size: int) -> memoryview:
     """Return what a raw Snappy block holds; see `pparse.codecs.decompress`."""
     cramjam = package("cramjam")
     try:
@@ -27,7 +27,7 @@ def whole_snappy(codec: str, data: Buffer, max_size: int) -> bytes:
             raise too_much(codec, max_size)
         if size > _RATIO * memoryview(data).nbytes:
             raise MalformedError("the snappy stream declares more than it can hold", wanted=size)
-        return bytes(cramjam.snappy.decompress_raw(data))
+        return memoryview(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise MalformedError(f"the snappy stream is damaged ({error})") from error
 

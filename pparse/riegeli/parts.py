@@ -37,7 +37,12 @@ def codec_of(kind: int) -> str | None:
 
 
 def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
-    """Return the decompressed bytes of the whole part ``data``.
+    """Return what `view_part` does, as bytes."""
+    return bytes(view_part(kind, data, max_size))
+
+
+def view_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes | memoryview:
+    """Return the decompressed bytes of the whole part ``data``, in memory of their own or as a view of it.
 
     Raise `InvalidArgumentError` if it is not exactly one valid stream, or holds more than ``max_size`` bytes (never
     more than that is produced); `UnimplementedError` for an unknown compression ``kind`` or variant of a codec;
@@ -47,13 +52,13 @@ def read_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes:
     if codec is None:
         if len(data) > max_size:
             raise BeyondSize("a part is larger than allowed", wanted=max_size, got=len(data))
-        return bytes(data)
-    from pparse.codecs import decompress
+        return data
+    from pparse.codecs import decompressed
     from pparse.codecs.base import TooMuchError
 
     _, begin = read_size(data)
     try:
-        return decompress(codec, memoryview(data)[begin:], max_size)
+        return decompressed(codec, memoryview(data)[begin:], max_size)
     except UnsupportedError as error:
         if error.package is not None:
             raise

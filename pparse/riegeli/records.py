@@ -23,7 +23,7 @@ from pparse.lazy import ByValue
 from pparse.locking import RLock
 from pparse.riegeli.chunks import MAX_POSITION, METADATA, SIMPLE, TRANSPOSED, Chunk, ChunkData
 from pparse.riegeli.errors import BoundsError, InvalidArgumentError
-from pparse.riegeli.parts import NONE, codec_of, read_part, read_size
+from pparse.riegeli.parts import NONE, codec_of, read_part, read_size, view_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -352,13 +352,11 @@ def decode_simple(data: bytes | memoryview, header: ChunkHeader) -> list[bytes]:
     total = ends[-1] if ends else 0
     if total != header.decoded_data_size:
         raise _wrong_total(total, header)
-    values: bytes | memoryview
-    if kind != NONE:
-        values = read_part(kind, memoryview(data)[middle:], total)
-    else:
-        values = bytes(data[middle:]) if total < _LARGE_RECORD * len(ends) else memoryview(data)[middle:]
+    values = view_part(kind, memoryview(data)[middle:], len(data) if kind == NONE else total)
     if len(values) != total:
         raise _wrong_size(len(values), total)
+    if total < _LARGE_RECORD * len(ends):
+        values = bytes(values)
     starts = [0, *ends]
     if isinstance(values, memoryview):  # large records, cut out without copying the chunk first
         return [bytes(values[a:b]) for a, b in zip(starts, ends)]  # noqa: B905 -- one start too many, on purpose
