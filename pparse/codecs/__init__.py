@@ -11,7 +11,7 @@ from pparse.lazy import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pparse.codecs.base import CHECKPOINT, Decompressor, decompress, decompressed, decompressor
+    from pparse.codecs.base import CHECKPOINT, Decompressor, decompress, decompressor
     from pparse.codecs.table import CODECS, Codec
     from pparse.codecs.writing import Compressor, compress, compressor
 
@@ -24,7 +24,6 @@ __all__ = [
     "compress",
     "compressor",
     "decompress",
-    "decompressed",
     "decompressor",
 ]
 
@@ -39,7 +38,6 @@ __getattr__ = lazy_names(
         "compress": "writing",
         "compressor": "writing",
         "decompress": "base",
-        "decompressed": "base",
         "decompressor": "base",
     },
 )

@@ -53,8 +53,7 @@ def view_part(kind: int, data: bytes | memoryview, max_size: int) -> bytes | mem
         if len(data) > max_size:
             raise BeyondSize("a part is larger than allowed", wanted=max_size, got=len(data))
         return data
-    from pparse.codecs import decompressed
-    from pparse.codecs.base import TooMuchError
+    from pparse.codecs.base import TooMuchError, decompressed
 
     _, begin = read_size(data)
     try:
