@@ -354,6 +354,9 @@ _CONTAINERS: Final = (list, tuple, dict, set, frozenset, Call, Persistent)
 _WINDOW: Final = 64 << 10
 _WINDOWS: Final = 4
 _LONGEST_NAME: Final = 1024
+# What may lie between two stretches that are decoded one after the other: opcodes that put values into others.
+_BETWEEN: Final = 16
+_NO_VALUES: Final = b"aseut(\x90\x85\x86\x87"
 # A global, or what may be one, or a part of its name, that is named again.
 _NAMES: Final = frozenset(b"c\x93hjg")
 
@@ -391,6 +394,7 @@ class Decoder:
         # The last ones: where values stand, and where those do that they name. The newest is the last.
         self._windows: tuple[tuple[int, bytes], ...] = ()
         self._objects: dict[int, Any] = {}  # what was memoized, by number in order
+        self._behind = -_BETWEEN - 1, 0  # where the last stretch ended, and how many values are memoized before
 
     def peek(self, start: int, end: int) -> bytes:
         """Return bytes of the pickle, fewer if some are lost: what is looked for need not reach that far."""
@@ -481,6 +485,8 @@ class Decoder:
                 if top.marks or (len(top.stack) != 1 and (alone or frames)):
                     raise MalformedError("its opcodes do not make one value", offset=top.base)
                 if not frames:
+                    if not top.arrays:
+                        self._behind = end, top.nth
                     return top.stack
                 # The frame below asks for the number again, and finds the value; a list has put itself there before.
                 self._objects.setdefault(asked.pop(), top.stack[0])
@@ -502,7 +508,19 @@ class Decoder:
     def _frame(self, start: int, end: int) -> _Frame:
         arrays = self.program.arrays  # their bytes are not read
         buf = b"".join([self.read(*stretch) for stretch in arrays.stretches(start, end)])
-        return _Frame(buf + bytes(9), start, len(buf), self.program.number_at(start), arrays)
+        return _Frame(buf + bytes(9), start, len(buf), self._number_at(start), arrays)
+
+    def _number_at(self, start: int) -> int:
+        """Return how many values are memoized before ``start``: as many as before the end of the last stretch, if hardly
+        anything lies between; else a page is read for it.
+        """
+        last, nth = self._behind
+        if start == last:
+            return nth
+        between = self.at_hand(last, start - last) if 0 < start - last <= _BETWEEN else b""
+        if between and not between.strip(_NO_VALUES):
+            return nth
+        return self.program.number_at(start)
 
 
 def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None:  # noqa: C901 -- a loop, for speed
@@ -576,6 +594,7 @@ def _run(frame: _Frame, objects: dict[int, Any], program: Program) -> int | None
     except (IndexError, TypeError, ValueError) as error:
         reason = f"opcode {buf[i]:#04x} does not fit what is on the stack, or its argument is wrong"
         raise MalformedError(reason, offset=frame.base + i) from error
+    frame.nth = nth
     return None
 
 
