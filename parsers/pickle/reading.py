@@ -36,7 +36,7 @@ LAST_BLOCK: Final = 64 << 10
 LARGE: Final = 64 << 10
 # The most slots that are kept of the parts of a value; of small budgets, a slot per so many bytes.
 _MOST_PARTS: Final = 1 << 20
-_SHARE: Final = 128
+_SHARE: Final = 64
 # Less is not worth a charge.
 CHARGE_FROM: Final = 32 << 10
 # Bytes that a place on the stack takes; and a byte of a block, which may be an opcode that fills one.

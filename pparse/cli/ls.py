@@ -388,12 +388,14 @@ def _show_members(rows: Iterable[Member], counted: _Counted, options: Any, out: 
     long = ("MODE", "MODIFIED (UTC)", "METHOD", "PACKED") if options.long else ()
     heads = ("NAME", "KIND", *long, "SIZE", "STATUS")
     table = Table(out, heads, "<<<<<>><" if long else "<<><", full=options.long, usual=_WHOLE)
+    whole, quiet, write = COMPLETE_WORDS[None], options.quiet, out.writer
     for member in rows:
-        if options.quiet:
-            out.line(safe(member.name))
+        if quiet:
+            write(f"{safe(member.name)}\n")
         else:
-            more = _long_cells(member, size) if options.long else ()
-            words = _words(out, member.status, member.reason)
+            more = _long_cells(member, size) if long else ()
+            status = member.status
+            words = whole if status is Status.COMPLETE else _words(out, status, member.reason)
             table.row(safe(member.name), member.kind, *more, size(member.size), words)
     if counted.is_done:
         counted.document.parsed.verify_streams(unless_indexed=True)
@@ -443,8 +445,9 @@ class _Counted:
 
     def those(self, matches: Selection) -> Iterator[Member]:
         """Yield those that are asked for."""
+        takes_all = matches.takes_all
         for member in self:
-            if matches.takes_other(member.name, member.size, member.status.value):
+            if takes_all or matches.takes_other(member.name, member.size, member.status.value):
                 self.chosen += 1
                 yield member
 
