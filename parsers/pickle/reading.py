@@ -34,9 +34,12 @@ FIRST_BLOCK: Final = 256
 LAST_BLOCK: Final = 64 << 10
 # Values this large are jumped over when what is around them is read again.
 LARGE: Final = 64 << 10
-# The most slots that are kept of the parts of a value; of small budgets, a slot per so many bytes.
+# The most slots that are kept of the parts of a value; a slot per so many bytes of the budget, and of what is over
+# what blocks take.
 _MOST_PARTS: Final = 1 << 20
-_SHARE: Final = 64
+_SHARE: Final = 512
+_SHARE_OVER: Final = 56
+_BLOCKS: Final = 4 << 20
 # Less is not worth a charge.
 CHARGE_FROM: Final = 32 << 10
 # Bytes that a place on the stack takes; and a byte of a block, which may be an opcode that fills one.
@@ -245,7 +248,8 @@ class Parts(IndexNote):
     def __init__(self, budget: MemoryBudget) -> None:
         self._slots = array("q")
         self._cuts = array("q")  # the offsets of the opcodes
-        self._most = min(_MOST_PARTS, budget.limit // _SHARE)
+        over = (budget.limit - _BLOCKS) // _SHARE_OVER
+        self._most = min(_MOST_PARTS, max(over, budget.limit // _SHARE))
 
     @property
     def memory(self) -> int:

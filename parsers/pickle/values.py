@@ -511,9 +511,7 @@ class Decoder:
         return _Frame(buf + bytes(9), start, len(buf), self._number_at(start), arrays)
 
     def _number_at(self, start: int) -> int:
-        """Return how many values are memoized before ``start``: as many as before the end of the last stretch, if hardly
-        anything lies between; else a page is read for it.
-        """
+        """Return how many values are memoized before ``start``: known if the last stretch ended there, or nearly."""
         last, nth = self._behind
         if start == last:
             return nth
