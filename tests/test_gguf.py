@@ -149,7 +149,7 @@ def test_types_that_big_endian_files_do_not_have_are_raw_only():
 # -- cut ---------------------------------------------------------------------------------------------------------------
 
 
-def test_of_a_file_cut_to_60_percent_11_of_20_tensors_are_whole():
+def test_of_a_file_cut_to_60_percent_11_of_20_tensors_are_whole(tmp_path):
     with pparse.view(LAYERS[: len(LAYERS) * 6 // 10]) as model:
         statuses = [tensor.status.value for tensor in model.values()]
         assert statuses == ["complete"] * 11 + ["truncated"] + ["missing"] * 8
@@ -158,6 +158,14 @@ def test_of_a_file_cut_to_60_percent_11_of_20_tensors_are_whole():
         assert model[f"blk.11.weight"].numpy(partial="prefix").tobytes() == b""  # noqa: F541
         extent = model.extent()
         assert (extent.first_hit, extent.expected, extent.resume_at) == ("blk.11.weight", len(LAYERS), 6854)
+        found = pparse.hash(model)  # nothing but tensors was cut: what they are called and look like is known
+        assert (found.structure, found.model) == (pparse.hash(LAYERS).structure, None)
+        assert pparse.convert(model, tmp_path / "some.safetensors", include=["blk.3.*"]).is_whole
+        assert not pparse.convert(model, tmp_path / "m.safetensors", skip_damaged=True).is_whole
+    for size in (3000, len(LAYERS) - 1):
+        with pparse.view(LAYERS[:size]) as model:
+            assert model.extent().status is not Status.COMPLETE
+            assert (pparse.hash(model).structure is None) == (model.table.status is not Status.COMPLETE)
 
 
 def test_a_cut_in_the_key_values_and_in_the_table_is_told():
