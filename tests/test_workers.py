@@ -128,7 +128,7 @@ def test_a_program_without_a_guard_gets_its_results(tmp_path) -> None:
 
 
 def test_a_pool_keeps_nothing_of_its_program_and_may_be_in_any_process(tmp_path) -> None:
-    """A pipe of the program ends when it closes it; where no process can be started, the work is done, and that told."""
+    """A pipe of the program ends when it closes it; where no process can be started, the work is done."""
     sample = str(SAMPLES / "tiny-gpt.safetensors")
     (tmp_path / "program.py").write_text(
         "import multiprocessing, subprocess, sys, pparse\nfrom concurrent.futures import ProcessPoolExecutor\n"
