@@ -591,6 +591,13 @@ def test_whole_tensors_of_a_cut_file_are_recovered(tmp_path, run):
     cut.write_bytes(content[:12_000])
     ran = run("recover", cut, "-o", tmp_path / "out")
     assert ran.code == 4
+    (told,) = (line for line in ran.lines if "NAME.gguf" in line)  # with their types and key-values
+    command = told.split("'")[1].split()[1:]
+    assert run(*(word.replace("NAME", str(tmp_path / "new")) for word in command)).code == 4
+    with pparse.view(cut) as one, pparse.view(tmp_path / "new.gguf") as other:
+        assert {tensor.name: tensor.type_name for tensor in other.values()} == {
+            tensor.name: tensor.type_name for tensor in one.values() if tensor.is_complete
+        }
     with np.errstate(all="ignore"), pparse.view(cut) as one, pparse.view(tmp_path / "out" / "m.safetensors") as other:
         whole = [tensor.name for tensor in one.values() if tensor.is_complete and tensor.dtype is not None]
         assert sorted(other) == sorted(whole)
