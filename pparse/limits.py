@@ -71,6 +71,11 @@ def format_size(count: int) -> str:
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
+def exact_size(count: int) -> str:
+    """Return ``count`` bytes as text, and if that is long, also as `format_size` does: ``2,048 bytes (2.0 KiB)``."""
+    return count_words(count, "byte") + (f" ({format_size(count)})" if count >= KIB else "")
+
+
 # Layers around the data: each read passes through all of them, in nested calls.
 MAX_NESTING: Final = 64
 

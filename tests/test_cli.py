@@ -166,7 +166,7 @@ WRONG = {
     "null": (2, "is a device, which cannot be read at any offset"),
     "several": (
         2,
-        r"several models: .*check -R .*; name one of them, .*/it/unet\.safetensors\..* unet\.safetensors, vae\.s",
+        r"several models: .*; name one .*/unet\.safetensors, or, .*/it/\*\.safetensors'\..* unet\.safetensors, v",
     ),
 }
 
@@ -707,7 +707,7 @@ def test_a_cut_file_says_where_to_resume(run, model):
     for command in ("ls", "info", "check"):
         ran = run(command, path)
         assert ran.code == 4
-        assert f"truncated: {whole - 450:,} of {whole:,} bytes are there, 450 (450 B) are missing" in ran.out
+        assert f"truncated: {whole - 450:,} of {whole:,} bytes are there, 450 bytes are missing" in ran.out
         assert "first tensor hit: b" in ran.out
         assert "whole: 2 of 4 tensors, 1 truncated, 1 missing" in ran.out
         assert f"resume the download at byte {whole - 450} of {path}" in ran.out
@@ -745,7 +745,7 @@ def test_a_cut_header_says_at_least(run, model):
     for command in ("ls", "info", "check"):
         ran = run(command, path)
         assert ran.code == 4
-        assert re.search(r"truncated: \d+ of at least \d+ bytes are there, at least \d+ \(\S+ B\) are missing", ran.out)
+        assert re.search(r"truncated: \d+ of at least \d+ bytes are there, at least \d+ bytes are missing", ran.out)
         assert f"resume the download at byte {8 + header // 2}" in ran.out
         assert run(command, path, "--json").json["extent"]["expected_at_least"] is True
 
@@ -852,7 +852,7 @@ def test_a_set_with_a_cut_shard(run, shards):
     for command in ("ls", "info", "check"):
         ran = run(command, shards)
         assert ran.code == 4
-        assert "60 (60 B) are missing" in ran.out
+        assert "60 bytes are missing" in ran.out
         assert "first tensor hit: h.2.a" in ran.out
         assert re.search(rf"resume the download at byte {path.stat().st_size} of \S*{path.name}", ran.out)
 

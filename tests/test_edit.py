@@ -428,7 +428,11 @@ REFUSED_GGUF = [
     ({"set_metadata": {"n:uint8": 256}}, OptionError, "no uint8"),
     ({"set_metadata": {"n:uint8": "many"}}, OptionError, "no uint8"),
     ({"set_metadata": {"n:bool": "maybe"}}, OptionError, "no bool"),
+    ({"set_metadata": {"n:bool[]": "[true, 2]"}}, OptionError, r"no bool\[\]"),
     ({"set_metadata": {"n:uint8[]": "7"}}, OptionError, r"no uint8\[\]"),
+    ({"set_metadata": {"n:float64": "1e400"}}, OptionError, "no float64"),
+    ({"set_metadata": {"n:float32[]": "[-1e400]"}}, OptionError, r"no float32\[\]"),
+    ({"set_metadata": {"n:int": "4"}}, OptionError, r"'int' is no type .*uint8, .*n:int:text"),
     ({"set_metadata": {"n": [[1]]}}, OptionError, "no text"),
     ({"set_metadata": {"GGUF.x": "y"}}, OptionError, "take no key"),
     ({"rename": [f"t0={'n' * 64}"]}, OptionError, "at most 63 bytes"),
@@ -475,8 +479,8 @@ def test_files_that_are_refused(tmp_path, samples):
         assert path.read_bytes() == content
     with pytest.raises(UnsupportedError, match="extract it first"):
         pparse.edit(f"{samples}/backup.tar.gz::backup/models.zip", set_metadata={"a": "b"})
-    for path in (samples, tmp_path / "nothing"):
-        with pytest.raises(SourceError):
+    for path, kind in ((samples, UnsupportedError), ("-", UnsupportedError), (tmp_path / "nothing", SourceError)):
+        with pytest.raises(kind):
             pparse.edit(path, set_metadata={"a": "b"})
     with pytest.raises(TypeError, match="unexpected keyword"):
         pparse.edit(tmp_path / "m.safetensors", sett={})
@@ -544,18 +548,21 @@ def test_the_command(tmp_path, run):
     template = tmp_path / "template.jinja"
     template.write_text("{{ héllo }}\n", "utf-8")
     words = ("--set-metadata", f"tokenizer.chat_template=@{template}", "--set-metadata", "n:uint32=7")
+    words += ("--set-metadata", "a:b:text=c", "--set-metadata", "f:float32[]=[1e3, Infinity]")
     dry = run("edit", path, *words, "--set-metadata", "at=@@x=y", "-n")
     assert dry.lines[-1] == "nothing was written (--dry-run)"
     done = run("edit", path, *words, "--set-metadata", "at=@@x=y")
     assert (done.code, done.err) == (0, "")
     assert done.lines == dry.lines[:-1]
-    assert done.lines[1:3] == ["add n = 7", "add at = @x=y"]
+    assert done.lines[1:5] == ["add n = 7", "add a:b = c", "add f = [1e3, Infinity]", "add at = @x=y"]
     metadata, _ = gguf_told(path)
     assert metadata["tokenizer.chat_template"] == "{{ héllo }}\n"
-    assert (metadata["n"], metadata["at"]) == (7, "@x=y")
+    assert [metadata[key] for key in ("n", "at", "a:b", "f")] == [7, "@x=y", "c", [1000, float("inf")]]
+    assert run("edit", path, "--set-metadata", "a:b=d").code == 0
     for wrong in (["--set-metadata", "k"], ["--set-metadata", f"k=@{tmp_path}/none"], ["--drop", "x"]):
         assert run("edit", path, *wrong).code == 2
     assert run("edit", path, "--drop", "t0", "-o", path).code == 2
+    assert run("edit", path, "--drop", "t0", "-o", tmp_path / "new" / "o.gguf").code == 0
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf").code == 0
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf").code == 2
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf", "--force").code == 0

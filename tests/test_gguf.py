@@ -149,7 +149,7 @@ def test_types_that_big_endian_files_do_not_have_are_raw_only():
 # -- cut ---------------------------------------------------------------------------------------------------------------
 
 
-def test_of_a_file_cut_to_60_percent_11_of_20_tensors_are_whole():
+def test_of_a_file_cut_to_60_percent_11_of_20_tensors_are_whole(tmp_path):
     with pparse.view(LAYERS[: len(LAYERS) * 6 // 10]) as model:
         statuses = [tensor.status.value for tensor in model.values()]
         assert statuses == ["complete"] * 11 + ["truncated"] + ["missing"] * 8
@@ -158,6 +158,14 @@ def test_of_a_file_cut_to_60_percent_11_of_20_tensors_are_whole():
         assert model[f"blk.11.weight"].numpy(partial="prefix").tobytes() == b""  # noqa: F541
         extent = model.extent()
         assert (extent.first_hit, extent.expected, extent.resume_at) == ("blk.11.weight", len(LAYERS), 6854)
+        found = pparse.hash(model)  # nothing but tensors was cut: what they are called and look like is known
+        assert (found.structure, found.model) == (pparse.hash(LAYERS).structure, None)
+        assert pparse.convert(model, tmp_path / "some.safetensors", include=["blk.3.*"]).is_whole
+        assert not pparse.convert(model, tmp_path / "m.safetensors", skip_damaged=True).is_whole
+    for size in (3000, len(LAYERS) - 1):
+        with pparse.view(LAYERS[:size]) as model:
+            assert model.extent().status is not Status.COMPLETE
+            assert (pparse.hash(model).structure is None) == (model.table.status is not Status.COMPLETE)
 
 
 def test_a_cut_in_the_key_values_and_in_the_table_is_told():
@@ -583,6 +591,13 @@ def test_whole_tensors_of_a_cut_file_are_recovered(tmp_path, run):
     cut.write_bytes(content[:12_000])
     ran = run("recover", cut, "-o", tmp_path / "out")
     assert ran.code == 4
+    (told,) = (line for line in ran.lines if "NAME.gguf" in line)  # with their types and key-values
+    command = told.split("'")[1].split()[1:]
+    assert run(*(word.replace("NAME", str(tmp_path / "new")) for word in command)).code == 4
+    with pparse.view(cut) as one, pparse.view(tmp_path / "new.gguf") as other:
+        assert {tensor.name: tensor.type_name for tensor in other.values()} == {
+            tensor.name: tensor.type_name for tensor in one.values() if tensor.is_complete
+        }
     with np.errstate(all="ignore"), pparse.view(cut) as one, pparse.view(tmp_path / "out" / "m.safetensors") as other:
         whole = [tensor.name for tensor in one.values() if tensor.is_complete and tensor.dtype is not None]
         assert sorted(other) == sorted(whole)

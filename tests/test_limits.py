@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pparse
 from pparse.errors import LimitError
-from pparse.limits import GIB, KIB, MIB, Limits, count_words, format_size, parse_size
+from pparse.limits import GIB, KIB, MIB, Limits, count_words, exact_size, format_size, parse_size
 from tests import sweep
 from tests.rows import rows
 
@@ -131,6 +132,7 @@ def test_decimal_fractions_are_exact(whole, thousandths, unit):
 )
 def test_sizes_are_shown_in_binary_units(count, text):
     assert format_size(count) == text
+    assert exact_size(count) == count_words(count, "byte") + (f" ({text})" if count >= KIB else "")
 
 
 @settings(max_examples=sweep.examples(200))
@@ -181,6 +183,8 @@ def test_limits_are_immutable():
 def test_limits_refuse_unknown_names_and_name_the_known():
     with pytest.raises(ValueError, match=r"no such limit: dept .*depth, entries"):
         Limits(dept=3)
+    with pytest.raises(TypeError, match=r"pass pparse\.Limits\(depth=…\), not a dict"):
+        pparse.open(b"{}", limits={"depth": 3})
 
 
 def test_limits_of_one_are_the_least():

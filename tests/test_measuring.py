@@ -389,7 +389,8 @@ def test_a_picture_has_a_bar_for_each_range_and_escapes_names(run, tmp_path) -> 
         stats(npy(np.array([2.0**1000, 1]))),
     ):
         assert ElementTree.fromstring(one.to_svg("<x>")).tag.endswith("svg")
-    assert run("stats", GOOD, "--svg", tmp_path / "no" / "folder.svg").code == 2
+    assert run("stats", GOOD, "--svg", tmp_path / "new" / "folder.svg").code == 0
+    assert run("stats", GOOD, "--svg", path / "no folder.svg").code == 2
 
 
 # -- differences -------------------------------------------------------------------------------------------------------

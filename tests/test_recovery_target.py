@@ -93,8 +93,14 @@ def test_the_folder_is_made_and_must_be_empty(tmp_path, places):
 
 def test_a_thread_makes_the_digest_of_what_was_written(tmp_path):
     pieces = [random.Random(1).randbytes(1 << 20), bytes(100), bytes(range(256)) * 1024]
-    with Target(tmp_path / "one") as one, Target(tmp_path / "two", threads=2) as two:
-        files = [target.create("a") for target in (one, two)]
+    budget = MemoryBudget("2MiB")  # less than may wait
+    with (
+        Target(tmp_path / "one") as one,
+        Target(tmp_path / "two", threads=2) as two,
+        Target(tmp_path / "three", threads=2, budget=budget) as three,
+    ):
+        files = [target.create("a") for target in (one, two, three)]
+        tables = budget.used
         buffer = bytearray(1 << 20)
         for number in range(20):
             piece = pieces[number % 3]
@@ -102,9 +108,12 @@ def test_a_thread_makes_the_digest_of_what_was_written(tmp_path):
             for file in files:
                 file.write(memoryview(buffer)[: len(piece)])  # which changes right after
                 file.write_zeros(number << 12)
-        assert files[0].sha256 == files[1].sha256 == hashlib.sha256(b"".join(_all(pieces))).hexdigest()
-        assert two.thread is not None
-        assert one.thread is None
+            if number == 10:  # somebody else needs all of it
+                budget.charge(budget.limit - tables, "all").release()
+        assert budget.peak > tables + (1 << 20)
+        assert {file.sha256 for file in files} == {hashlib.sha256(b"".join(_all(pieces))).hexdigest()}
+        assert budget.used == tables
+        assert [thread.name[:13] for thread in threading.enumerate()].count("pparse-digest") == 2
         two.create("dropped").write(pieces[0])
     assert not any(thread.name.startswith("pparse") for thread in threading.enumerate())
 

@@ -109,23 +109,46 @@ def test_results_come_in_order_whatever_happens(tmp_path, monkeypatch) -> None:
 
 
 def test_a_program_without_a_guard_gets_its_results(tmp_path) -> None:
-    """Copies of it go on. Where it has threads, its processes run it once more and end: no tensor is to blame."""
+    """Copies of it go on. Other processes run it once more and end: no tensor is to blame."""
     sample = str(SAMPLES / "tiny-gpt.safetensors")
     lines = (
-        f"pool = pparse.ProcessPool(2)\nprint(pparse.stats({sample!r}, executor=pool).whole.count)\n"
+        f"print(pparse.stats({sample!r}, executor=pool).whole.count)\n"
         "import time\nbefore = time.monotonic()\nwhile time.monotonic() < before + 60:\n"
         "    try:\n        pool.submit(os.kill, pool.submit(os.getpid).result(), 9).result()\n"
         "    except pparse.WorkerDiedError:\n        pass\n"
         "    except pparse.SourceError as error:\n        print(error)\n        break\n"
     )
-    thread = "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
-    for begin in ("", thread):
+    for how in ("", ", waiting=0"):
         program = tmp_path / "program.py"
-        program.write_text(f"import os, threading, pparse\n{begin}{lines}")
+        program.write_text(f"import os, pparse\npool = pparse.ProcessPool(2{how})\n{lines}")
         told = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=100, check=True)
         assert told.stdout.startswith("11008\n")
         assert "\nworker processes end before they have anything to do" in told.stdout
         assert told.stderr.count("Traceback") <= 4
+
+
+def test_a_pool_keeps_nothing_of_its_program_and_may_be_in_any_process(tmp_path) -> None:
+    """A pipe of the program ends when it closes it; where no process can be started, the work is done."""
+    sample = str(SAMPLES / "tiny-gpt.safetensors")
+    (tmp_path / "program.py").write_text(
+        "import multiprocessing, subprocess, sys, pparse\nfrom concurrent.futures import ProcessPoolExecutor\n"
+        "def inner(what):\n    with pparse.ProcessPool(1) as pool:\n"
+        f"        done = len(pparse.hash({sample!r}, executor=pool).model)\n        try:\n"
+        "            return done, pool.submit(str).result()\n"
+        "        except pparse.SourceError as error:\n            return done, str(error)\n"
+        "if __name__ == '__main__':\n    cat = [sys.executable, '-c', 'import sys; print(sys.stdin.read())']\n"
+        "    cat = subprocess.Popen(cat, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n"
+        "    with pparse.ProcessPool(1) as pool:\n"
+        "        print(cat.communicate('seen', timeout=20)[0].strip())\n        print(pool.submit(inner, 0).result())\n"
+        "    with multiprocessing.Pool(1) as pool:\n        print(*pool.map(inner, [0]))\n"
+        "    with ProcessPoolExecutor(1) as pool:\n        print(*pool.map(inner, [0]))\n"
+    )
+    command = [sys.executable, tmp_path / "program.py"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout.splitlines()
+    daemonic = "(64, 'a daemonic process, such as a worker of multiprocessing.Pool, cannot start worker processes')"
+    assert told[:3] == ["seen", daemonic, daemonic]
+    started = "(64, '')", "(64, 'worker processes cannot be started: "  # by the server of the one that forked it
+    assert told[3].startswith(started)
 
 
 def test_notes_go_on_where_a_run_ended(tmp_path, monkeypatch) -> None:

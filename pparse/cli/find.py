@@ -70,10 +70,14 @@ def run(options: Any, out: Output) -> int:
     options.wanted = _Asked(options, out)
     if options.duplicates:
         code = _duplicates(options, out)
+    elif options.unused:
+        code = each_file(options, out, _unused)
     else:
-        code = each_file(
-            options, out, _unused if options.unused else _find, heading=not (options.quiet or options.unused)
-        )
+        options.headings = 0
+        code = each_file(options, out, _find, apart=False)
+        if options.several and not (options.quiet or options.json or options.jsonl):
+            told = f"{count_words(options.found, 'tensor')} found, in {count_words(len(options.files), 'file')}"
+            out.say(f"\n{told}" if options.headings else told)
     if options.matches.complain(out):
         return USAGE
     return worst({code, OK if options.found else DIFFERENT})
@@ -163,6 +167,14 @@ class _Hits:
         return in_order(self, how, held, out, first=options.first, reverse=options.reverse, **COLUMNS)
 
 
+def _head(options: Any, out: Output) -> None:
+    """Write which file the lines that follow are of, if there are several."""
+    if options.several:
+        name = out.paint(f"{safe(options.file)}:", "bold")
+        out.line(f"\n{name}" if options.headings else name)
+        options.headings += 1
+
+
 def _find(options: Any, out: Output) -> int:
     from pparse.cli.output import JsonRows, Table
 
@@ -170,7 +182,7 @@ def _find(options: Any, out: Output) -> int:
         as_json = options.json or options.jsonl
         rows = JsonRows(out, options, {}, "tensors") if as_json else None
         table = Table(out, ("NAME", "DTYPE", "SHAPE", "SIZE", "WHAT"), "<<<><", full=options.long)
-        found, unseen = _Hits(viewer, options), options.wanted.unseen
+        found, unseen, has_head = _Hits(viewer, options), options.wanted.unseen, False
         for tensor, why in found.in_order(options, out):
             dtype = type_word(tensor)
             if rows is not None:
@@ -180,15 +192,20 @@ def _find(options: Any, out: Output) -> int:
             elif options.quiet:
                 out.line(safe(tensor.name))
             else:
+                if not has_head:
+                    _head(options, out)
+                has_head = True
                 table.row(safe(tensor.name), safe(dtype), tensor.shape_text, format_size(tensor.listed_nbytes), why)
         options.found += found.count
         options.matches.was_ended |= not found.is_done
         if rows is not None and options.json:
             rows.end({"count": found.count, "nbytes": found.total})
-        elif rows is None and not options.quiet:
+        unseen = options.wanted.unseen - unseen
+        if rows is None and not options.quiet and (found.count or unseen or not options.several):
             if found.count:
                 table.close()
-            unseen = options.wanted.unseen - unseen
+            elif not has_head:
+                _head(options, out)
             lost = f"; {count_words(unseen, 'tensor')} could not be looked at" if unseen else ""
             out.say(f"{count_words(found.count, 'tensor')} found, {format_size(found.total)}{lost}")
             tell_rest(options.first, found.count, out, is_done=found.is_done)

@@ -11,7 +11,7 @@ from pparse.cli.output import cut_to_dict, parameters_words, report_cut, report_
 from pparse.display.text import safe
 from pparse.document.registry import viewer_for
 from pparse.findings import BROKEN, Status
-from pparse.limits import count_words, format_size
+from pparse.limits import count_words, exact_size, format_size
 from pparse.recovery.document_verdict import all_findings, document_status
 from pparse.tensors.viewer import findings_of
 
@@ -96,7 +96,7 @@ def _head(document: Extraction) -> list[Field]:
     if wrappings:
         fields.append(("inside", ", in ".join(wrappings)))
     if not document.is_folder and document.size is not None:
-        fields.append(("size", f"{document.size:,} bytes ({format_size(document.size)})"))
+        fields.append(("size", exact_size(document.size)))
     return fields
 
 
@@ -227,7 +227,14 @@ def _facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield names and values of metadata as text, of those that have no others in them."""
     for name, value in nested(metadata):
         if not isinstance(value, dict) and not _has_dicts(value):
-            yield name, ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield name, _in_words(value)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) if value else "(an empty list)"
+    text = str(value)
+    return f"({len(text):,} spaces)" if len(text) > 1 and text.count(" ") == len(text) else text
 
 
 def _rank(fact: tuple[str, str]) -> tuple[bool, bool, int]:

@@ -581,7 +581,8 @@ def report_cut(
     if missing:
         there = (
             f"{actual:,} of {least}{count_words(extent.expected or 0, f'{decoded}byte')} {are(actual)} there, {least}"
-            + ("1 byte is missing" if missing == 1 else f"{missing:,} ({format_size(missing)}) are missing")
+            + (f"{missing:,} ({format_size(missing)})" if missing >= 1024 else count_words(missing, "byte"))
+            + f" {are(missing)} missing"
         )
     word = "damaged" if extent.status is Status.DAMAGED else "truncated"
     out.say(out.paint(word, "red") + f": {there}{lacks}")

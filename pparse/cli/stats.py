@@ -169,7 +169,7 @@ class _Picture:
         from pparse.measuring.picture import to_svg
         from pparse.writers.files import AtomicFile
 
-        with AtomicFile(path) as file:
+        with AtomicFile(path, make_folders=True) as file:
             for line in to_svg(title, self._tensors, self._whole, self._count):
                 file.stream.write(line.encode())
 

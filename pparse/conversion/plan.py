@@ -356,6 +356,8 @@ class Plan:
             self.report.document_reason = f"{files} of the source may hold more tensors, and cannot be read"
         else:
             told = (finding for finding in self.viewer.findings if finding.severity is Severity.ERROR)
+            if extent.missing_bytes and self.viewer.is_cut_in_tensors:  # which tensors, is known
+                told = (finding for finding in told if finding.code != "truncated")
             # That the bytes of a tensor are not those of its checksum says nothing of any other.
             named = {clipped(entry.name) for entry in self.report.left_out if entry.status is Status.DAMAGED}
             others = (finding for finding in told if not (finding.code == "hash" and finding.path in named))

@@ -110,6 +110,8 @@ class Session(Declared):
         stats: IoStats | None = None,
         **others: Any,
     ) -> None:
+        if limits is not None and not isinstance(limits, Limits):
+            raise TypeError(f"limits: pass pparse.Limits(depth=…), not a {type(limits).__name__}")
         super().__init__(limits=limits or Limits(), options=dict(options or {}), stats=stats or IoStats(), **others)
         self.lock = RLock()  # see `pparse.locking`
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)

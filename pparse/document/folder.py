@@ -272,7 +272,11 @@ def several_models(folder: Folder, models: Sequence[str], about: Sequence[str] =
     """
     shown = ", ".join(models[:8]) + (f" and {len(models) - 8} more" if len(models) > 8 else "")
     reason = "the folder holds several models" + (told(f": {all_of(folder.path)}", "") if folder.path else "")
-    reason += f"; name one of them, e.g. {folder.path.rstrip('/')}/{models[0]}. There are: {shown}"
+    path, (_, dot, ending) = folder.path.rstrip("/"), models[0].rpartition(".")
+    reason += f"; name one of them, e.g. {path}/{models[0]}"
+    if dot and all(model.endswith(f".{ending}") and "/" not in model for model in models):
+        reason += told(f", or, where several files can be named, '{path}/*.{ending}'", "")
+    reason += f". There are: {shown}"
     return PathError(reason + "".join(f"; {known}" for known in about), path=folder.path)
 
 

@@ -273,7 +273,7 @@ def write_copy(
     moved = sum(length for _, _, length in head.moves)
     refuse_full(out, size + (moved if blocks is None else min(moved, blocks * 512)))
     written = done = 0
-    with AtomicFile(out, like=like) as file:
+    with AtomicFile(out, like=like, make_folders=True) as file:
         target = file.stream.fileno()
         raw = head.written(size)
         _write(target, 0, raw)

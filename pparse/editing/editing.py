@@ -67,6 +67,10 @@ def edit(
     given = os.fspath(path)
     if "::" in given and not files.is_there(given):
         raise UnsupportedError("what lies in another file is not edited: extract it first", source=given)
+    if given == "-" and not files.is_there(given):
+        raise UnsupportedError("standard input is not edited: name a file", source=given)
+    if files.is_folder(given):
+        raise UnsupportedError("a folder is not edited: name a file in it", source=given)
     real = given if files.linked_name(given) is None else files.real_path(given)
     out = None if output is None else os.fspath(output)
     wishes = Wishes(set_metadata or {}, delete_metadata, rename_metadata or {}, rename, drop)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from json import loads
+from math import isinf
 
 from pparse.conversion.forms import LONGEST_NAME, is_key, is_text, raw_entries
 from pparse.editing.plan import Head
@@ -97,6 +98,10 @@ class GgufHead(Head):
             old = self._behind_name(self._held[key])
             (kind,) = struct.unpack_from(self._order + "I", old)
             inner = struct.unpack_from(self._order + "I", old, 4)[0] if kind == ARRAY else None
+        elif ":" in key:
+            words = ", ".join(name for name in NAMES if name != NAMES[ARRAY])
+            told = f"{key}: {key.rpartition(':')[2]!r} is no type of GGUF values ({words}; each with [] for a list)"
+            raise OptionError(f"{told}; a new key that has a colon is given with its type, {key}:text")
         elif isinstance(value, list | tuple):
             kind, inner = ARRAY, _kind_of(value[0]) if value else TEXT
         else:
@@ -117,11 +122,13 @@ class GgufHead(Head):
             raise TypeError("arrays of arrays are not written")
         if isinstance(value, str):
             layout = LAYOUTS[kind]
-            value = _WORDS[value.lower()] if layout == "?" else float(value) if layout in "fd" else int(value, 0)
+            value = _WORDS[value.lower()] if layout == "?" else _number(value) if layout in "fd" else int(value, 0)
+        if kind == _BOOL and value not in (0, 1):
+            raise ValueError("neither true nor false")
         return self._pack(LAYOUTS[kind], value)
 
     def _array(self, inner: int, value: Any) -> bytes:
-        items = loads(value) if isinstance(value, str) else value
+        items = loads(value, parse_float=_number) if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
             raise TypeError("not a list, as JSON writes it")
         head = self._pack("I" + self._length, inner, len(items))
@@ -182,6 +189,14 @@ def _plain(key: str) -> str:
     """Return a key without the type behind it, ``:TYPE`` or ``:TYPE[]``."""
     name, mark, word = key.rpartition(":")
     return name if mark and word.removesuffix("[]") in _KINDS and word != "array" else key
+
+
+def _number(text: str) -> float:
+    """Return a number; raise `OverflowError` for digits that float64 has no room for."""
+    number = float(text)
+    if isinf(number) and any(map(str.isdigit, text)):
+        raise OverflowError("too large")
+    return number
 
 
 def _expected(kind: int, inner: int | None) -> str:

@@ -36,7 +36,7 @@ from pparse.errors import ClosedError, LimitError, OptionError, SourceError, ref
 from pparse.limits import GIB, MIB, Limits, MemoryBudget, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
 from pparse.recovery.names import MAX_DEPTH, changed, fold, names_root, numbered, plain, printable, safe_name
-from pparse.writers.digest import MOST_WAITING, Digest
+from pparse.writers.digest import Digest
 from pparse.writers.files import refuse_full
 from pparse.writers.journal import HashTable, Journal, is_disk_full, was_stopped
 
@@ -116,9 +116,12 @@ class Target:
         self.closed = True
         self.journal: Journal | None = None
         self._budget = budget or MemoryBudget()
-        self.thread: Executor | None = None
-        """What makes the digests of files while they are written; None if that is not asked for."""
+        self._thread: Executor | None = None
         self._threads = ExitStack()
+        if threads > 1:
+            from concurrent.futures import ThreadPoolExecutor  # costs 5 ms
+
+            self._thread = self._threads.enter_context(ThreadPoolExecutor(1, "pparse-digest"))
         self._salt = os.urandom(16)  # so that nobody can choose names that make the table slow
         self._taken = HashTable(self._budget)
         self._renamed: dict[int, str] = {}  # folders created under another name than their own
@@ -134,11 +137,6 @@ class Target:
             self._let_go(keep=True)
             raise
         self.closed = False
-        if threads > 1:
-            from concurrent.futures import ThreadPoolExecutor  # costs 5 ms
-
-            self._threads.enter_context(self._budget.charge(MOST_WAITING, "bytes that wait for their digest"))
-            self.thread = self._threads.enter_context(ThreadPoolExecutor(1, "pparse-digest"))
         for name in (WORK_NAME, *reserved):
             self._taken.add(self._key_of(name))
 
@@ -352,6 +350,10 @@ class Target:
             return ""
         _, folder = self._walk(safe_name(name, raw_name, depth=self.max_depth))
         return folder.rstrip("/")
+
+    def digest(self) -> Digest:
+        """Return what makes the digest of a file while it is written."""
+        return Digest(self._budget, self._thread)
 
     def atomic(self, name: str) -> AtomicReport:
         """Return a file at the root that gets ``name``, a reserved name, when it is complete."""
@@ -637,7 +639,7 @@ class TargetFile(_OpenFile):
     ) -> None:
         super().__init__(target, *work, path)
         self._place: Any = place
-        self._digest = Digest(target.thread)
+        self._digest = target.digest()
         self._stored = stored
         self.expansion: Expansion | None = None
         """What limits the output of a compressed stream."""

@@ -61,6 +61,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
     row_bytes = 520  #: approximate memory of one tensor while it is held, without name, shape and further parts
 
     may_have_had_more: bool = False  #: whether a cut document may have had more tensors than those that are known of
+    is_cut_in_tensors: bool = False
+    """Whether all that the document holds beside its tensors is there, before their bytes."""
     places_by_offset = False
     """Whether a header tells at which offsets tensors stand: behind lost bytes, a tensor may stand elsewhere."""
 
@@ -190,6 +192,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         if self.root.status is Status.TRUNCATED:
             told = self.extraction.result.listing.missing() or 0
             extent.end_early(max(last - actual, told), at_least=last <= actual)
+            if last > actual and self.is_cut_in_tensors:
+                extent.document_status = Status.COMPLETE
         elif self.stream_is_cut():
             extent.document_status, extent.resume_at = Status.TRUNCATED, actual
         elif self.findings.errors:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from typing import Any, Final
 
-# While this process has one thread, workers are forked from it: that takes 2 ms. Later ones, which replace those that
-# died, come from a server without threads that has imported all of this once, which takes 100 ms. Not numpy: not all
+# Workers come from a server without threads that has imported all of this once, which takes 100 ms. Not numpy: not all
 # tasks need it, and workers import it side by side.
 _METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 _IMPORTED: Final = [f"pparse.{name}" for name in ("workers.results", "measuring.statistics", "measuring.difference")]
@@ -38,6 +37,12 @@ _ENDED: Final = (OSError, ValueError, AssertionError)
 _SIGNALS: Final = {signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])}
 _SIGKILL: Final = 9
 _SIGTERM: Final = 15
+# Why no process can be started.
+_DAEMONIC: Final = "a daemonic process, such as a worker of multiprocessing.Pool, cannot start worker processes"
+_UNGUARDED: Final = (
+    "worker processes end before they have anything to do; a program that has some starts them behind "
+    "if __name__ == '__main__':"
+)
 # Seconds to wait for the exit code of a process that ended.
 _PATIENCE: Final = 5
 
@@ -45,15 +50,22 @@ _PATIENCE: Final = 5
 class ProcessPool(Executor):
     """An executor of ``count`` processes. One that dies fails the task it was doing, and nothing else."""
 
-    def __init__(self, count: int, *, waiting: int = 0) -> None:
-        """``waiting``: so many threads of this process only wait, and hold no lock: a copy does not miss them."""
-        from multiprocessing import get_context
+    def __init__(self, count: int, *, waiting: int | None = None) -> None:
+        """``waiting``: this process is the pool's own: the first workers may be copies of it, which takes 2 ms.
+
+        A copy has all pipes and locked files that this process has, and keeps them open. ``waiting`` threads of it
+        only wait, and hold no lock: a copy does not miss them. If there are more threads, none is made.
+        """
+        from multiprocessing import current_process, get_context
 
         self._context: Any = get_context(_METHOD)
         self._forked: list[_Process] = []  # those that had no task yet
-        if _METHOD == "forkserver":
+        self._why = _DAEMONIC if current_process().daemon else _UNGUARDED
+        self._is_refused = self._why is _DAEMONIC  # the standard library lets such a process start none
+        if _METHOD == "forkserver" and not self._is_refused:
             self._context.set_forkserver_preload(_IMPORTED)
-            while len(self._forked) < count and _count_threads() <= 1 + waiting:
+            most = 0 if waiting is None else count
+            while len(self._forked) < most and _count_threads() <= 1 + (waiting or 0):
                 try:
                     self._forked.append(_Process(get_context("fork"), self._forked))
                 except OSError:  # the system has no room for more now
@@ -61,14 +73,13 @@ class ProcessPool(Executor):
             if not self._forked:
                 from multiprocessing import forkserver
 
-                with _without_signals(has_server=True):
+                with _without_signals(has_server=True), suppress(OSError):
                     forkserver.ensure_running()  # it imports while the caller opens what there is to do
         self._threads = ThreadPoolExecutor(count)
         self._own = threading.local()
         self._lock = threading.Lock()
         self._all: set[_Process] = set(self._forked)
         self._is_closed = False
-        self._is_refused = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Do ``fn(*args, **kwargs)`` in a process.
@@ -94,7 +105,7 @@ class ProcessPool(Executor):
 
     def _started(self) -> _Process:
         """Return a process that is there: one that dies before it has a task fails none."""
-        ready = pickle.dumps((os.getpid, (), {}))
+        ready, why = pickle.dumps((os.getpid, (), {})), self._why
         for number in range(_STARTS):
             with self._lock:
                 if self._is_closed or self._is_refused:
@@ -103,7 +114,9 @@ class ProcessPool(Executor):
                     return self._forked.pop()
                 try:
                     process = _Process(self._context)
-                except (EOFError, OSError):  # the server that forks was killed; or the system has no room for more
+                except (EOFError, OSError) as error:
+                    # The server was killed; or it is that of the process that forked this one; or there is no room.
+                    why = f"worker processes cannot be started: {str(error) or 'their server ended'}"
                     continue
                 self._all.add(process)
             try:
@@ -114,10 +127,7 @@ class ProcessPool(Executor):
                     self._is_refused |= number > 0 and not error.was_killed  # any other would end like it
                 continue
             return process
-        raise SourceError(
-            "worker processes end before they have anything to do; a program that has some starts them behind "
-            "if __name__ == '__main__':"
-        )
+        raise SourceError(why)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes: once all is done, or with ``cancel_futures`` at once."""

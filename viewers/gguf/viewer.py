@@ -55,6 +55,12 @@ class GgufViewer(NodeViewer):
         return root.find("tensors")
 
     @property
+    def is_cut_in_tensors(self) -> bool:  # type: ignore[override]
+        """Whether the table, which follows the key-values, is whole."""
+        table = self.table
+        return table is not None and table.status is Status.COMPLETE
+
+    @property
     def facts(self) -> Node | None:
         """The key-values."""
         return self.root.find("metadata")
