@@ -26,7 +26,7 @@ from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.window import Window
 from pparse.document.appearance import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError, spoken
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import UNSURE_NAME, Finding, Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.zip import records
 from pparse.parsers.zip.members import (
@@ -57,6 +57,7 @@ from pparse.parsers.zip.records import (
     descriptor_crc,
     entries,
     entry_at,
+    is_extra,
     is_japanese,
     local_at,
     needs_guess,
@@ -396,10 +397,10 @@ class ZipParser(ArchiveParser):
         pos = member.start
         data, end = self.extraction.data, self.extraction.find_end()
         header = local_at(data, pos, end)
-        if header is not None and len(header.raw_name) != len(member.raw_name) and self.scanner.is_wrong(pos, header):
-            header = None  # what follows the member tells where its bytes begin
-        if header is None:
-            header = local_at(data, pos, end, broken=True)
+        odd = header is not None and (header.raw_name != member.raw_name or not is_extra(header.extra))
+        mended = self.scanner.mended(pos, header) if header is not None and odd else None
+        if header is None or mended is not None:
+            header = mended or local_at(data, pos, end, broken=True)
             if header is None or header.raw_name != member.raw_name:
                 pos, header = self.scanner.lost_header(pos, member.raw_name)
             gap = data.next_gap(member.start) if data.gaps else None
@@ -489,7 +490,7 @@ class ZipParser(ArchiveParser):
             self._compare_checksums(verdict, member, member.checksum[1], note.listed_crc, rival)
         if not named:
             verdict.verified = verdict.verified and None
-            verdict.worsen(Status.DAMAGED, "name", "its local header has a different name: one of them is wrong")
+            verdict.worsen(Status.DAMAGED, UNSURE_NAME, "its local header has a different name: one of them is wrong")
             verdict.suspect = ((0, verdict.size),)
         return verdict
 
