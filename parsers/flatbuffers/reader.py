@@ -15,7 +15,7 @@ from __future__ import annotations
 from struct import Struct, unpack_from
 
 from pparse.data.range_status import Stretches
-from pparse.errors import EndOfDataError, LimitError, MalformedError
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError
 from pparse.limits import evictor
 
 TYPE_CHECKING = False
@@ -156,6 +156,13 @@ class Reader:
                 self._vtables = {}
             known = self._vtables[vtable] = self._vtable(at, vtable)
         return known
+
+    def vtable_of(self, at: int) -> int | None:
+        """Return where the vtable of the table at ``at`` should be, within the data; None if that is not there."""
+        try:
+            return max(self.start, at - _INT32(self.take(at, 4))[0])
+        except DataError:
+            return None
 
     def _vtable(self, at: int, vtable: int) -> tuple[int, tuple[int, ...], int]:
         if vtable < self.start + 4 or vtable & 1 != self.start & 1:
