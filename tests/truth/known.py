@@ -54,8 +54,8 @@ class Sample:
     ``leads``, those without which values cannot be found. ``folder_only``: it is asked for by its entry, in a folder.
     ``saved``: what `recover` may call what it makes of the file, if not as the file or with .safetensors instead of its
     suffix. ``read`` returns the values in one of these as the format's own library reads it, and raises what that
-    raises; not asked of safetensors. ``linked``: what leads to a value counts from where it stands itself, so that bytes
-    that come in or go between it and the value lead elsewhere.
+    raises; not asked of safetensors. ``linked``: what leads to a value counts from where it stands itself; over bytes
+    that came in or went, it leads elsewhere.
     """
 
     name: str
