@@ -160,7 +160,7 @@ class Reader:
     def vtable_of(self, at: int) -> int | None:
         """Return where the vtable of the table at ``at`` should be, within the data; None if that is not there."""
         try:
-            return max(self.start, at - _INT32(self.take(at, 4))[0])
+            return max(self.start, at - int(_INT32(self.take(at, 4))[0]))
         except DataError:
             return None
 
