@@ -82,6 +82,8 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Member, Visit
 
 
+# Zeros that fill up the last block of a tar, which a member may end with whose size was mended.
+_BLOCK: Final = 512
 # Bytes at the end of a far archive that are read at once.
 _TAIL: Final = 256 * KIB
 # At how many members a listing looks for one whose size may be a wrong one.
@@ -151,7 +153,7 @@ class ZipParser(ArchiveParser):
         if data.size is None:
             return Confidence.NO
         end = start + (reader.size or 0)
-        return match_tail(data, start, end, TAIL_READ if thorough else END_SIZE, at_end=True)
+        return match_tail(data, start, end, TAIL_READ if thorough else _BLOCK + END_SIZE, at_end=True)
 
     @classmethod
     def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
