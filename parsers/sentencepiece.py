@@ -99,7 +99,7 @@ class SentencepieceParser(MessageParser):
         if node.parent is None and node.known_status is Status.COMPLETE and isinstance(index, MessageIndex):
             tags = {key for part in index.parts if isinstance(part, PartScan) for key in part.slots}
             if tags in ({1}, {1, 2}):
-                lacks = "trainer_spec behind the pieces" if len(tags) == 1 else "normalizer_spec behind the trainer_spec"
+                lacks = "trainer_spec behind the pieces" if 2 not in tags else "normalizer_spec behind trainer_spec"
                 reason = f"there is no {lacks}: the file may be cut between two fields"
                 self.damage(node, reason, node.end, cut=True)
 
