@@ -480,8 +480,10 @@ class ZipParser(ArchiveParser):
             header = local_at(self.extraction.data, member.start, self.extraction.find_end())
             named = header is None or self._is_named_alike(member, header)
             if header is not None and not self._agrees(member, header):
-                # Of a stored member, the directory says by itself that it is wrong: torch opens no such file.
+                # The directory says by itself that it is wrong, of a stored member or by a method that there is not:
+                # torch opens no such file, Python's zipfile no such member.
                 is_odd = note.method == STORED and member.size != member.compressed_size
+                is_odd = is_odd or member.status is Status.UNSUPPORTED
                 severity = Severity.ERROR if is_odd else Severity.WARNING
                 reason = "its local header has a different size, method or CRC"
                 self._note_member(member, "contradiction", reason, severity=severity)
