@@ -68,7 +68,7 @@ class SentencepieceParser(MessageParser):
     references: ClassVar[tuple[str, ...]] = ("google/sentencepiece src/sentencepiece_model.proto",)
     limitations: ClassVar[tuple[str, ...]] = (
         "there are no checksums: a changed byte may look like another piece",
-        "a model without a trainer_spec, as no trainer writes it, is called cut: it may end between two pieces",
+        "a model without a trainer_spec or a normalizer_spec, as no trainer writes it, is called cut: it may be",
     )
 
     @classmethod
@@ -92,13 +92,15 @@ class SentencepieceParser(MessageParser):
         return found
 
     def finish(self, ctx: NodeContext) -> None:
-        """Call a model truncated that lacks what it was trained with: the trainer writes that behind the pieces."""
+        """Call a model truncated that lacks what it was trained with, or how text is normalised: the trainer writes
+        both behind the pieces (google/sentencepiece src/trainer_interface.cc, ``Serialize``)."""
         super().finish(ctx)
         node, index = ctx.node, ctx.scratch
         if node.parent is None and node.known_status is Status.COMPLETE and isinstance(index, MessageIndex):
             tags = {key for part in index.parts if isinstance(part, PartScan) for key in part.slots}
-            if tags == {1}:
-                reason = "there is no trainer_spec behind the pieces: the file may be cut between two of them"
+            if tags in ({1}, {1, 2}):
+                lacks = "trainer_spec behind the pieces" if 2 not in tags else "normalizer_spec behind trainer_spec"
+                reason = f"there is no {lacks}: the file may be cut between two fields"
                 self.damage(node, reason, node.end, cut=True)
 
     def _pieces(self) -> Iterator[tuple[int, _Piece, Problem | None, Range | None]]:

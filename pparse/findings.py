@@ -104,6 +104,8 @@ def worst_status(*statuses: Status) -> Status:
 
 # The code of a finding on a value that can be read, but whose element number in its list is unknown.
 UNSURE_NUMBER: Final = "unsure-number"
+# Of one that can be read, but whose name is in doubt.
+UNSURE_NAME: Final = "name"
 
 # The most bytes kept of a path, and of a reason: the offset leads to the place, and a file may have 1 MiB names.
 KEPT_PATH: Final = 4_096

@@ -365,3 +365,13 @@ def test_what_precedes_the_archive_is_an_error_since_numpy_refuses_it(run, tmp_p
     assert run("recover", path, "-o", tmp_path / "out").code == 4
     with pparse.view(tmp_path / "out" / "x.safetensors") as model:
         assert model["a"].numpy().tolist() == [0, 1, 2]
+
+
+def test_a_method_that_there_is_not_is_an_error_though_the_local_header_has_the_right_one(run, tmp_path):
+    content = bytearray(npz(a=np.arange(3), b=np.arange(9)))
+    content[content.index(b"PK\1\2") + 11] ^= 0x80
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, pytest.raises(NotImplementedError):
+        archive.read("a.npy")
+    path = tmp_path / "x.npz"
+    path.write_bytes(content)
+    assert [run(*words, path).code for words in (("ls",), ("check",), ("recover", "-o", tmp_path / "out"))] == [4, 4, 4]

@@ -274,3 +274,17 @@ def test_arrays_of_dill_are_those_of_pickle(protocol: int, monkeypatch: pytest.M
         assert [tensor.status for tensor in found.values()] == [Status.COMPLETE] * 6
         assert found["large"][-1:].tolist() == [50_000]
         assert found.metadata == wanted.metadata
+
+
+@rows("size", [12, 50_000])
+def test_bytes_that_stand_as_a_text_are_damaged_with_it(size: int, run: Any, tmp_path: Any) -> None:
+    """Of protocol 0 numpy's bytes are a text with escapes: who reads them all knows, and from then on all do."""
+    content = pickle.dumps({"a": np.arange(size, dtype="f8")}, 0)
+    at = content.index(b"\\u0000\\u0000")
+    path = tmp_path / "a.pkl"
+    path.write_bytes(content[: at + 2] + b"z" + content[at + 3 :])
+    assert run("check", path).code == run("recover", path, "-o", tmp_path / str(size)).code == 4
+    with pparse.view(path) as viewer:
+        with pytest.raises(pparse.PparseError):
+            viewer["a"].numpy()
+        assert viewer["a"].status is Status.DAMAGED

@@ -51,6 +51,12 @@ def test_a_model_that_is_cut_says_nothing_of_what_is_lost(run, tmp_path):
     path.write_bytes(tokenizer(["▁a", "▁b"]).SerializeToString()[:70])
     said = run("info", path)
     assert (said.code, "model type" in said.out, "status      truncated" in said.out) == (4, False, True)
+    made = tokenizer(["▁a", "▁b"])
+    for lost in ("normalizer_spec", "trainer_spec"):  # cut right before one of them
+        made.ClearField(lost)
+        path.write_bytes(made.SerializeToString())
+        said = run("check", path)
+        assert (said.code, f"there is no {lost} behind" in said.out) == (4, True)
 
 
 def test_a_tokenizer_is_told_by_its_first_piece():

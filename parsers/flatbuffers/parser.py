@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 # Elements are counted before any is read; of so many references, one block is read at a time.
 _BLOCK = 1024
+# So many values that lead nowhere are told: lists over damage, as long as noise says, have some for each four bytes.
+_MOST_BROKEN = 4096
 _ALIGNED = 4
 # Where an identifier stands behind a size.
 _PREFIXED = 8
@@ -382,11 +384,13 @@ class FlatBuffersParser(Parser, Listing):
         return max(10_000, extraction.find_end() - extraction.start)
 
     def walk(self, node: Node, *, detail: bool = True) -> Iterator[Visit]:
-        """Yield the nodes, as many as a file can have of which no two tables share a part."""
-        most = self._most()
+        """Yield the nodes: few that lead nowhere, and no more than a file has of which no two tables share a part."""
+        most, broken = self._most(), 0
         for number, visit in enumerate(super().walk(node, detail=detail)):
-            if number > most:
-                self.note("limit", _shared(most), self.result.extraction.start)
+            broken += visit.finding is not None
+            if number > most or broken > _MOST_BROKEN:
+                lead = f"more than {_MOST_BROKEN:,} values lead nowhere: those behind them are not looked at"
+                self.note("limit", _shared(most) if number > most else lead, self.result.extraction.start)
                 return
             yield visit
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from struct import Struct, unpack_from
 
-from pparse.errors import EndOfDataError, LimitError, MalformedError
+from pparse.data.range_status import Stretches
+from pparse.errors import DataError, EndOfDataError, LimitError, MalformedError
 from pparse.limits import evictor
 
 TYPE_CHECKING = False
@@ -35,7 +36,18 @@ _UINT32, _UINT64, _INT32, _HEAD = (Struct(layout).unpack for layout in ("<I", "<
 class Reader:
     """One FlatBuffer, which begins at ``start`` of ``data``."""
 
-    __slots__ = ("__weakref__", "_charge", "_end", "_pages", "_revision", "_vtables", "budget", "data", "start")
+    __slots__ = (
+        "__weakref__",
+        "_charge",
+        "_end",
+        "_lost",
+        "_pages",
+        "_revision",
+        "_vtables",
+        "budget",
+        "data",
+        "start",
+    )
 
     def __init__(self, data: Data, start: int, end: int | None, budget: MemoryBudget) -> None:
         self.data = data
@@ -47,6 +59,7 @@ class Reader:
         """What the pages are charged to."""
         self._charge: Charge | None = None
         self._pages: dict[int, bytes] = {}
+        self._lost: dict[int, Stretches] = {}  # of pages that have gaps: zeros stand there
         self._vtables: dict[int, tuple[int, tuple[int, ...], int]] = {}
         self._revision = data.revision
 
@@ -59,7 +72,8 @@ class Reader:
         if page is None or self._revision != self.data.revision:
             page = self._load(at >> _PAGE)
         low = at & (_SIZE - 1)
-        if count <= len(page) - low:
+        lost = self._lost.get(at >> _PAGE) if self._lost else None
+        if count <= len(page) - low and (lost is None or lost.without(at, at + count) == [(at, at + count)]):
             return page[low : low + count]
         return self.data.read_exact(at, count)
 
@@ -67,8 +81,10 @@ class Reader:
         if self._revision != self.data.revision or len(self._pages) >= _PAGES:
             self.drop()
             self._revision = self.data.revision
-        page = self.data.known(number << _PAGE, _SIZE)
+        page, unknown = self.data.read_known(number << _PAGE, _SIZE)
         pages = self._pages
+        if unknown:
+            self._lost[number] = Stretches((at, at + length) for at, length in unknown)
         pages[number] = page
         try:
             if self._charge is None:
@@ -87,7 +103,7 @@ class Reader:
 
     def _evicted(self) -> None:
         self._charge = None
-        self._pages, self._vtables = {}, {}  # new ones: another thread may be reading
+        self._pages, self._vtables, self._lost = {}, {}, {}  # new ones: another thread may be reading
 
     def uint32(self, at: int) -> int:
         """Return the number at ``at``."""
@@ -140,6 +156,13 @@ class Reader:
                 self._vtables = {}
             known = self._vtables[vtable] = self._vtable(at, vtable)
         return known
+
+    def vtable_of(self, at: int) -> int | None:
+        """Return where the vtable of the table at ``at`` should be, within the data; None if that is not there."""
+        try:
+            return max(self.start, at - int(_INT32(self.take(at, 4))[0]))
+        except DataError:
+            return None
 
     def _vtable(self, at: int, vtable: int) -> tuple[int, tuple[int, ...], int]:
         if vtable < self.start + 4 or vtable & 1 != self.start & 1:

@@ -90,7 +90,7 @@ class Survey:
             try:
                 self._table(type, at)
             except DataError as error:
-                self._break(ref, at, error)
+                self._break(ref, at, error, reader.vtable_of(at))
         if self.status is COMPLETE:
             try:
                 for begin, end in parser.parts_beyond():
@@ -242,14 +242,18 @@ class Survey:
             got = max(0, self._there - start)
             self._note(EndOfDataError("the file ends early", offset=start, wanted=end - start, got=got))
 
-    def _break(self, ref: int, target: int, error: DataError) -> None:
-        """Note that the reference at ``ref`` leads to nothing that can stand at ``target``."""
-        if isinstance(error, EndOfDataError) and self._there <= target + 4:
-            self.end = max(self.end, target + 4)
+    def _break(self, ref: int, target: int, error: DataError, vtable: int | None = None) -> None:
+        """Note that the reference at ``ref`` leads to nothing that can stand at ``target``.
+
+        Or to a table there that is right, and whose own reference, to its ``vtable``, is wrong.
+        """
+        over = (ref, target) if vtable is None else (ref, target, vtable)
+        if isinstance(error, EndOfDataError) and self._there <= max(over) + 4:
+            self.end = max(self.end, max(over) + 4)
             self._note(error)
             return
-        low, high = self.torn or (ref, 1 << 62)
-        self.torn = max(low, ref), min(high, max(target, ref))
+        low, high = self.torn or (min(over), 1 << 62)
+        self.torn = max(low, min(over)), min(high, max(over))
         self._note(error)
 
     def _note(self, error: DataError) -> None:

@@ -299,8 +299,8 @@ class _MessageHead:
                     return False
                 if kind == _MAPS:
                     inner, kind = found.get(_VALUES) if told in _KEY_TYPES else None, _SEQUENCES
-                elif told > _OPTIONALS or set(found) - {_NAME, _KIND, told + 2}:
-                    return False
+                elif told > _OPTIONALS or (not self._least and set(found) - {_NAME, _KIND, told + 2}):
+                    return False  # with a tensor of some bytes, the tag of another element may be damaged
                 else:
                     inner, kind = found.get(told + 2) if told else None, told
             if not inner or inner[0][1] < 0:

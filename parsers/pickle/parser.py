@@ -722,8 +722,9 @@ class PickleParser(Parser, Listing):
         root = self.result.root
         damaged = None
         for visit in self.walk(root, detail=False):
-            if visit.kind in ("str", "global") and visit.status is Status.COMPLETE and visit.value is UNLOADED_VALUE:
-                fault = fault_in(self.program(visit.start), visit.start, visit.end or visit.start)
+            is_left = visit.status is Status.COMPLETE and visit.value is UNLOADED_VALUE
+            if is_left and visit.kind in ("str", "global", "bytes"):
+                fault = fault_in(self.program(visit.start), visit.start, visit.end or visit.start, visit.kind)
                 if fault is not None:
                     visit.status, visit.finding = Status.DAMAGED, self._malformed(fault, visit.start)
             if visit.status is Status.DAMAGED and damaged is None:

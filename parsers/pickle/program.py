@@ -14,7 +14,7 @@ from pparse.kernels.pickle_scan import DUP, GETS, MARK, SLACK, Scan, ends_of, sc
 from pparse.limits import evictor
 from pparse.parsers.pickle.joblib import WATCHED, ArrayFinder, Arrays
 from pparse.parsers.pickle.reading import CHARGE_FROM, Jumps, Parts, Reading, Stop, get_number
-from pparse.parsers.pickle.values import WIDTHS, Decoder
+from pparse.parsers.pickle.values import KIND_OF, WIDTHS, Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -683,10 +683,14 @@ def payload(data: Data, start: int, end: int) -> tuple[int, int] | None:
     return (begin, begin + size) if size <= end - begin else None
 
 
-def fault_in(program: Program, start: int, end: int) -> MalformedError | None:
-    """Return what is wrong with the text or global ``[start, end)``; of longer ones, where a text stops being UTF-8."""
+def fault_in(program: Program, start: int, end: int, kind: str) -> MalformedError | None:
+    """Return what is wrong with the text, global or bytes ``[start, end)``; of longer texts, where they stop being
+    UTF-8. Bytes that stand there as a text, as protocols 0 to 2 have them, are decoded."""
     try:
-        if end - start <= _DECODED:
+        if kind == "bytes" and KIND_OF.get(program.data.pread(start, 1)[0]) == kind:
+            return None
+        program.session.limits.check("scalar_bytes", end - start if kind == "bytes" else 0, "the text")
+        if end - start <= _DECODED or kind == "bytes":
             program.decoder.decode(start, end)
             return None
         place = None if program.data.pread(start, 1) == _OLD_TEXT else payload(program.data, start, end)

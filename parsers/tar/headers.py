@@ -49,6 +49,7 @@ ZEROS: Final = bytes(BLOCK)
 _NUMBER: Final = lazy_pattern(rb" *([0-7]*) *(?:\0.*)?", re.DOTALL)
 MAGICS: Final = {b"ustar\x0000": "ustar", b"ustar  \0": "gnu"}
 EXTENDED: Final = frozenset((b"L", b"K", b"x", b"g", b"X"))
+LONG_NAME: Final = b"././@LongLink"  # what GNU tar, and others, call the header of a long name
 BODILESS: Final = frozenset((b"1", b"2", b"3", b"4", b"5", b"6", b"V"))
 LETTERS: Final = b"\x0001234567DKLMNSVXgx"
 _HIGH_OUT: Final = bytes(range(128))
@@ -64,7 +65,7 @@ _PLAIN: Final = lazy_pattern(rb"([0-7]{7})[\0 ](?:[0-7]{7}[\0 ]){2}([0-7]{11})[\
 
 # The most digits of a number in a record or a map: more means damage, and is slow to parse.
 DIGITS: Final = 20
-_RECORD_LENGTH: Final = lazy_pattern(rb" *([0-9]{1,9}) ")
+RECORD_LENGTH: Final = lazy_pattern(rb" *([0-9]{1,9}) ")
 _DAMAGED: Final = lazy_pattern(rb"[^\n=]{0,20} ([A-Za-z][^ \n=\0]{0,250})=([^\n\0]*)\n")
 _TIME: Final = lazy_pattern(rb"-?[0-9]{1,18}(?:\.[0-9]*)?")
 # The records that are used; all others are skipped.
@@ -210,7 +211,7 @@ def read_records(data: bytes) -> tuple[Records, str | None]:
     problem = None
     at = 0
     while at < len(data) and data[at]:  # some writers pad with zeros
-        match = _RECORD_LENGTH.match(data, at)
+        match = RECORD_LENGTH.match(data, at)
         end = at + int(match[1]) if match is not None else 0
         if match is None or not match.end() < end <= len(data) or data[end - 1] != 0x0A:
             problem = problem or f"the length of a pax record is damaged, {len(data) - at} bytes before the records end"
@@ -239,7 +240,7 @@ def _agreeing(data: bytes, at: int) -> int:
     good = {end}
     line = data.rfind(b"\n", at, end - 1)
     while line >= 0:
-        match = _RECORD_LENGTH.match(data, line + 1)
+        match = RECORD_LENGTH.match(data, line + 1)
         if match is not None and line + 1 + int(match[1]) in good:
             good.add(line + 1)
         line = data.rfind(b"\n", at, line) if line > at else -1

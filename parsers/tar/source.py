@@ -25,8 +25,11 @@ from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, count_words
 from pparse.parsers.tar.headers import (
     BLOCK,
+    EXTENDED,
     LETTERS,
+    LONG_NAME,
     MAGICS,
+    RECORD_LENGTH,
     ZEROS,
     TarHeader,
     dialect_of,
@@ -213,14 +216,27 @@ class TarSource:
         if len(raw) < BLOCK:
             return Blank.CUT if raw else Blank.END
         if not unknown:
-            return Blank.ZERO if raw == ZEROS else judge_header(raw) or Blank.BAD
+            return Blank.ZERO if raw == ZEROS else self._with_letter(judge_header(raw), pos) or Blank.BAD
         if self.gap_in(pos, pos + BLOCK) is not None:
             return Blank.GAP
-        header = judge_header(raw, unknown)
+        header = self._with_letter(judge_header(raw, unknown), pos)
         if header is not None:
             return header
         known = BLOCK - sum(length for _, length in unknown)
         return Blank.ZERO if raw == ZEROS and known >= BLOCK // 2 else Blank.BAD
+
+    def _with_letter(self, header: TarHeader | None, pos: int) -> TarHeader | None:
+        """Return a header; that of a file if it is damaged, and what follows is no name or record for the next one."""
+        if header is None or header.sound or header.letter not in EXTENDED:
+            return header
+        if header.letter in (b"L", b"K"):  # a name, with the zero that ends it
+            last = pos + BLOCK + max(0, (header.size or 0) - 1)
+            extends = header.raw_name == LONG_NAME or self.read(last, 1)[0] in (b"\0", b"")
+        else:
+            extends = RECORD_LENGTH.match(self.read(pos + BLOCK, 16)[0].ljust(1)) is not None
+        if not extends:
+            header.letter = b"0"
+        return header
 
     def skip_zeros(self, pos: int) -> int:
         """Return the first block position at or after ``pos`` that is not known to be zeros."""

@@ -23,6 +23,7 @@ from pparse.parsers.zip.records import (
     ENCRYPTED,
     FINDER,
     FULL,
+    FULL16,
     LOCAL_SIZE,
     LZMA_HEAD,
     MASKED,
@@ -112,8 +113,11 @@ def listed_member(
         blame(member, source, Status.DAMAGED, "overlap", "its bytes belong to an earlier member")
     elif start >= directory.begin:
         blame(member, source, Status.DAMAGED, "malformed", "its offset points past the last member")
-    elif not is_refused(member, source, entry.extra) and not has_wrong_size(member, source):
-        has_gap(member, extraction)
+    elif is_refused(member, source, entry.extra) or has_wrong_size(member, source) or has_gap(member, extraction):
+        pass
+    elif entry.method == STORED and size != packed:
+        reason = f"it is stored as it is, and has two sizes: {packed:,} and {size:,} bytes"
+        blame(member, source, Status.DAMAGED, "contradiction", reason)
     return member
 
 
@@ -445,6 +449,7 @@ def _rows(parser: ZipParser, directory: Directory, base: int) -> tuple[list[Memb
             mode in modes
             and not (size and name[-1:] == "/")
             and how in plain
+            and (packed == size or how > FULL16)
             and not (zip64 and FULL in (size, offset))
             and packed < large
             and name.isascii()

@@ -26,7 +26,7 @@ from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.window import Window
 from pparse.document.appearance import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError, spoken
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import UNSURE_NAME, Finding, Severity, Status
 from pparse.limits import KIB, count_words
 from pparse.parsers.zip import records
 from pparse.parsers.zip.members import (
@@ -57,6 +57,7 @@ from pparse.parsers.zip.records import (
     descriptor_crc,
     entries,
     entry_at,
+    is_extra,
     is_japanese,
     local_at,
     needs_guess,
@@ -81,6 +82,8 @@ if TYPE_CHECKING:
     from pparse.tree.visit import Member, Visit
 
 
+# Zeros that fill up the last block of a tar, which a member may end with whose size was mended.
+_BLOCK: Final = 512
 # Bytes at the end of a far archive that are read at once.
 _TAIL: Final = 256 * KIB
 # At how many members a listing looks for one whose size may be a wrong one.
@@ -150,7 +153,7 @@ class ZipParser(ArchiveParser):
         if data.size is None:
             return Confidence.NO
         end = start + (reader.size or 0)
-        return match_tail(data, start, end, TAIL_READ if thorough else END_SIZE, at_end=True)
+        return match_tail(data, start, end, TAIL_READ if thorough else _BLOCK + END_SIZE, at_end=True)
 
     @classmethod
     def search(cls, reader: Range, poll: Callable[[], object]) -> int | None:
@@ -396,10 +399,10 @@ class ZipParser(ArchiveParser):
         pos = member.start
         data, end = self.extraction.data, self.extraction.find_end()
         header = local_at(data, pos, end)
-        if header is not None and len(header.raw_name) != len(member.raw_name) and self.scanner.is_wrong(pos, header):
-            header = None  # what follows the member tells where its bytes begin
-        if header is None:
-            header = local_at(data, pos, end, broken=True)
+        odd = header is not None and (header.raw_name != member.raw_name or not is_extra(header.extra))
+        mended = self.scanner.mended(pos, header) if header is not None and odd else None
+        if header is None or mended is not None:
+            header = mended or local_at(data, pos, end, broken=True)
             if header is None or header.raw_name != member.raw_name:
                 pos, header = self.scanner.lost_header(pos, member.raw_name)
             gap = data.next_gap(member.start) if data.gaps else None
@@ -477,8 +480,10 @@ class ZipParser(ArchiveParser):
             header = local_at(self.extraction.data, member.start, self.extraction.find_end())
             named = header is None or self._is_named_alike(member, header)
             if header is not None and not self._agrees(member, header):
-                # Of a stored member, the directory says by itself that it is wrong: torch opens no such file.
+                # The directory says by itself that it is wrong, of a stored member or by a method that there is not:
+                # torch opens no such file, Python's zipfile no such member.
                 is_odd = note.method == STORED and member.size != member.compressed_size
+                is_odd = is_odd or member.status is Status.UNSUPPORTED
                 severity = Severity.ERROR if is_odd else Severity.WARNING
                 reason = "its local header has a different size, method or CRC"
                 self._note_member(member, "contradiction", reason, severity=severity)
@@ -489,7 +494,7 @@ class ZipParser(ArchiveParser):
             self._compare_checksums(verdict, member, member.checksum[1], note.listed_crc, rival)
         if not named:
             verdict.verified = verdict.verified and None
-            verdict.worsen(Status.DAMAGED, "name", "its local header has a different name: one of them is wrong")
+            verdict.worsen(Status.DAMAGED, UNSURE_NAME, "its local header has a different name: one of them is wrong")
             verdict.suspect = ((0, verdict.size),)
         return verdict
 

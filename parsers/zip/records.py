@@ -111,6 +111,11 @@ def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
+def is_extra(extra: bytes) -> bool:
+    """Say whether extra fields fill ``extra`` exactly: they mostly do, unless its length is a damaged one."""
+    return sum(4 + len(value) for _, value in extra_fields(extra)) == len(extra)
+
+
 def extra_field(extra: bytes, wanted: int) -> bytes | None:
     """Return the value of the first extra field with that id; None if there is none."""
     return next((value for number, value in extra_fields(extra) if number == wanted), None)

@@ -19,7 +19,7 @@ from collections import namedtuple
 from pparse.containers.archive import ArchiveMember
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, GapError, LimitError, UnsupportedError
-from pparse.findings import Finding, Severity, Status
+from pparse.findings import UNSURE_NAME, Finding, Severity, Status
 from pparse.limits import KIB
 from pparse.parsers.zip import records
 from pparse.parsers.zip.members import blame, has_gap, has_wrong_size, is_refused, member_of
@@ -714,7 +714,7 @@ def scanned_member(extraction: Extraction, found: ScanStep, encoding: str) -> Ar
             whole = Status.DAMAGED if note.sure else Status.COMPLETE
             blame(member, source, Status.TRUNCATED if extent.cut else whole, extent.code, extent.reason)
         elif not has_gap(member, extraction) and not header.whole:
-            blame(member, source, Status.DAMAGED, "name", "part of its name is lost")
+            blame(member, source, Status.DAMAGED, UNSURE_NAME, "part of its name is lost")
     return member
 
 

@@ -51,7 +51,7 @@ from pparse.parsers.zip.records import (
     central_length,
     directory_ends,
     entry_at,
-    extra_fields,
+    is_extra,
     local_at,
     local_length,
     lzma_alone,
@@ -539,25 +539,28 @@ class Walker:
 
     def _is_extra(self, pos: int, header: LocalHeader) -> bool:
         """Say whether the extra field is plausible: a damaged length makes it cover the next records."""
-        if sum(4 + len(value) for _, value in extra_fields(header.extra)) == len(header.extra):
+        if is_extra(header.extra):
             return True
         inside = (pos + match.start() for match in _LOCALS.finditer(header.extra))
         blocks = (self.read(at, min(self.end - at, LOCAL_SIZE + 256))[0] for at in inside)
         return not any(other is not None and other.is_sane() for other in map(read_local, blocks))
 
-    def is_wrong(self, pos: int, header: LocalHeader) -> bool:
-        """Return whether the lengths in the local header at ``pos`` are damaged, by what follows the member.
+    def mended(self, pos: int, header: LocalHeader) -> LocalHeader | None:
+        """Return the local header at ``pos`` with the length that it should have, by what follows the member; None if
+        that of ``header`` is right, or nobody knows.
 
-        They are if its bytes would run into the next member, or if those before the next record have the CRC.
+        It is wrong if the member's bytes would run into the next one, or if those before the next record have the CRC.
         """
         found = self.listed_at(pos, meant=True)
         if found is None or found[0].length == header.length:
-            return False
+            return None
         listed, entry = found
+        return None if self._has_room(pos, header, entry) and not self._sums_up(pos + listed.length, entry) else listed
+
+    def _has_room(self, pos: int, header: LocalHeader, entry: CentralEntry) -> bool:
+        """Say whether the bytes of a member end before the next one begins, if they stand behind ``header``."""
         following = self.hints.next_position(pos + 1)
-        if following is not None and pos + header.length > following - entry.compressed_size:
-            return True
-        return self._sums_up(pos + listed.length, entry)
+        return following is None or pos + header.length <= following - entry.compressed_size
 
     def listed_at(self, pos: int, *, meant: bool) -> tuple[LocalHeader, CentralEntry] | None:
         """Return the broken or unknown header that should be at ``pos``, with the values of the directory.
@@ -570,7 +573,7 @@ class Walker:
         head, unknown = self.read(pos, LOCAL_SIZE + len(entry.raw_name))
         if not unknown and head[LOCAL_SIZE:] == entry.raw_name:
             header, _ = self._broken(pos)
-            if header is not None and header.raw_name == entry.raw_name:
+            if header is not None and header.raw_name == entry.raw_name and self._has_room(pos, header, entry):
                 if header.method != entry.method:  # also broken
                     header.method, header.flags = entry.method, entry.flags
                 return header, entry

@@ -526,6 +526,9 @@ class ResumedData(DecodedData):
             reason = piece.error or reason
         if self.error is not None and self._is_lost_head(self.error):
             self.error = _lost_head(self.error.offset)
+        elif self.error is not None and self.error.fault is Fault.TRAILING and not self._head.produced:
+            why = "the stream ends without a byte, and the file goes on"
+            self.error = MalformedError(why, offset=self.error.offset)
         if self.error is not None:
             self.problems.append(StreamProblem(self.error, end, self._source.end))
             at, stop = self.error.offset, real_end(self._source)

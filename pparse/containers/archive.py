@@ -288,16 +288,18 @@ class ArchiveParser(Parser, Listing, Container):
         return False
 
     def load_scalar(self, node: Node) -> Any:
-        """Return all bytes of a member. Raise an error if it is not whole."""
+        """Return all bytes of a member. Raise an error if they are not whole; a name in doubt is only told."""
         member: ArchiveMember = node.note
         session = self.extraction.session
         session.limits.check("scalar_bytes", member.size or 0, "the member", path=node.path)
         keep = Collector(lambda count: session.limits.check("scalar_bytes", count, "the member", path=node.path))
         verdict = self.verify(member, keep)
         if not verdict.is_complete:
+            unsure = verdict.finding(node.path, self.extraction.name) if verdict.holds_all else None
             if verdict.code != "limit":
-                self.result.close_node(node, verdict.status, None)
-            raise verdict.error(node.path, self.extraction.name)
+                self.result.close_node(node, verdict.status, unsure)
+            if unsure is None:
+                raise verdict.error(node.path, self.extraction.name)
         return keep.content()
 
     def open_scalar(self, node: Node) -> Range:

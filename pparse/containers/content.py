@@ -10,7 +10,7 @@ from zlib import crc32
 
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, Fault, GapError, MalformedError, PathError, UnsupportedError
-from pparse.findings import COMPLETE, Finding, HasStatus, Status, worst_status
+from pparse.findings import COMPLETE, UNSURE_NAME, Finding, HasStatus, Status, worst_status
 from pparse.limits import MIB, count_words
 
 TYPE_CHECKING = False
@@ -74,6 +74,11 @@ class Verdict(HasStatus):
         elif reason not in self.reason:
             self.reason += f"; {reason}"
         self.status = worst_status(self.status, status)
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether all of the content is there and nothing contradicts it: its name may be in doubt."""
+        return self.is_complete or (self.code == UNSURE_NAME and not self.gaps)
 
     def place(self, size: int) -> None:
         """Mark all of the content, ``size`` bytes, as suspect if it is damaged at an unknown place."""

@@ -103,7 +103,9 @@ def verify_document(extraction: Extraction) -> DocumentVerdict:
         if viewer is not None and viewer.extent().status is Status.UNSUPPORTED:  # a type that nobody knows is a fault
             for finding in untold(extraction, extraction.name):
                 found.findings.add(finding)
-        damaged = any(finding.is_fault for finding in found.findings)
+        # Of a stream that is cut behind all that the document needs, the document does not lack anything.
+        streams = {level.name for level in islice(extraction.parsed.outward(implicit=True), 1, None)}
+        damaged = any(f.is_fault and not (f.code == "truncated" and f.source in streams) for f in found.findings)
         found.status = viewer.extent().status if viewer is not None else document_status(extraction, damaged=damaged)
         if damaged and found.is_whole:
             found.status = Status.DAMAGED

@@ -876,8 +876,7 @@ class FileSink:
 
     def conclude(self, verdict: Verdict) -> None:
         """Create the file for content without a byte that is complete, or would be if its name were sure."""
-        is_whole = verdict.is_complete or (verdict.code == "name" and not verdict.gaps)
-        if self.file is None and self.error is None and is_whole:
+        if self.file is None and self.error is None and verdict.holds_all:
             self.open().close()
 
     def skip(self, count: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from struct import Struct, unpack_from
 
-from pparse.data.range_status import cut_status
+from pparse.data.range_status import Stretches, cut_status
 from pparse.errors import MalformedError
 from pparse.findings import Finding, Status
 from pparse.tree.entry import UNLOADED_VALUE, Entry
@@ -533,11 +533,20 @@ class NumberArray:
         index.keep(self, min(self.count, max(0, there) // self.field.size))
 
     def entries(self, node: Node, index: ChildIndex, first: int, count: int) -> list[Entry]:
-        """Return the entries ``[first, first + count)``, made from their bytes."""
+        """Return the entries ``[first, first + count)``, made from their bytes; of those in a gap, their place."""
         size, layout = self.field.size, self.field.layout
         order, code = (layout[0], layout[1:]) if len(layout) > 1 else ("<", layout)
         count, start = max(0, min(count, index.count - first)), node.start + first * size
-        raw = node.extraction.data.read_exact(start, count * size)
-        places = range(start, start + count * size, size)
+        raw, unknown = node.extraction.data.read_known(start, count * size)
+        lost = Stretches((at, at + length) for at, length in unknown)
+        if len(raw) < count * size:  # a gap without end
+            lost.add(start + len(raw), start + count * size)
+            raw += bytes(count * size - len(raw))
         values = unpack_from(f"{order}{count}{code}", raw)
-        return [Entry(None, self.field.kind, at, at + size, value) for at, value in zip(places, values, strict=True)]
+        places = range(start, start + count * size, size)
+        found = [Entry(None, self.field.kind, at, at + size, value) for at, value in zip(places, values, strict=True)]
+        for entry in found if len(lost) else ():
+            known = lost.without(entry.start, entry.start + size)
+            if known != [(entry.start, entry.start + size)]:
+                entry.value, entry.status = UNLOADED_VALUE, cut_status(False, damaged=bool(known))
+        return found

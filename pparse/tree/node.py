@@ -14,7 +14,7 @@ import _weakref as weakref
 
 from pparse.data.range_status import status_of
 from pparse.errors import EndOfDataError, LimitError, MalformedError, PathError, PparseError, UnsupportedError, told
-from pparse.findings import ENDS_EARLY, UNSURE_NUMBER, Finding, HasStatus, Status
+from pparse.findings import ENDS_EARLY, UNSURE_NAME, UNSURE_NUMBER, Finding, HasStatus, Status
 from pparse.limits import evictor
 from pparse.paths import KeyStep, OrdinalStep, format_path
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE
@@ -189,9 +189,9 @@ class Node(HasStatus):
 
     @property
     def unsure_number(self) -> Finding | None:
-        """Its `finding`, if that only says that its number in its list is uncertain: it can be read."""
+        """Its `finding`, if that only says that its number in its list, or its name, is uncertain: it can be read."""
         found = self.finding
-        return found if found is not None and found.code == UNSURE_NUMBER else None
+        return found if found is not None and found.code in (UNSURE_NUMBER, UNSURE_NAME) else None
 
     @property
     def findings(self) -> list[Finding]:

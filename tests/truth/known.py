@@ -54,7 +54,8 @@ class Sample:
     ``leads``, those without which values cannot be found. ``folder_only``: it is asked for by its entry, in a folder.
     ``saved``: what `recover` may call what it makes of the file, if not as the file or with .safetensors instead of its
     suffix. ``read`` returns the values in one of these as the format's own library reads it, and raises what that
-    raises; not asked of safetensors.
+    raises; not asked of safetensors. ``linked``: what leads to a value counts from where it stands itself; over bytes
+    that came in or went, it leads elsewhere.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Sample:
     sibling_values: dict[str, Value] = field(default_factory=dict)
     entry: str = ""
     header: int = 0
+    linked: bool = False
     leads: tuple[str, ...] = ()
     folder_only: bool = False
     saved: tuple[str, ...] = ()
@@ -106,6 +108,8 @@ class Sample:
         value = self.values[name]
         spread = self.spread(reach)
         if spread.lost or spread.touches(*value.place):
+            return False
+        if self.linked and reach.shifted and any(end > (reach.first or 0) for _, end in value.needs):
             return False
         return not any(reach.touches(*need) for need in value.needs)
 

@@ -44,7 +44,8 @@ def make(name: str, seed: int, **how: object) -> Sample:
     needs = [pair for pair in needs if pair[0] < pair[1]]
     values = {key: Value(raw, places[key], tuple(needs)) for key, raw in contents.items()}
     landmarks = (4, 8, needs[0][1], at, *(end for _, end in places.values()))
-    return Sample(name, "model.tflite", content, "tensors", values, "offset", landmarks, header=needs[0][1])
+    header = needs[0][1]
+    return Sample(name, "model.tflite", content, "tensors", values, "offset", landmarks, header=header, linked=True)
 
 
 @sample
@@ -78,7 +79,7 @@ def placed(name: str, file: str, places: dict[str, tuple[int, int]]) -> Sample:
     needs = tuple(pair for pair in (*needs, (at, len(content))) if pair[0] < pair[1])
     found = {key: Value(content[begin:end], (begin, end), needs) for key, (begin, end) in places.items()}
     landmarks = (4, 8, *(end for _, end in places.values()))
-    return Sample(name, file, content, "tensors", found, "offset", landmarks, header=needs[0][1])
+    return Sample(name, file, content, "tensors", found, "offset", landmarks, header=needs[0][1], linked=True)
 
 
 def onnx_weights() -> list:

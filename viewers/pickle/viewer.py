@@ -392,10 +392,12 @@ class PickleViewer(Viewer):
         if held is None:
             self.lacking[storage.key] = meant
             reason = f"its storage, {storage.key!r}, is not in the file"
-            finding = self._finding(name, "missing-storage", reason, wanted=end - begin, got=0)
+            lost = self._finding(name, "missing-storage", reason, wanted=end - begin, got=0)
+            if end == begin:  # nothing is missing of the tensor, but of the file
+                self.findings.add(lost)
             last = self.extraction.parsed.find_end()  # in order, it comes behind all that is there
             span = Span(None, last, end - begin, self.extraction.path)
-            status = Status.MISSING if end > begin else Status.COMPLETE
+            status, finding = (Status.MISSING, lost) if end > begin else (Status.COMPLETE, None)
             more = {"stored_dtype": word, "status": status, "finding": finding}
             return Tensor(name, dtype, stored.shape, (span,), owner=self, **more)
         status, why, stop = self._status_in(name, storage, held, meant, (begin, end))

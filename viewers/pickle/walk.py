@@ -86,16 +86,23 @@ class TextBytes(DerivedData):
     def _pread(self, offset: int, length: int) -> bytes:
         content = self._content  # once: it may be evicted
         if content is None:
-            loaded = self._node.load()
-            found = as_latin1(loaded) if isinstance(loaded, str) else loaded
-            if not isinstance(found, bytes | bytearray) or len(found) != self.size:
-                reason = "the bytes of an array are not as many as it has, or no bytes"
-                raise MalformedError(reason, offset=self._node.start)
-            content = bytes(found)
+            try:
+                content = self._made()
+            except MalformedError as error:  # from now on, all who ask know
+                self.condemn(0, self.size or 0, error.reason)
+                raise
             budget = self._node.extraction.session.budget
             self._charge = budget.charge(len(content), "the bytes of an array", self._forget)
             self._content = content
         return content[offset : offset + length]
+
+    def _made(self) -> bytes:
+        loaded = self._node.load()
+        found = as_latin1(loaded) if isinstance(loaded, str) else loaded
+        if not isinstance(found, bytes | bytearray) or len(found) != self.size:
+            reason = "the bytes of an array are not as many as it has, or no bytes"
+            raise MalformedError(reason, offset=self._node.start)
+        return bytes(found)
 
     def _forget(self) -> None:
         self._content = None
