@@ -146,12 +146,13 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def _find_size(self) -> int:
         extraction = self.result.extraction
-        head = extraction.data.pread(extraction.start, min(8, max(0, extraction.find_end() - extraction.start)))
+        start, size = extraction.start, extraction.find_end() - extraction.start
+        head = extraction.front.held(start, 8) or extraction.data.pread(start, min(8, max(0, size)))
         if len(head) < 8:
             reason = "the file ends inside the header's length"
             raise MalformedError(reason, offset=extraction.start, wanted=8, got=len(head))
         length = int.from_bytes(head, "little")
-        there = max(0, extraction.find_end() - extraction.start - 8)
+        there = max(0, size - 8)
         if 2 <= length <= min(there, SMALL, extraction.session.limits.header_bytes):
             plain = self._new_text(length)
             if plain.read_all() and plain.behind != b" ":  # else the header may go on behind its end

@@ -15,6 +15,7 @@ from itertools import islice
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, folder_of, open_file
 from pparse.document.folder import LocalFolder
+from pparse.document.registry import detect, model_extensions, other_format, parser_class, viewer_for
 from pparse.errors import (
     CancelledError,
     FormatError,
@@ -329,6 +330,13 @@ class Extraction(HasStatus):
         """A new reader of the extraction's bytes."""
         return self.data.range(self.start, max(self.start, self.find_end()))
 
+    @cached_property
+    def front(self) -> Range:
+        """The one reader that stays at its beginning, of which the block that was read to tell its format serves on."""
+        # Do not look for an unknown end: it may be the end of a compressed stream.
+        end = 1 << 62 if self.end is None else self.end
+        return self.data.range(self.start, max(self.start, end))
+
     @property
     def size(self) -> int | None:
         """Declared size in bytes; None while unknown."""
@@ -497,8 +505,6 @@ class Extraction(HasStatus):
 
     def _parse(self, format: str | type[Parser] | None) -> Result:
         """Do as `parse` does, but stay at the outermost stream."""
-        from pparse.document.registry import detect, parser_class
-
         parser: type[Parser]
         if isinstance(format, type):
             parser = format
@@ -530,8 +536,6 @@ class Extraction(HasStatus):
 
     def look_for_another_format(self) -> None:
         """Add a finding if this is read as a format that was named, and is surely of another one by its beginning."""
-        from pparse.document.registry import other_format
-
         result = self.own_result
         other = other_format(self, result.parser)
         if other is not None:
@@ -604,7 +608,6 @@ class Extraction(HasStatus):
         ``around=False`` leaves out the streams and archives around it (see `verify`), if they were checked already.
         A ``viewer`` of it that exists is asked instead of a new one.
         """
-        from pparse.document.registry import viewer_for
         from pparse.tree.code_use import code_findings
 
         with self.lock:
@@ -705,8 +708,6 @@ class Extraction(HasStatus):
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
-        from pparse.document.registry import viewer_for
-
         viewer = viewer_for(self)
         if viewer is None:
             container = self.result.container
@@ -780,8 +781,6 @@ def snapshot_of(here: FolderExtraction) -> str | None:
     (huggingface_hub's guide "Understand caching"). The folder in which DeepSpeed saves its steps: ``latest`` holds the
     name of one (``save_checkpoint`` in deepspeed/runtime/engine.py).
     """
-    from pparse.document.registry import model_extensions
-
     if not here.members:  # a cache holds folders alone
         commit = _line_in(here, _REVISION)
         return f"snapshots/{commit}" if _COMMIT.fullmatch(commit) else None

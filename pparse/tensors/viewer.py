@@ -7,7 +7,7 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
-from pparse.document.opening import Resume, advise, downloads, is_inside, outermost_file, outside
+from pparse.document.opening import Resume, advise, downloads, is_inside, open_expecting, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import BROKEN, ENDS_EARLY, Finding, FindingList, Severity, Status, worst_status
 from pparse.locking import Guarded, steps
@@ -738,26 +738,9 @@ def view(
 
     Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no viewer.
     """
-    from pparse.document.opening import open
-
-    extraction = open(
-        source,
-        format=format,
-        parsers=parsers,
-        registry=registry,
-        options=options,
-        budget=budget,
-        retain=retain,
-        include=include,
-        exclude=exclude,
-        limits=limits,
-        scratch=scratch,
-        folder=folder,
-        progress=progress,
-        cancel=cancel,
-        stats=stats,
-        block_size=block_size,
-    )
+    keywords = dict(locals())  # all that was given
+    del keywords["source"]
+    extraction = open_expecting(source, {}, **keywords)
     try:
         return extraction.view()  # type: ignore[no-any-return]
     except BaseException:
