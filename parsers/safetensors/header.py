@@ -262,6 +262,7 @@ _ENTRY: Final = lazy_pattern(
     rf'"(?!{METADATA}")([^"\\\x00-\x1f]*+)": ?+\{{("dtype": ?+"[A-Z0-9_]++", ?+"shape": ?+\[[0-9, ]*+\]), ?+'
     rf'"data_offsets": ?+\[{_NUMBER}, ?+{_NUMBER}\]\}}{_NEXT}'
 )
+_QUOTED: Final = f'"{METADATA}"'
 _METADATA: Final = lazy_pattern(rf'"{METADATA}": ?+(null|\{{(?:{_TEXT}: ?+{_TEXT}(?:, ?+)?+)*+\}}){_NEXT}')
 
 
@@ -513,7 +514,7 @@ class PlainText:
         """Return the entries in ``text`` from ``at`` on, and where the last one ends, with the comma behind it."""
         rows, begun = _Entries(), -1
         while at != begun:
-            metadata = _METADATA.match(text, at)
+            metadata = _METADATA.match(text, at) if text.startswith(_QUOTED, at) else None
             if metadata is not None and self._is_sound(metadata[1]):
                 rows.names.append(METADATA)
                 rows.infos.append(None)
