@@ -5,13 +5,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from codecs import utf_8_decode
-from enum import Enum
 from itertools import chain, count, islice, repeat
 from math import prod
 from operator import attrgetter
 
 from pparse.errors import GapError, LimitError
-from pparse.findings import Severity, plain_members
+from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
 from pparse.tensors.dtype import DTYPES, SHORT
 from pparse.tensors.status import TensorRanges
@@ -266,13 +265,12 @@ _QUOTED: Final = f'"{METADATA}"'
 _METADATA: Final = lazy_pattern(rf'"{METADATA}": ?+(null|\{{(?:{_TEXT}: ?+{_TEXT}(?:, ?+)?+)*+\}}){_NEXT}')
 
 
-@plain_members
-class State(Enum):
+class State:
     """How far the text was read; see above."""
 
-    READING = 0
-    COMPLETE = 1
-    STOPPED = 2
+    READING = "reading"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
 
 
 class _Entries:
@@ -312,7 +310,7 @@ class PlainText:
         self._pos = start
         self._is_small = end - start <= HELD_TEXT
         budget = host.session.budget
-        self.state = State.READING
+        self.state: str = State.READING
         """How far the text was read."""
         self.count = 0
         """Number of entries read, ``__metadata__`` among them."""
@@ -638,7 +636,7 @@ class PlainText:
         self._close(State.STOPPED)
         self.places = TensorRanges(self._host.session.budget)  # gives the memory back
 
-    def _close(self, state: State) -> None:
+    def _close(self, state: str) -> None:
         self.state = state
         self._seen.release()
 

@@ -55,7 +55,6 @@ from pparse.tensors.status import (
 )
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.node import as_dict
 from pparse.tree.parser import Confidence, Container, Listing, Parser, signatures
 
 TYPE_CHECKING = False
@@ -716,5 +715,7 @@ class SafetensorsParser(Parser, Listing, Container):
         if node.kind == "tensor":
             return self._mirrored(node).to_python()
         if node.kind in ("tensors", "safetensors"):
+            from pparse.tree.node import as_dict
+
             return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)

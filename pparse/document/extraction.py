@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _weakref as weakref
 import os
-from _weakrefset import WeakSet
 from functools import cached_property
 from itertools import islice
 
@@ -62,6 +61,8 @@ _COMMIT: Final = lazy_pattern(r"[0-9a-f]{40}")
 _LATEST: Final = "latest"
 _STATES: Final = "_model_states.pt"
 _LINE: Final = 256  # bytes of the name of a folder at most
+# From so many sources on, those that are gone are forgotten.
+_MANY: Final = 64
 
 
 class Session(Declared):
@@ -123,8 +124,8 @@ class Session(Declared):
         """Accounts for the indexes of all nodes."""
         self.expected: dict[str, object] = {}
         """What identifies those files, according to a handle."""
-        self._sources: WeakSet[Data] = WeakSet()
-        self._retentions: WeakSet[Retention] = WeakSet()
+        self._sources: dict[int, weakref.ref[Data]] = {}
+        self._retentions: list[weakref.ref[Retention]] = []
 
     @cached_property
     def given(self) -> WeakValueDictionary[str, Data]:
@@ -136,7 +137,10 @@ class Session(Declared):
     def adopt(self, data: Data) -> Data:
         """Close ``data`` when the document is closed; return it."""
         with self.lock:
-            self._sources.add(data)
+            self._sources[id(data)] = weakref.ref(data)
+            count = len(self._sources)
+            if count >= _MANY and not count & (count - 1):  # at each doubling: bounded by those that are in use
+                self._sources = {id(kept): weakref.ref(kept) for kept in self.sources()}
         return data
 
     def take(
@@ -199,13 +203,13 @@ class Session(Declared):
     def sources(self) -> list[Data]:
         """Return the data that the document opened and that are still in use."""
         with self.lock:
-            return list(self._sources)
+            return [data for ref in list(self._sources.values()) if (data := ref()) is not None]
 
     def new_retention(self) -> Retention:
         """Return a new retention policy, for one result."""
         retention = Retention(self.budget, self.retain, self.include, self.exclude)
         if retention.limit:  # else it never holds a node
-            self._retentions.add(retention)
+            self._retentions.append(weakref.ref(retention))
         return retention
 
     @property
@@ -258,8 +262,9 @@ class Session(Declared):
         with self.lock:
             for data in self.sources():
                 data.close()
-            for retention in list(self._retentions) if self._retentions else ():
-                retention.clear()
+            for ref in self._retentions:
+                if (retention := ref()) is not None:
+                    retention.clear()
             self.kept_block.drop()
 
 

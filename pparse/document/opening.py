@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from errno import EISDIR, ENOENT, ENOTDIR
 from functools import cached_property, lru_cache
-from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 
@@ -706,6 +705,8 @@ def _looked_at(outer: Extraction, name: str, count: int) -> tuple[int, bytes]:
 
 def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expected: int | None) -> str:
     """Return what to say of a file beside another one that may be the one that was meant; empty if there is none."""
+    from heapq import nsmallest
+
     for ending in _UNFINISHED:
         if name + ending in names:
             return f"{name + ending} beside it may be the download of it that is not finished"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from struct import Struct, unpack_from
 
 from pparse.data.range_status import cut_status
@@ -34,13 +33,16 @@ SHORT_TEXT: Final = 256
 """Texts of so many bytes are decoded with what is around them."""
 
 
-class Done(enum.Enum):
+class Done:
     """Type of `DONE`."""
 
-    DONE = "DONE"
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DONE"
 
 
-DONE: Final = Done.DONE
+DONE: Final = Done()
 """The state after the last one: the node is read."""
 
 
