@@ -353,7 +353,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
         """Return the holes of a file that tensors are in."""
-        return self.holes if data is self.extraction.data or data is self.extraction.parsed.data else []
+        if data is not self.extraction.data and data is not self.extraction.parsed.data:
+            return []
+        return self.holes if self._holes is None else self._holes  # a property is a door: four times the time
 
     def unwritten(self, tensor: Tensor) -> tuple[int, int]:
         """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""
@@ -363,6 +365,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
                 at, count = unwritten_in(self._holes_of(span.data), span.offset, span.offset + span.length)
                 first, length = first or at, length + count
         return first, length
+
+    unwritten.__guarded__ = True  # type: ignore[attr-defined]  # what it calls are doors
 
     def finding_of(self, tensor: Tensor) -> Finding:
         """Return the finding on a tensor that lies in a hole of the file."""

@@ -58,6 +58,14 @@ class NeedMoreError(Exception):
 _structs: Final[dict[str, Struct]] = {}
 
 
+def struct_of(layout: str) -> Struct:
+    """Return what packs and unpacks a layout as `struct` writes it; each is made once."""
+    found = _structs.get(layout)
+    if found is None:
+        found = _structs[layout] = Struct(layout)
+    return found
+
+
 class NodeContext:
     """The state of a parse in progress, as the engine and the states of a parser see it.
 
@@ -212,7 +220,7 @@ class NodeContext:
             if not isinstance(layout, str):
                 at = self._here(layout.size)
                 return layout.read(self._block, at, self.pos - layout.size)
-            struct = _structs[layout] = Struct(layout)
+            struct = struct_of(layout)
         # `_here`, written out: a tenth of the time of a short state.
         at, size = self.pos - self._base, struct.size
         if at < 0 or size > len(self._block) - at:

@@ -223,6 +223,9 @@ class _Feed:
         if wanted * self._factor > self._charge.amount:
             self._charge.resize(wanted * self._factor)
         held = self.block[ctx.pos - self.base :] if self.base <= ctx.pos else b""
+        front = ctx.result.extraction.front
+        if len(held) < wanted and ctx.data is front.data:
+            held = front.held(ctx.pos, wanted) or held
         try:
             if len(held) < wanted:
                 held = ctx.data.pread(ctx.pos, wanted)

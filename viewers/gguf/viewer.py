@@ -65,6 +65,9 @@ class GgufViewer(NodeViewer):
         node = facts.find(key) if facts is not None else None
         return node.value if node is not None and type(node.value) is int else None
 
+    def __len__(self) -> int:
+        return 0 if self.table is None else len(self.table)
+
     def tensor_of(self, node: Node, name: str) -> Tensor:
         """Return the tensor that an entry of the table describes."""
         extraction, place = self.extraction, node.note
