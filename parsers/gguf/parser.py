@@ -34,7 +34,7 @@ from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.tree.context import DONE, SHORT_TEXT, Field, NeedMoreError, NumberArray, Record, decode_text, struct_of
 from pparse.tree.entry import LIST, MAP, Entry
-from pparse.tree.index import key_hash, repeated_hashes
+from pparse.tree.index import repeated_hashes
 from pparse.tree.parser import Listing, Parser, Signature
 
 TYPE_CHECKING = False

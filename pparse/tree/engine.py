@@ -222,10 +222,7 @@ class _Feed:
             wanted = self._size  # fewer than needed: a truncation
         if wanted * self._factor > self._charge.amount:
             self._charge.resize(wanted * self._factor)
-        held = self.block[ctx.pos - self.base :] if self.base <= ctx.pos else b""
-        front = ctx.result.extraction.front
-        if len(held) < wanted and ctx.data is front.data:
-            held = front.held(ctx.pos, wanted) or held
+        held = self._held(ctx, wanted)
         try:
             if len(held) < wanted:
                 held = ctx.data.pread(ctx.pos, wanted)
@@ -245,6 +242,12 @@ class _Feed:
         if gap_follows:
             return MalformedError("the node runs into a gap", offset=end)
         return EndOfDataError("the data end here", offset=end)
+
+    def _held(self, ctx: NodeContext, wanted: int) -> bytes:
+        """Return what is in memory of what follows: in the block, or in that which was read to tell the format."""
+        held = self.block[ctx.pos - self.base :] if self.base <= ctx.pos else b""
+        front = ctx.result.extraction.front
+        return held if len(held) >= wanted or ctx.data is not front.data else front.held(ctx.pos, wanted) or held
 
     def note_end(self, ctx: NodeContext) -> None:
         """Find out whether the block, which was read for another node or run, ends where this node does."""
