@@ -737,6 +737,10 @@ _PART: Final = lazy_pattern(
 _ZIP_PART: Final = lazy_pattern(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
 
 
+# How the first part's name ends, and that of a zip's last one.
+_FIRST_ENDINGS: Final = ("0", "1", "aa", ".zip")
+
+
 def how_to_join(parts: Sequence[str], names: Collection[str]) -> str:
     """Return what to do to join ``parts``, in order, in a folder that holds ``names``."""
     from shlex import quote
@@ -843,8 +847,8 @@ class SplitSet(Declared):
 def split_set(path: str) -> SplitSet | None:
     """Return the parts of a split file if ``path`` is the first of several, or the last of a zip's (``.zip``)."""
     folder, name = split(path)
-    if len(name) - max(map(name.rfind, "._-")) > len(".part00001"):
-        return None  # the longest number of a part is not that long
+    if not path.lower().endswith(_FIRST_ENDINGS):
+        return None
     zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
     first = name
     if zipped is not None:

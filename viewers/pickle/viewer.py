@@ -254,6 +254,9 @@ class PickleViewer(Viewer):
             return None
         return found if found is not None and found.held is not None else None
 
+    def __len__(self) -> int:
+        return sum(1 for _ in self._each_name())  # whose table serves who lists them behind that, as `list` does
+
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the pickle."""
         for name, what, dtype in self.named_tensors():
@@ -405,9 +408,13 @@ class PickleViewer(Viewer):
         stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
         swapped = self.storages.byteorder == "big" and stored_as.itemsize > 1
         order, found = "big" if swapped else "little", why if status is not COMPLETE else None
-        more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
         places = partial(self._places_of, held, begin, end, stop)
-        made = Tensor(name, dtype, stored.shape, places, owner=self, **more)
+        if strides is None and found is None and status is COMPLETE and 0 not in stored.shape:
+            made = Tensor(name, dtype, stored.shape, places)  # keywords would take twice the time
+            made.stored_dtype, made.byteorder, made._owner = word, order, self
+        else:
+            more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
+            made = Tensor(name, dtype, stored.shape, places, owner=self, **more)
         if (stored.conj or stored.neg) and status is COMPLETE:
             span = made.spans[0]
             if span.data is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections import deque
-from copy import copy
 from itertools import chain, islice
 
 from pparse.document.registry import viewer_for
@@ -419,6 +418,8 @@ class DistcpViewer(Viewer):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Look at everything in all items, and compare their checksums."""
+        from copy import copy
+
         for number in range(len(self.parser.items) - 1):
             finding = self.parser.item(number).finding
             if finding is not None:
