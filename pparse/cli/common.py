@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from pparse import errors
 from pparse.errors import PparseError, SourceError, UnsupportedError, speak_of_commands
 from pparse.findings import Severity, Status
+from pparse.lazy import module_called
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
@@ -263,10 +264,8 @@ def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
     words = module.prepare(arguments) if hasattr(module, "prepare") else arguments
     options: Any = declared.plain(words)
     if options is None:
-        import importlib
-
         try:  # a command's module and this one are reached by their names: what they are made of, they import
-            options = importlib.import_module("pparse.cli.arguments").parsed(module, command, words)
+            options = module_called("pparse.cli.arguments").parsed(module, command, words)
         except SystemExit as stop:
             return int(stop.code or 0)
     from pparse.cli.output import Output

@@ -11,7 +11,6 @@ name. Content decides; the extension counts only if the content tells nothing.
 
 from __future__ import annotations
 
-import importlib
 from functools import cache, lru_cache
 
 from pparse.data.base import Access
@@ -19,7 +18,7 @@ from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
 from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
-from pparse.lazy import Declared
+from pparse.lazy import Declared, module_called
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
 
 TYPE_CHECKING = False
@@ -144,7 +143,7 @@ def default_registry() -> Registry:
 def import_dotted(dotted: str) -> Any:
     """Return the object with the name ``module:name``."""
     module, _, name = dotted.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(module_called(module), name)
 
 
 def builtin(name: str) -> Builtin | None:
