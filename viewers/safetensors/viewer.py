@@ -39,13 +39,13 @@ class HeaderTensor(Tensor):
     __slots__ = ("alike", "info", "last_byte", "ordinal", "stored_nbytes")
 
     def __init__(self, name: str, ordinal: int, info: HeaderEntry, status: Status, owner: SafetensorsViewer) -> None:
-        # What every row of a list asks for is no property: that is found in a tenth of the time.
-        dtype, shape, word, self.alike = info.kind  # type: ignore[misc]
-        Tensor.__init__(self, name, dtype, shape, _spans_of)
-        # Keywords would take twice the time.
-        self.stored_dtype, self._status, self._owner = word, status, owner
-        if 0 in shape:
-            self._finding = None
+        # Not by the method of the base, and what every row of a list asks for is no property: there may be a million.
+        self.name, self.key, self._spans = name, None, _spans_of
+        self.dtype, self.shape, self.stored_dtype, self.alike = info.kind  # type: ignore[misc]
+        self.byteorder, self.encoding, self._strides, self._content, self._shared = "little", "raw", None, None, None
+        self._status, self._verified, self._finding, self._told, self.unwritten_nbytes = status, None, None, 0, 0
+        self._owner = owner
+        if info.begin == info.end:
             self._check_empty()
         self.ordinal = ordinal
         """The number of its header entry."""
