@@ -290,6 +290,8 @@ def numpy_inside(value: Any) -> tuple[Any, str] | None:
 
 def wrapped_state(value: Any) -> Any:
     """Return the attributes that a tensor was saved with, if it has any of its own; else None."""
+    if type(value) is Call and value.name in _REBUILDERS:  # nearly all: nothing is around them
+        return None
     for call in _wrapped(value):
         if call.name in (_FROM_TYPE, _UTILS + "_rebuild_parameter_with_state"):
             return call.args[3] if len(call.args) > 3 else None

@@ -107,6 +107,7 @@ def _shown(text: bytes) -> str:
 
 # How TorchScript's code calls its constants: ``CONSTANTS.c0``.
 _CONSTANTS: Final = "CONSTANTS"
+_CONSTANT: Final = f"{_CONSTANTS}.c"
 _OF_CODE: Final = ("constants",)
 # How many reasons for which torch would refuse a file are told.
 _MOST_REFUSALS: Final = 20
@@ -285,7 +286,9 @@ class PyTorchViewer(PickleViewer):
 
     def described_by(self, name: str, what: What) -> Sequence[str]:
         """Return which pickle describes a tensor: that of the constants of code, by its name."""
-        return _OF_CODE if name.startswith(f"{_CONSTANTS}.c") else super().described_by(name, what)
+        return _OF_CODE if name.startswith(_CONSTANT) else super().described_by(name, what)
+
+    described_by.__guarded__ = True  # type: ignore[attr-defined]  # it reads nothing
 
     def description(self, key: str) -> Node | None:
         """Return the value of a pickle."""
