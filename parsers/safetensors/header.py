@@ -251,7 +251,7 @@ _NAME: Final = 200
 # What types with shapes mean, by their text: number of bytes, and kind. All models have few, and one often has those of
 # another; it is cleared when there are more.
 _KINDS: Final[dict[str, tuple[int, Any]]] = {}
-_MOST_KINDS: Final = 4096
+_MOST_KINDS: Final = 1024
 _NO_ENTRY: Final = (0, None)
 
 _NUMBER: Final = r"(0|[1-9][0-9]{0,17}+)"

@@ -567,7 +567,8 @@ class OnnxPlaces(TensorPlaces):
             name = scope.prefix + (output if output and item.is_value else f"{label or f'[{ordinal}]'}.{item.name}")
             head, inner = None, item.pieces[0] if item.kind in _TENSORS else None
             if part is not None and isinstance(inner, Range):
-                head = read_head(raw, inner.start - part.start, len(inner), len(inner), self.maker.kinds)
+                at, size = inner.start - part.start, len(inner)
+                head = read_head(raw, at, min(size, _HEAD), size, self.maker.kinds)
             yield from self._of_attribute(name, f"[{ordinal}].attribute[{item.at}]", elements, item, window, head)
 
     def _of_attribute(

@@ -56,7 +56,7 @@ PAYLOAD: Final = frozenset((4, 5, 6, 7, RAW_DATA, 10, 11, EXTERNAL_DATA, DATA_LO
 # Dimensions, not packed, and the type, as they stand first in a TensorProto.
 _KIND: Final = lazy_pattern(rb"(?:\x08[\x80-\xff]{0,6}+[\x00-\x7f])*+(?:\x10[\x80-\xff]?+[\x00-\x7f])?+")
 _TAG_TYPE, _TAG_NAME, _TAG_RAW = DATA_TYPE << 3, NAME << 3 | LEN, RAW_DATA << 3 | LEN
-_MOST_KINDS: Final = 4096
+_MOST_KINDS: Final = 1024
 
 
 class OnnxMaker(ExternalMaker):
