@@ -169,6 +169,14 @@ def type_words(number: int) -> str:
 
 
 MAGIC: Final = Record(Field("magic", "4s"))
+
+
+@cache
+def _counts(layout: str) -> Record:
+    """Return the two counts of a header, of this layout."""
+    return Record(Field("tensor_count", layout), Field("metadata_kv_count", layout))
+
+
 VERSIONS: Final = (1, 2, 3)
 ALIGNMENT: Final = "general.alignment"
 # ggml has at most 4 dimensions, numpy 64; its texts and arrays at most 2^30 bytes or elements, keys at most 2^16.
@@ -253,8 +261,7 @@ class GgufParser(Parser, Listing):
 
     def expect_counts(self, ctx: NodeContext, block: bytes, base: int) -> Step:
         """Take the counts; the key-values become a child."""
-        layout = self.order + self.length
-        ctx.scratch = ctx.emit_record(Record(Field("tensor_count", layout), Field("metadata_kv_count", layout)))
+        ctx.scratch = ctx.emit_record(_counts(self.order + self.length))
         ctx.emit(Entry("metadata", "metadata", ctx.pos, None, status=None, note=ctx.scratch.metadata_kv_count))
         return ctx.behind_child(self.expect_tensors)
 

@@ -56,12 +56,15 @@ class NeedMoreError(Exception):
 
 
 _structs: Final[dict[str, Struct]] = {}
+_MOST_STRUCTS: Final = 1_000  # a layout may have a number from a file in it
 
 
 def struct_of(layout: str) -> Struct:
     """Return what packs and unpacks a layout as `struct` writes it; each is made once."""
     found = _structs.get(layout)
     if found is None:
+        if len(_structs) >= _MOST_STRUCTS:
+            _structs.clear()
         found = _structs[layout] = Struct(layout)
     return found
 
@@ -444,7 +447,7 @@ class Field:
         """Its layout, one value of `struct`."""
         self.kind = kind or _KINDS[layout[-1]]
         """The kind of its node."""
-        self.size = Struct("<" + layout.lstrip(_ORDERS)).size
+        self.size = struct_of("<" + layout.lstrip(_ORDERS)).size
         """Bytes that it takes."""
 
     def __repr__(self) -> str:
@@ -465,7 +468,7 @@ class Record:
         """The fields, in order."""
         self.numbers = {field.name: number for number, field in enumerate(fields)}
         """Number of each field by its name."""
-        self._struct = Struct(order + "".join(field.layout.lstrip(_ORDERS) for field in fields))
+        self._struct = struct_of(order + "".join(field.layout.lstrip(_ORDERS) for field in fields))
         self.size = self._struct.size
         """Bytes of the whole record."""
         self.unpack = self._struct.unpack_from

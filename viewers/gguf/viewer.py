@@ -99,6 +99,12 @@ class GgufViewer(NodeViewer):
 
     def _made(self, name: str, place: GgufPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
         known = TYPES.get(place.kind)
+        if known is not None and known.dtype is not None and status is COMPLETE and finding is None and place.size:
+            plain = Tensor(name, DTYPES[known.dtype], place.shape, (span,))  # keywords would take twice the time
+            plain.stored_dtype, plain._owner = known.name, self
+            if self.parser.order != "<":
+                plain.byteorder = "big"
+            return plain
         spans = (span,) if place.size is not None else ()
         stored = known.name if known is not None else f"type {place.kind}"
         order = "little" if self.parser.order == "<" else "big"
