@@ -17,7 +17,8 @@ from typing import Any
 
 import pparse
 from pparse.cli import COMMANDS
-from pparse.cli.common import Arguments, declare, described
+from pparse.cli.arguments import Parser, described
+from pparse.cli.common import declare
 from pparse.document.registry import default_registry
 
 SHARE = Path(__file__).resolve().parent.parent / "share"
@@ -37,7 +38,7 @@ def whole_parser(file: Any = None, folder: Any = None) -> argparse.ArgumentParse
     """Return one parser with all commands; ``file`` and ``folder`` are what shtab takes for completing those."""
     parser = argparse.ArgumentParser(prog="pparse", description=f"{SUMMARY.capitalize()}.", allow_abbrev=False)
     parser.add_argument("-V", "--version", action="version", version=pparse.__version__)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Arguments)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     formats = sorted(default_registry().names())
     for name, (path, text) in COMMANDS.items():
         module = importlib.import_module(path)

@@ -20,6 +20,11 @@ else:  # `typing` and `dataclasses` take milliseconds to import
         return lambda cls: cls
 
 
+def module_called(name: str) -> Any:
+    """Return the module with a dotted name; to import `importlib` for that takes a third of a millisecond."""
+    return __import__(name, fromlist=("__name__",))
+
+
 def lazy_names(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for ``package`` that imports a name on its first use, from the module in ``where``."""
 
@@ -27,10 +32,9 @@ def lazy_names(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
         module = where.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        import importlib
         import sys
 
-        value = getattr(importlib.import_module(f"{package}.{module}"), name)
+        value = getattr(module_called(f"{package}.{module}"), name)
         setattr(sys.modules[package], name, value)
         return value
 
@@ -78,7 +82,7 @@ class Declared:
     def __init__(self, *values: Any, **named: Any) -> None:
         fields = type(self).__annotations__
         self.__dict__.update(zip(fields, values, strict=False), **named)
-        if len(values) > len(fields) or not named.keys() <= fields.keys():
+        if len(values) > len(fields) or (named and not named.keys() <= fields.keys()):
             raise TypeError(f"{type(self).__name__} takes {', '.join(fields)}")
 
 

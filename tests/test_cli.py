@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import random
@@ -14,6 +15,8 @@ import pytest
 
 import pparse
 from pparse.cli import COMMANDS
+from pparse.cli.arguments import parsed
+from pparse.cli.common import Arguments, declare
 from pparse.display.text import safe, unescaped
 from tests.pytorch_files import legacy_checkpoint
 from tests.rows import rows
@@ -1232,3 +1235,18 @@ def test_writing_where_nothing_can_be_written(model, capfd):
         patch.setattr(sys, "stdout", full)
         assert main(["ls", str(path)]) == 2
     assert "cannot write: No space left on device" in capfd.readouterr().err
+
+
+def test_words_without_an_option_are_parsed_as_argparse_does():
+    taken = set()
+    for name, (path, _) in COMMANDS.items():
+        module = importlib.import_module(path)
+        for words in ([], ["a"], ["-"], ["a", "b*"], ["a", "-", ""], ["a", "b", "c", "d"]):
+            declared = Arguments()
+            declare(declared, module, name)
+            plain = declared.plain(words)
+            if plain is not None:
+                taken.add(name)
+                assert vars(plain) == vars(parsed(module, name, words)), (name, words)
+        assert declared.plain(["a", "--json"]) is None
+    assert taken >= {"ls", "info", "tree", "get", "check", "diff", "stats", "hash", "graph", "formats"}

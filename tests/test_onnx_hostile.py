@@ -687,3 +687,33 @@ def test_nodes_that_are_left_out_have_nothing_to_tell(damaged, told):
         assert [finding.reason for finding in viewer.findings] == found
     assert bool(found) is told
     assert is_bare(damaged + bytes(20), 0, len(damaged)) is (damaged[6:] == b"\x22\x03Add")
+
+
+def test_what_is_read_quickly_is_what_the_whole_message_says(monkeypatch):
+    quick = [floats("one", 1, 2), tensor("two", [2, 3], UINT8, raw=b"abcdef"), tensor("", [300], INT8, raw=bytes(300))]
+    odd = [
+        tensor("none", [0, 4], FLOAT, raw=b""),
+        tensor("a" * 500, [2], UINT8, raw=b"xy"),
+        tensor("x", [], INT8, raw=b"z"),
+    ]
+    held = node("Constant", "", ["c"], [tensor_attribute("value", tensor("", [2, 2], INT8, raw=b"wxyz"))])
+    content = model_of(*quick, *odd, nodes=[held])
+
+    def listed(content):
+        with contextlib.closing(view(content)) as found:
+            return [
+                (one.name, one.dtype, one.shape, one.stored_dtype, one.status, [span.to_dict() for span in one.spans])
+                for one in found.values()
+            ]
+
+    def both(content):
+        fast = listed(content)
+        with monkeypatch.context() as slowly:
+            slowly.setattr("pparse.viewers.onnx.places.read_head", lambda *given: None)
+            assert listed(content) == fast
+        return fast
+
+    assert len(both(content)) == 7
+    for at in sweep.some(range(len(content)), 5, ends=20):
+        for bit in (1, 8, 128):
+            both(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])

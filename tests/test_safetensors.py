@@ -285,6 +285,10 @@ def test_a_check_of_a_sound_file_reads_it_once():
     with view(pparse.BytesData(source, stats=(stats := IoStats()))) as model:
         assert list(model.check()) == []
     assert stats.bytes < 1.2 * len(source)
+    small = frame({"a": entry("U8", [3], 0, 3)}, b"123")
+    with pparse.view(pparse.BytesData(small, stats=(stats := IoStats()))) as model:
+        assert [tensor.shape for tensor in model.values()] == [(3,)]
+    assert (stats.reads, stats.bytes) == (1, len(small))  # what told the format is the header, too
 
 
 def test_an_unknown_dtype_is_unsupported_and_its_bytes_can_be_had():

@@ -517,7 +517,7 @@ def test_shard_names_that_leave_the_folder_are_never_opened(tmp_path, opened, na
             assert [kid.status for kid in model.root["shards"].children()].count(Status.MISSING) == 1
         inside = os.path.realpath(folder) + os.sep
         assert opened
-        assert all(os.path.realpath(path).startswith(inside) for path in opened if "\0" not in path)
+        assert all((os.path.realpath(path) + os.sep).startswith(inside) for path in opened if "\0" not in path)
         assert not any("\0" in path or os.path.realpath(path) == os.path.realpath(target) for path in opened)
     with pytest.raises(PathError):
         pparse.open(f"{made.index}::../x.safetensors")

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pparse.tree.index import KeptBlock
 
     Piece: TypeAlias = "Range | OverlayEntry | Lost"
+    # The number of a field in its list, and begin and end of its payload.
+    Payload: TypeAlias = tuple[int, int, int]
     # Contribution to a field: occurrences in a part, or the data of an overlay entry.
     Contribution: TypeAlias = "tuple[PartScan, Occurrences] | OverlayField"
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 _FIRST_WINDOW: Final = 4 << 10
 _LAST_WINDOW: Final = 64 << 10
+NEAR: Final = 1 << 10
+"""What begins so few bytes behind a block is read as if it followed it: fields so small come by the thousands."""
 
 
 class WireField:
@@ -91,7 +95,7 @@ class WireWindow:
         index = offset - self.base
         if 0 <= index <= self.size - SLACK or (0 <= index < self.size and self.base + self.size >= self.end):
             return index
-        if 0 < index <= self.size + 64:
+        if 0 < index <= self.size + NEAR:
             self.step = min(4 * self.step, _LAST_WINDOW)
             self._fill(offset, self.step)
             return 0
@@ -452,6 +456,34 @@ class PartScan:
             offsets = slot.offsets
             return map(window.field, map(offsets.__getitem__, range(first, len(offsets))))
         return self._thinned(key, first, window, slot)
+
+    def payloads(self, key: int, window: WireWindow, first: int = 0) -> Iterator[Payload]:
+        """Yield what `fields` does from number ``first`` on, as far as most want to know it: number, begin and end.
+
+        Ends before one whose own head is cut, or lost: the entry of that tells.
+        """
+        try:
+            slot = self.slots[key]
+            if slot.stride != 1:
+                for number, field in enumerate(self._thinned(key, first, window, slot), first):
+                    yield number, field.start, field.end
+                return
+            for number, offset in enumerate(slot.offsets[first:] if first else slot.offsets, first):
+                at = offset - window.base
+                if 0 <= at <= window.size - SLACK:  # as `WireWindow.field`, whose object takes as long to make
+                    block = window.block
+                    tag, length, more = block[at : at + 3]
+                    if tag & 7 == LEN and 8 <= tag < 0x80:
+                        if length < 0x80:
+                            yield number, offset + 2, offset + 2 + length
+                            continue
+                        if more < 0x80:
+                            yield number, offset + 3, offset + 3 + length - 0x80 + (more << 7)
+                            continue
+                field = window.field(offset)
+                yield number, field.start, field.end
+        except (MalformedError, EndOfDataError, GapError):
+            return
 
     def _thinned(self, key: int, first: int, window: WireWindow, slot: Occurrences) -> Iterator[WireField]:
         ordinal = first - first % STRIDE

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.parsers.protobuf.entries import ValueEntries
-    from pparse.parsers.protobuf.index import PartScan, Piece
+    from pparse.parsers.protobuf.index import PartScan, Payload, Piece
     from pparse.protobuf.schema import FieldType
 
 # The offset of every 1,024th packed varint is remembered.
@@ -191,7 +191,7 @@ class ListIndex(IndexNote):
         return self.entries(ordinal, 1)[0].note.pieces, None
 
     def messages(
-        self, numbered: Callable[[Run, WireWindow], Iterator[tuple[int, WireField]]] | None = None
+        self, numbered: Callable[[Run, WireWindow], Iterator[Payload]] | None = None
     ) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
         """Yield the number and the pieces of each message of the list, and a window that may hold its bytes; none of
         the last one if the data end in its head.
@@ -204,12 +204,12 @@ class ListIndex(IndexNote):
             if isinstance(segment, Run):
                 scan = segment.scan
                 window = scan.window()
-                every = numbered(segment, window) if numbered else enumerate(scan.fields(segment.key, 0, window))
-                data, end, payload = scan.part.data, scan.part.end, self.make.payload
-                for number, field in _heads(every):
+                every = numbered(segment, window) if numbered else scan.payloads(segment.key, window)
+                data, limit, payload = scan.part.data, scan.part.end, self.make.payload
+                for number, start, end in every:
                     ordinal = first + number
-                    inside = field.end <= end  # nearly always: then without a call
-                    own = Range(data, field.start, field.end) if inside else payload(scan.part, field)
+                    inside = end <= limit  # nearly always: then without a call
+                    own = Range(data, start, end) if inside else payload(scan.part, WireField(0, 0, start, end, end))
                     yield ordinal, (own, *self.pieces(ordinal)) if ordinal in touched else (own,), window
             else:
                 for ordinal in range(first, first + segment.count):
@@ -243,14 +243,6 @@ class ListIndex(IndexNote):
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else packed_array(b"", field.type)
-
-
-def _heads(every: Iterator[tuple[int, WireField]]) -> Iterator[tuple[int, WireField]]:
-    """Yield the elements of a run, but for one whose own head is cut, or lost: the entry of that tells."""
-    try:
-        yield from every
-    except (MalformedError, EndOfDataError, GapError):
-        return
 
 
 class Run:

@@ -31,7 +31,16 @@ from pparse.kernels.wire import PADDING, SLACK, scan
 from pparse.lazy import lazy_pattern
 from pparse.parsers.protobuf.check import Checker, fits, fitting_tags, goes_on_fitting
 from pparse.parsers.protobuf.entries import ValueEntries
-from pparse.parsers.protobuf.index import ChunkRange, Lost, MessageIndex, Origin, OverlayEntry, OverlayField, PartScan
+from pparse.parsers.protobuf.index import (
+    NEAR,
+    ChunkRange,
+    Lost,
+    MessageIndex,
+    Origin,
+    OverlayEntry,
+    OverlayField,
+    PartScan,
+)
 from pparse.parsers.protobuf.lists import ListIndex
 from pparse.parsers.protobuf.resumption import find_resumption
 from pparse.parsers.protobuf.values import WIRE_KINDS, decode, decode_text, is_message, named
@@ -222,7 +231,7 @@ class ProtobufParser(Parser, Listing):
                 ctx.index.note = ctx.scratch
                 ctx.index.account()
         after = base + pos
-        if pos > size and not final and not part.groups:
+        if pos > size + NEAR and not final and not part.groups:
             after = self._hop(ctx, part, after)
         if after >= end:
             if base == part.part.start and final:
@@ -255,7 +264,7 @@ class ProtobufParser(Parser, Listing):
                 part.forget()
                 break
             part.complete(after)
-            if pos <= size or part.groups:
+            if pos <= size + NEAR or part.groups:
                 after += pos
                 break
             if not last:

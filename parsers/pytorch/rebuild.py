@@ -251,7 +251,8 @@ def with_storage(value: Any, open_bytes: Callable[[bytes], StorageId | None]) ->
     """Return ``value`` with the storages that it has as bytes, checkpoints of their own (``torch.storage.__reduce__``),
     opened: its own, and those of the tensors it is made of; ``value`` itself if it has none."""
     if not isinstance(value, Call) or value.name not in _OF_PARTS or not isinstance(value.args, tuple):
-        return _with_own_storage(value, open_bytes)
+        is_by_id = type(value) is Call and type(value.args) is tuple and type((*value.args, None)[0]) is Persistent
+        return value if is_by_id else _with_own_storage(value, open_bytes)  # nearly all are in the file by their id
     opened = [
         tuple(_with_own_storage(part, open_bytes) for part in arg)
         if isinstance(arg, tuple)
@@ -289,6 +290,8 @@ def numpy_inside(value: Any) -> tuple[Any, str] | None:
 
 def wrapped_state(value: Any) -> Any:
     """Return the attributes that a tensor was saved with, if it has any of its own; else None."""
+    if type(value) is Call and value.name in _REBUILDERS:  # nearly all: nothing is around them
+        return None
     for call in _wrapped(value):
         if call.name in (_FROM_TYPE, _UTILS + "_rebuild_parameter_with_state"):
             return call.args[3] if len(call.args) > 3 else None

@@ -5,13 +5,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from codecs import utf_8_decode
-from enum import Enum
 from itertools import chain, count, islice, repeat
 from math import prod
 from operator import attrgetter
 
 from pparse.errors import GapError, LimitError
-from pparse.findings import Severity, plain_members
+from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
 from pparse.tensors.dtype import DTYPES, SHORT
 from pparse.tensors.status import TensorRanges
@@ -249,8 +248,10 @@ _MOST_ROWS: Final = 12 << 20
 _WITHOUT_TABLE: Final = 8
 # Memory of a name in the table of a text whose rows are held.
 _NAME: Final = 200
-# How many pairs of type and shape are remembered: models have few.
-_MOST_KINDS: Final = 4096
+# What types with shapes mean, by their text: number of bytes, and kind. All models have few, and one often has those of
+# another; it is cleared when there are more.
+_KINDS: Final[dict[str, tuple[int, Any]]] = {}
+_MOST_KINDS: Final = 1024
 _NO_ENTRY: Final = (0, None)
 
 _NUMBER: Final = r"(0|[1-9][0-9]{0,17}+)"
@@ -260,16 +261,16 @@ _ENTRY: Final = lazy_pattern(
     rf'"(?!{METADATA}")([^"\\\x00-\x1f]*+)": ?+\{{("dtype": ?+"[A-Z0-9_]++", ?+"shape": ?+\[[0-9, ]*+\]), ?+'
     rf'"data_offsets": ?+\[{_NUMBER}, ?+{_NUMBER}\]\}}{_NEXT}'
 )
+_QUOTED: Final = f'"{METADATA}"'
 _METADATA: Final = lazy_pattern(rf'"{METADATA}": ?+(null|\{{(?:{_TEXT}: ?+{_TEXT}(?:, ?+)?+)*+\}}){_NEXT}')
 
 
-@plain_members
-class State(Enum):
+class State:
     """How far the text was read; see above."""
 
-    READING = 0
-    COMPLETE = 1
-    STOPPED = 2
+    READING = "reading"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
 
 
 class _Entries:
@@ -309,7 +310,7 @@ class PlainText:
         self._pos = start
         self._is_small = end - start <= HELD_TEXT
         budget = host.session.budget
-        self.state = State.READING
+        self.state: str = State.READING
         """How far the text was read."""
         self.count = 0
         """Number of entries read, ``__metadata__`` among them."""
@@ -327,7 +328,6 @@ class PlainText:
         self._looked_at: tuple[_EntryRun, list[Any]] | None = None  # a block, and its entries in the text
         self._sought = 0  # how many names were looked for without a table of them
         self._names_charge = budget.charge(0, "a table of names", self._drop_names)
-        self._kinds: dict[str, tuple[int, Any]] = {}
 
     def rows(self, first: int = 0) -> Iterator[tuple[int, str, HeaderEntry, None]]:
         """Yield ``(number, name, entry, None)`` of each tensor from entry ``first`` on, and read on as needed.
@@ -479,7 +479,8 @@ class PlainText:
         ends = text[at : at + 1] == "}" and (text[at - 1 : at] == "}" if rows.names else not self.count)
         if rows.names and not self._take(rows):
             return self._stop()
-        behind = self._pos + (at if block.isascii() else len(text[:at].encode()))
+        length = at if block.isascii() else len(text[:at].encode())
+        behind = self._pos + length
         if rows.names:
             self._blocks.append(_EntryRun(self.count, self._pos, behind, len(rows.names)))
             if hold:
@@ -487,7 +488,7 @@ class PlainText:
             self.count += len(rows.names)
             self._pos = behind
         if ends:
-            self._finish(behind + 1)
+            self._finish(behind + 1, block[length + 1 :])
         elif not rows.names or text[at : at + 1] == "}":
             self._stop()
         return None
@@ -500,7 +501,8 @@ class PlainText:
         """Return at most ``size`` bytes of the text from ``pos`` on; with the last ones, note the byte behind them."""
         wanted = min(size, self._end - pos)
         is_last = pos + wanted == self._end
-        block = self._host.data.pread(pos, wanted + is_last)
+        host, count = self._host, wanted + is_last
+        block = host.front.held(pos, count) or host.data.pread(pos, count)
         if not is_last:
             return block
         self.behind = block[wanted:]
@@ -510,13 +512,15 @@ class PlainText:
         """Return the entries in ``text`` from ``at`` on, and where the last one ends, with the comma behind it."""
         rows, begun = _Entries(), -1
         while at != begun:
-            metadata = _METADATA.match(text, at)
+            metadata = _METADATA.match(text, at) if text.startswith(_QUOTED, at) else None
             if metadata is not None and self._is_sound(metadata[1]):
                 rows.names.append(METADATA)
                 rows.infos.append(None)
                 rows.is_tiled = False
                 at = metadata.end()
             begun, at = at, self._add_entries(rows, text, at)
+            if text.startswith("}", at):
+                break
         return rows, at
 
     def _add_entries(self, rows: _Entries, text: str, at: int) -> int:
@@ -529,7 +533,7 @@ class PlainText:
         is_tiled = firsts[1:] == lasts[:-1]
         begins = [*map(int, firsts[:1]), *ends[:-1]] if is_tiled else list(map(int, firsts))
         rows.is_tiled &= is_tiled
-        known_kind, add, added = self._kinds.get, rows.infos.append, len(rows.infos)
+        known_kind, add, added = _KINDS.get, rows.infos.append, len(rows.infos)
         for kind, begin, end in zip(parts[2 : 5 * count : 5], begins, ends, strict=True):
             known = known_kind(kind)
             if known is not None and end - begin == known[0]:
@@ -560,9 +564,9 @@ class PlainText:
             return None
         info = checked({"dtype": word, "shape": lengths, "data_offsets": [begin, end]})
         if type(info) is HeaderEntry:
-            if len(self._kinds) >= _MOST_KINDS:
-                self._kinds.clear()
-            self._kinds[kind] = end - begin, info.kind
+            if len(_KINDS) >= _MOST_KINDS:
+                _KINDS.clear()
+            _KINDS[kind] = end - begin, info.kind
         return info
 
     def _is_sound(self, metadata: str) -> bool:
@@ -612,25 +616,27 @@ class PlainText:
         except LimitError:
             self._hashes = None
 
-    def _finish(self, pos: int) -> None:
-        """Read what follows the last bracket: only blanks may."""
-        while pos < self._end:
+    def _finish(self, pos: int, block: bytes) -> None:
+        """Look at what follows the last bracket, ``block`` and what is behind it: only blanks may."""
+        while not block.strip(BLANKS):
+            pos += len(block)
+            if pos >= self._end:
+                self._close(State.COMPLETE)
+                self.places.close()
+                return
             try:
                 block = self._read(pos, _BLOCK)
             except GapError:
-                return self._stop()
-            if not block or block.strip(BLANKS):
-                return self._stop()
-            pos += len(block)
-        self._close(State.COMPLETE)
-        self.places.close()
-        return None
+                break
+            if not block:
+                break
+        self._stop()
 
     def _stop(self) -> None:
         self._close(State.STOPPED)
         self.places = TensorRanges(self._host.session.budget)  # gives the memory back
 
-    def _close(self, state: State) -> None:
+    def _close(self, state: str) -> None:
         self.state = state
         self._seen.release()
 

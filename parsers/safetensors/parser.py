@@ -55,7 +55,6 @@ from pparse.tensors.status import (
 )
 from pparse.tree.context import DONE, NodeContext
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
-from pparse.tree.node import as_dict
 from pparse.tree.parser import Confidence, Container, Listing, Parser, signatures
 
 TYPE_CHECKING = False
@@ -146,12 +145,13 @@ class SafetensorsParser(Parser, Listing, Container):
 
     def _find_size(self) -> int:
         extraction = self.result.extraction
-        head = extraction.data.pread(extraction.start, min(8, max(0, extraction.find_end() - extraction.start)))
+        start, size = extraction.start, extraction.find_end() - extraction.start
+        head = extraction.front.held(start, 8) or extraction.data.pread(start, min(8, max(0, size)))
         if len(head) < 8:
             reason = "the file ends inside the header's length"
             raise MalformedError(reason, offset=extraction.start, wanted=8, got=len(head))
         length = int.from_bytes(head, "little")
-        there = max(0, extraction.find_end() - extraction.start - 8)
+        there = max(0, size - 8)
         if 2 <= length <= min(there, SMALL, extraction.session.limits.header_bytes):
             plain = self._new_text(length)
             if plain.read_all() and plain.behind != b" ":  # else the header may go on behind its end
@@ -715,5 +715,7 @@ class SafetensorsParser(Parser, Listing, Container):
         if node.kind == "tensor":
             return self._mirrored(node).to_python()
         if node.kind in ("tensors", "safetensors"):
+            from pparse.tree.node import as_dict
+
             return as_dict([(kid.key, self.to_python(kid)) for kid in node.children()])
         return super().to_python(node)

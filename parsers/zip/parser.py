@@ -24,7 +24,6 @@ from pparse.containers.content import Verdict
 from pparse.data.base import Distance
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.data.window import Window
-from pparse.document.appearance import MOST_NAMES, held_model
 from pparse.errors import MalformedError, UnsupportedError, spoken
 from pparse.findings import UNSURE_NAME, Finding, Severity, Status
 from pparse.limits import KIB, count_words
@@ -600,6 +599,8 @@ class ZipParser(ArchiveParser):
 
     def holds(self) -> str | None:
         """Return the kind of model that the members form, if any."""
+        from pparse.document.appearance import MOST_NAMES, held_model
+
         most = MOST_NAMES if self.directory is not None else 64  # more would mean searching the archive
         return held_model(member.name for member in islice(self.members(), most))
 

@@ -116,11 +116,10 @@ def _dispatch(arguments: list[str]) -> int:
     command = arguments[0]
     if command not in COMMANDS:
         return _unknown(command, arguments)
-    import importlib
-
     from pparse.cli.common import run_command
+    from pparse.lazy import module_called
 
-    return run_command(importlib.import_module(COMMANDS[command][0]), command, arguments[1:])
+    return run_command(module_called(COMMANDS[command][0]), command, arguments[1:])
 
 
 # What other programs call the commands.

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
 import sys
+from types import SimpleNamespace
 
 from pparse import errors
-from pparse.cli import screen, tell
 from pparse.errors import PparseError, SourceError, UnsupportedError, speak_of_commands
 from pparse.findings import Severity, Status
+from pparse.lazy import module_called
 from pparse.limits import MIB, Limits, parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from types import ModuleType
-    from typing import Any, Final, NoReturn
+    from typing import Any, Final
 
     from pparse.cli.output import Output
     from pparse.document.extraction import Extraction
@@ -60,63 +60,29 @@ def worst(codes: Collection[int]) -> int:
     return next((code for code in _WORST if code in codes), OK)
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Formatter with a known width: argparse makes one per argument, and would import shutil (2 ms) for the width."""
+def refused_argument(reason: str) -> Exception:
+    """Return what argparse makes an error of the command line of."""
+    from argparse import ArgumentTypeError
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=min(screen(sys.stdout)[0], 120) - 2)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Return a text with its paragraphs wrapped; of examples, which are indented, each line as in a shell."""
-        fill = argparse.HelpFormatter._fill_text
-        parts = text.strip().split("\n\n")
-        return "\n\n".join(
-            "\n".join(_as_shell(line, width + 2) for line in part.split("\n"))
-            if "\n  " in part
-            else fill(self, part, width, indent)
-            for part in parts
-        )
-
-    # From 3.14 on: the theme imports dataclasses and inspect, for every argument that is added. Only help needs it.
-
-    def _set_color(self, *args: Any, **more: Any) -> None:
-        self._asked = args, more
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("_theme", "_decolor") or not hasattr(argparse.HelpFormatter, "_set_color"):
-            raise AttributeError(name)
-        args, more = self._asked
-        argparse.HelpFormatter._set_color(self, *args, **more)
-        return self.__dict__[name]
-
-
-def _as_shell(line: str, width: int) -> str:
-    """Return a command line in lines of at most ``width`` columns, as far as its words allow that."""
-    from textwrap import wrap
-
-    if len(line) <= width:
-        return line
-    return " \\\n".join(
-        wrap(line, width - 2, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
-    )
+    return ArgumentTypeError(reason)
 
 
 def _key_value(text: str) -> tuple[str, str]:
     key, mark, value = text.partition("=")
     if not key or not mark:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
+        raise refused_argument(f"expected NAME=VALUE, not {text!r}")
     return key, value
 
 
 def _limit(text: str) -> tuple[str, int]:
     name, value = _key_value(text)
     if name not in Limits.DEFAULTS:
-        raise argparse.ArgumentTypeError(f"no limit {name!r}; limits: {', '.join(Limits.DEFAULTS)}")
+        raise refused_argument(f"no limit {name!r}; limits: {', '.join(Limits.DEFAULTS)}")
     found = size(value)
     try:
         Limits(**{name: found})
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"the {error}") from error
+        raise refused_argument(f"the {error}") from error
     return name, found
 
 
@@ -127,9 +93,9 @@ def size_from(least: int, words: str = "") -> Callable[[str], int]:
         try:
             found = parse_size(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
+            raise refused_argument(str(error)) from error
         if found < least:
-            raise argparse.ArgumentTypeError(f"must be at least {words}, not {text!r}")
+            raise refused_argument(f"must be at least {words}, not {text!r}")
         return found
 
     return parse
@@ -140,14 +106,14 @@ size: Final = size_from(0)
 
 def _at_least_one(text: str) -> int:
     if not text.isdecimal() or not int(text[:18]):
-        raise argparse.ArgumentTypeError(f"a number from 1 on, not {text!r}")
+        raise refused_argument(f"a number from 1 on, not {text!r}")
     return int(text[:18])
 
 
 def _status(text: str) -> str:
     known = [status.value for status in Status]
     if text not in known:
-        raise argparse.ArgumentTypeError(f"no status {text!r}; statuses: {', '.join(known)}")
+        raise refused_argument(f"no status {text!r}; statuses: {', '.join(known)}")
     return text
 
 
@@ -156,13 +122,26 @@ OR_PATTERNS: Final = "; after the first, an argument that is not a file is a PAT
 _PATTERN: Final = "only names that match this glob; repeatable"
 
 
-class Arguments(argparse.ArgumentParser):
-    """The arguments of a command, each declared as the help shows it."""
+class Arguments:
+    """The arguments of a command, each declared as the help shows it.
 
-    def add(self, words: str, text: str, to: argparse._ActionsContainer | None = None, **more: Any) -> None:
+    By itself it parses words among which is no option: argparse takes a tenth of the time of a short command, and
+    `pparse.cli.arguments.Parser` is for those that need it.
+    """
+
+    takes_others = False
+    """Whether arguments after the first may be something else than files."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}  # of options that are not given
+        self._words: list[tuple[str, str | None]] = []  # what is no option: its name, and how many there may be
+        self._needs_option = False
+
+    def add(self, words: str, text: str, to: Any = None, **more: Any) -> None:
         """Declare an option: ``-o --output OUT``; without a word for a value, it is a switch. ``text`` is its help.
 
-        ``--include GLOB ...`` may be given several times; what begins with no dash is an argument: ``FILE``.
+        ``--include GLOB ...`` may be given several times; what begins with no dash is an argument: ``FILE``. ``to`` is
+        the group that it belongs to.
         """
         flags = [word for word in words.split() if word.startswith("-")]
         values = words.split()[len(flags) :]
@@ -174,26 +153,44 @@ class Arguments(argparse.ArgumentParser):
             more |= {"action": "append", "default": []}
         if more.get("nargs") == "*":
             more["default"] = []  # else messages call it required
-        (to or self).add_argument(*(flags or (more.pop("dest", words.lower()),)), help=text, **more)
+        self.declare(flags, to, help=text, **more if flags else {"dest": words.lower(), **more})
 
-    def error(self, message: str) -> NoReturn:
-        """Say in one line what is wrong with the arguments, and end the command with exit code 2."""
-        from difflib import get_close_matches
+    def declare(self, flags: list[str], to: Any, **more: Any) -> None:
+        """Declare an option, or an argument without ``flags``, with what argparse calls it by."""
+        long = next((flag for flag in flags if flag.startswith("--")), "".join(flags[:1]))
+        name = more.get("dest") or long.strip("-").replace("-", "_")
+        value = more.get("default", False if more.get("action") == "store_true" else None)
+        self._values[name] = more["type"](value) if "type" in more and isinstance(value, str) else value
+        self._needs_option = self._needs_option or more.get("required", False)
+        if not flags:
+            is_text = more.keys().isdisjoint(("type", "choices"))
+            self._words.append((name, more.get("nargs") if is_text else "not a text"))
 
-        for word in message.partition("unrecognized arguments: ")[2].split():
-            near = get_close_matches(word.partition("=")[0], self._option_string_actions, 1) if word[0] == "-" else []
-            message += f"; did you mean {near[0]!r}?" if near else ""
-        tell(f"{self.prog}: {message}; see '{self.prog} --help'")
-        self.exit(USAGE)
+    def group(self, title: str) -> Any:
+        """Return a group of options that the help shows together."""
+
+    def one_of(self) -> Any:
+        """Return a group of options of which one can be given."""
+
+    def plain(self, words: list[str]) -> SimpleNamespace | None:
+        """Return the values of all arguments if there is no option among ``words``; None: look closer."""
+        if self._needs_option or any(word[:1] == "-" and len(word) > 1 for word in words):
+            return None
+        values, left = dict(self._values), list(words)
+        for name, count in self._words:
+            if count in ("*", "+") and (left or count == "*"):
+                values[name], left = left, []
+            elif count in (None, "?") and left:
+                values[name] = left.pop(0)
+            elif count != "?":
+                return None
+        return None if left else SimpleNamespace(**values)
 
     def add_one_of(self, **switches: str) -> None:
         """Declare options of which one can be given, with the help of each."""
-        group = self.add_mutually_exclusive_group()
+        group = self.one_of()
         for name, text in switches.items():
             self.add(f"--{name}", text, group)
-
-    takes_others = False
-    """Whether arguments after the first may be something else than files."""
 
     def add_files(self, more: str = "", count: str = "+") -> None:
         """Declare FILE, one or more; ``more`` describes arguments that are not files."""
@@ -207,7 +204,7 @@ class Arguments(argparse.ArgumentParser):
         ``pattern``: the help of ``--pattern``; none, if patterns are declared otherwise. ``dtype``: what that option is
         called where ``--dtype`` says what to write.
         """
-        to = self.add_argument_group("which tensors")
+        to = self.group("which tensors")
         if pattern:
             self.add("-p --pattern PATTERN ...", pattern, to, dest="patterns")
         types = "only this element type, or a glob such as 'float*'; repeatable"
@@ -223,7 +220,7 @@ class Arguments(argparse.ArgumentParser):
 
     def add_order(self, *columns: str, default: str) -> None:
         """Declare ``--sort`` by one of ``columns``, and how many rows to show; ``default``: the order otherwise."""
-        to = self.add_argument_group("which rows")
+        to = self.group("which rows")
         self.add("--sort", f"order of rows ({default})", to, choices=(*columns, "none"))
         self.add("--reverse", "the other way round", to)
         first = "only the first N rows of each file; without --sort, the rest is not read"
@@ -240,7 +237,7 @@ class Arguments(argparse.ArgumentParser):
 
     def add_common(self) -> None:
         """Add the options shared by all commands on a file."""
-        to = self.add_argument_group("common options")
+        to = self.group("common options")
         self.add("-f --format NAME", "read it as this format (see 'pparse formats')", to)
         self.add("-O KEY=VALUE ...", "an option of the format; repeatable", to, dest="options", type=_key_value)
         budget = size_from(MIB, "1MiB")
@@ -253,12 +250,6 @@ class Arguments(argparse.ArgumentParser):
         self.add("--color", color, to, choices=("auto", "always", "never"), default="auto")
 
 
-def described(module: ModuleType, command: str) -> dict[str, Any]:
-    """Return what the parser of a command is made with."""
-    how = {"formatter_class": _HelpFormatter, "epilog": getattr(module, "EXAMPLES", None), "allow_abbrev": False}
-    return {"prog": f"pparse {command}", "description": module.__doc__, **how}
-
-
 def declare(parser: Arguments, module: ModuleType, command: str) -> None:
     """Declare all arguments of a command."""
     module.add_arguments(parser)
@@ -267,19 +258,22 @@ def declare(parser: Arguments, module: ModuleType, command: str) -> None:
 
 
 def run_command(module: ModuleType, command: str, arguments: list[str]) -> int:
-    """Build the parser of one command, run it, and turn errors into a message and an exit code."""
-    parser = Arguments(**described(module, command))
-    declare(parser, module, command)
-    try:
-        options = _parse(parser, module.prepare(arguments) if hasattr(module, "prepare") else arguments)
-    except SystemExit as stop:
-        return int(stop.code or 0)
+    """Parse the arguments of one command, run it, and turn errors into a message and an exit code."""
+    declared = Arguments()
+    declare(declared, module, command)
+    words = module.prepare(arguments) if hasattr(module, "prepare") else arguments
+    options: Any = declared.plain(words)
+    if options is None:
+        try:  # a command's module and this one are reached by their names: what they are made of, they import
+            options = module_called("pparse.cli.arguments").parsed(module, command, words)
+        except SystemExit as stop:
+            return int(stop.code or 0)
     from pparse.cli.output import Output
 
     if "files" in vars(options):
         from pparse.cli.files import expanded
 
-        options.files = expanded(options.files, others=parser.takes_others)
+        options.files = expanded(options.files, others=declared.takes_others)
     out = Output(color=options.color)
     if command != "formats":
         options.limits = Limits(**dict(options.limits))
@@ -339,28 +333,6 @@ def _collect_less() -> None:
     if not gc.isenabled():  # the process runs one command, and was started by `pparse.cli.main`
         gc.freeze()
         gc.enable()
-
-
-def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
-    """Parse arguments with options anywhere among them (plain argparse refuses ``FILE --json NAME``)."""
-    words = list(arguments)
-    held: dict[str, str] = {}
-    if "--" in words:  # no options follow, even if they look like one; no argument can hold a NUL
-        at = words.index("--")
-        for number in range(at + 1, len(words)):
-            if words[number].startswith("-"):
-                held[f"\0{number}"] = words[number]
-                words[number] = f"\0{number}"
-        del words[at]
-    # Words with no option between them need not be parsed twice, which takes a millisecond.
-    kinds = "".join("-" if word.startswith("-") else "w" for word in words)
-    options = parser.parse_intermixed_args(words) if "w-" in kinds.rstrip("-") else parser.parse_args(words)
-    for name, value in vars(options).items():
-        if isinstance(value, str) and value in held:
-            setattr(options, name, held[value])
-        elif isinstance(value, list):
-            setattr(options, name, [held.get(item, item) if isinstance(item, str) else item for item in value])
-    return options
 
 
 def each_file(

@@ -41,7 +41,7 @@ _FORMATS: Final = ("gzip", "json-lines")
 def add_arguments(parser: Arguments) -> None:
     """Declare the arguments of the command."""
     parser.add("FILE", "a file of gzip or JSON Lines")
-    where = parser.add_mutually_exclusive_group()
+    where = parser.one_of()
     parser.add("-o --output OUT", "the index to write (FILE.pindex)", where)
     parser.add("--cache", "write it to the cache ($XDG_CACHE_HOME or ~/.cache), where it is also found", where)
     spacing = f"content between two places; smaller: faster reads, larger index ({_SPACING})"

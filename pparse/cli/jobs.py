@@ -28,7 +28,7 @@ _MOST: Final = 256
 
 def add_arguments(parser: Arguments, *, resume: bool = True) -> None:
     """Declare the options; ``resume``: of a command whose results can be noted."""
-    to = parser.add_argument_group("who does the work")
+    to = parser.group("who does the work")
     parser.add("-j --jobs N", "so many processes (1); 0: as many as there are processors", to, type=count, default=1)
     parser.add("--scheduler ADDRESS", "the workers of a dask cluster, such as tcp://10.0.0.7:8786", to)
     if resume:

@@ -147,6 +147,14 @@ class Reader:
             self._drop_oldest_block()
         return block[:count]
 
+    def held(self, offset: int, count: int) -> bytes:
+        """Return ``count`` bytes at ``offset`` of the Data if the block that was read last has them all; else none.
+
+        None of data whose bytes may turn out to be others.
+        """
+        at, block = offset - self._block_at, self._block
+        return block[at : at + count] if 0 <= at <= len(block) - count and self.data.is_plain else b""
+
     @staticmethod
     def _drop_oldest_block() -> None:
         """Drop the block of the reader that filled one longest ago, unless it has filled another since."""

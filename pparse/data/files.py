@@ -152,10 +152,10 @@ def inherited_pipe(path: str) -> BinaryIO | None:
 
     Opening any other pipe could wait forever for somebody to write.
     """
+    if not path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")):
+        return None
     with refused("cannot open", path):
-        if path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and stat.S_ISFIFO(os.stat(path).st_mode):
-            return open(path, "rb")
-    return None
+        return open(path, "rb") if stat.S_ISFIFO(os.stat(path).st_mode) else None
 
 
 def open_descriptor(path: str) -> tuple[int, FileIdentity]:
@@ -168,9 +168,11 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
     flags |= getattr(os, "O_NONBLOCK", 0)
     try:
         with refused("cannot open", path):
-            if stat.S_ISDIR(os.stat(path).st_mode):
-                raise SourceError("is a folder, not a file", errno=errno.EISDIR, source=path)
             descriptor = os.open(path, flags)
+    except SourceError as error:
+        if is_folder(path):  # Windows opens none, and other systems none that is not to be read
+            raise _no_file(path) from error
+        raise
     except ValueError as error:  # a NUL in the name
         raise SourceError(f"cannot open: {error}", errno=errno.EINVAL, source=path) from error
     try:
@@ -180,6 +182,10 @@ def open_descriptor(path: str) -> tuple[int, FileIdentity]:
         raise
 
 
+def _no_file(path: str) -> SourceError:
+    return SourceError("is a folder, not a file", errno=errno.EISDIR, source=path)
+
+
 def identity_of(descriptor: int, path: str) -> FileIdentity:
     """Return what identifies an open file. Raises `SourceError` if it cannot be read at any offset."""
     with refused("cannot read", path):
@@ -187,6 +193,8 @@ def identity_of(descriptor: int, path: str) -> FileIdentity:
     kind, size = info.st_mode, info.st_size
     if stat.S_ISBLK(kind):
         size = os.lseek(descriptor, 0, os.SEEK_END)
+    elif stat.S_ISDIR(kind):
+        raise _no_file(path)
     elif not stat.S_ISREG(kind):
         word = "a pipe" if stat.S_ISFIFO(kind) else "a socket" if stat.S_ISSOCK(kind) else "a device"
         raise SourceError(
@@ -729,6 +737,10 @@ _PART: Final = lazy_pattern(
 _ZIP_PART: Final = lazy_pattern(r"(?P<whole>.+)\.(?P<z>z)(?:\d\d+|ip)", re.IGNORECASE)
 
 
+# How the first part's name ends, and that of a zip's last one.
+_FIRST_ENDINGS: Final = ("0", "1", "aa", ".zip")
+
+
 def how_to_join(parts: Sequence[str], names: Collection[str]) -> str:
     """Return what to do to join ``parts``, in order, in a folder that holds ``names``."""
     from shlex import quote
@@ -835,8 +847,8 @@ class SplitSet(Declared):
 def split_set(path: str) -> SplitSet | None:
     """Return the parts of a split file if ``path`` is the first of several, or the last of a zip's (``.zip``)."""
     folder, name = split(path)
-    if len(name) - max(map(name.rfind, "._-")) > len(".part00001"):
-        return None  # the longest number of a part is not that long
+    if not path.lower().endswith(_FIRST_ENDINGS):
+        return None
     zipped, part = _ZIP_PART.fullmatch(name), _PART.fullmatch(name)
     first = name
     if zipped is not None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import _weakref as weakref
 import os
-from _weakrefset import WeakSet
 from functools import cached_property
 from itertools import islice
 
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, folder_of, open_file
 from pparse.document.folder import LocalFolder
+from pparse.document.registry import detect, model_extensions, other_format, parser_class, viewer_for
 from pparse.errors import (
     CancelledError,
     FormatError,
@@ -61,6 +61,8 @@ _COMMIT: Final = lazy_pattern(r"[0-9a-f]{40}")
 _LATEST: Final = "latest"
 _STATES: Final = "_model_states.pt"
 _LINE: Final = 256  # bytes of the name of a folder at most
+# From so many sources on, those that are gone are forgotten.
+_MANY: Final = 64
 
 
 class Session(Declared):
@@ -124,8 +126,8 @@ class Session(Declared):
         """Accounts for the indexes of all nodes."""
         self.expected: dict[str, object] = {}
         """What identifies those files, according to a handle."""
-        self._sources: WeakSet[Data] = WeakSet()
-        self._retentions: WeakSet[Retention] = WeakSet()
+        self._sources: dict[int, weakref.ref[Data]] = {}
+        self._retentions: list[weakref.ref[Retention]] = []
 
     @cached_property
     def given(self) -> WeakValueDictionary[str, Data]:
@@ -137,7 +139,10 @@ class Session(Declared):
     def adopt(self, data: Data) -> Data:
         """Close ``data`` when the document is closed; return it."""
         with self.lock:
-            self._sources.add(data)
+            self._sources[id(data)] = weakref.ref(data)
+            count = len(self._sources)
+            if count >= _MANY and not count & (count - 1):  # at each doubling: bounded by those that are in use
+                self._sources = {id(kept): weakref.ref(kept) for kept in self.sources()}
         return data
 
     def take(
@@ -200,13 +205,13 @@ class Session(Declared):
     def sources(self) -> list[Data]:
         """Return the data that the document opened and that are still in use."""
         with self.lock:
-            return list(self._sources)
+            return [data for ref in list(self._sources.values()) if (data := ref()) is not None]
 
     def new_retention(self) -> Retention:
         """Return a new retention policy, for one result."""
         retention = Retention(self.budget, self.retain, self.include, self.exclude)
         if retention.limit:  # else it never holds a node
-            self._retentions.add(retention)
+            self._retentions.append(weakref.ref(retention))
         return retention
 
     @property
@@ -259,8 +264,9 @@ class Session(Declared):
         with self.lock:
             for data in self.sources():
                 data.close()
-            for retention in list(self._retentions) if self._retentions else ():
-                retention.clear()
+            for ref in self._retentions:
+                if (retention := ref()) is not None:
+                    retention.clear()
             self.kept_block.drop()
 
 
@@ -330,6 +336,13 @@ class Extraction(HasStatus):
     def reader(self) -> Range:
         """A new reader of the extraction's bytes."""
         return self.data.range(self.start, max(self.start, self.find_end()))
+
+    @cached_property
+    def front(self) -> Range:
+        """The one reader that stays at its beginning, of which the block that was read to tell its format serves on."""
+        # Do not look for an unknown end: it may be the end of a compressed stream.
+        end = 1 << 62 if self.end is None else self.end
+        return self.data.range(self.start, max(self.start, end))
 
     @property
     def size(self) -> int | None:
@@ -499,8 +512,6 @@ class Extraction(HasStatus):
 
     def _parse(self, format: str | type[Parser] | None) -> Result:
         """Do as `parse` does, but stay at the outermost stream."""
-        from pparse.document.registry import detect, parser_class
-
         parser: type[Parser]
         if isinstance(format, type):
             parser = format
@@ -532,8 +543,6 @@ class Extraction(HasStatus):
 
     def look_for_another_format(self) -> None:
         """Add a finding if this is read as a format that was named, and is surely of another one by its beginning."""
-        from pparse.document.registry import other_format
-
         result = self.own_result
         other = other_format(self, result.parser)
         if other is not None:
@@ -606,7 +615,6 @@ class Extraction(HasStatus):
         ``around=False`` leaves out the streams and archives around it (see `verify`), if they were checked already.
         A ``viewer`` of it that exists is asked instead of a new one.
         """
-        from pparse.document.registry import viewer_for
         from pparse.tree.code_use import code_findings
 
         with self.lock:
@@ -707,8 +715,6 @@ class Extraction(HasStatus):
 
     def view(self) -> Any:
         """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
-        from pparse.document.registry import viewer_for
-
         viewer = viewer_for(self)
         if viewer is None:
             container = self.result.container
@@ -782,8 +788,6 @@ def snapshot_of(here: FolderExtraction) -> str | None:
     (huggingface_hub's guide "Understand caching"). The folder in which DeepSpeed saves its steps: ``latest`` holds the
     name of one (``save_checkpoint`` in deepspeed/runtime/engine.py).
     """
-    from pparse.document.registry import model_extensions
-
     if not here.members:  # a cache holds folders alone
         commit = _line_in(here, _REVISION)
         return f"snapshots/{commit}" if _COMMIT.fullmatch(commit) else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from errno import ENOENT, ENOTDIR
+from errno import EISDIR, ENOENT, ENOTDIR
 from functools import cached_property, lru_cache
-from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 
@@ -160,15 +159,20 @@ class Opened:
     def __init__(self, source: Source, keywords: dict[str, Any]) -> None:
         self.source = source
         """What `open` was given."""
-        self.keywords = {name: value for name, value in keywords.items() if value and name not in _LOCAL}
-        """Its keywords that are set and mean something in another process."""
+        self._given = keywords
         try:
             self.folder = os.getcwd()
             """The current folder then, to which relative paths refer."""
         except OSError:  # it was deleted
             self.folder = ""
-        if isinstance(self.keywords.get("folder"), str | os.PathLike):
-            self.keywords["folder"] = _portable(self.keywords["folder"], self.folder)
+
+    @cached_property
+    def keywords(self) -> dict[str, Any]:
+        """Its keywords that are set and mean something in another process."""
+        found = {name: value for name, value in self._given.items() if value and name not in _LOCAL}
+        if isinstance(found.get("folder"), str | os.PathLike):
+            found["folder"] = _portable(found["folder"], self.folder)
+        return found
 
     @cached_property
     def portable(self) -> Any:
@@ -233,6 +237,15 @@ def _folder_at(session: Session, path: str, format: str | None) -> FolderExtract
     return FolderExtraction(session, LocalFolder(path, session.pool, session.stats), path, format=format)
 
 
+def _open_folder(session: Session, path: str, format: str | None) -> FolderExtraction:
+    named = folder = _folder_at(session, path, format)
+    snapshot = snapshot_of(folder)
+    if snapshot is not None:
+        folder = _folder_at(session, files.inside(path, snapshot), format)
+        folder.named = named
+    return folder
+
+
 def _open_path(session: Session, path: str, format: str | None) -> Extraction:
     # An existing file with this literal name takes precedence over a path with "::".
     if "::" in path and not files.is_there(path):
@@ -246,32 +259,33 @@ def _open_path(session: Session, path: str, format: str | None) -> Extraction:
         return extraction
     if "\0" in path:
         raise SourceError("a file name cannot contain a NUL byte", source=repr(path))
-    if files.is_folder(path):
-        folder = _folder_at(session, path, format)
-        snapshot = snapshot_of(folder)
-        if snapshot is None:
-            return folder
-        named, folder = folder, _folder_at(session, files.inside(path, snapshot), format)
-        folder.named = named
-        return folder
     parts = split_set(path)
-    if parts is not None and (joined := open_split(session, parts, format)) is not None:
+    is_split = parts is not None and not files.is_folder(path)
+    if is_split and (joined := open_split(session, parts, format)) is not None:  # type: ignore[arg-type]
         return joined
     pipe = files.inherited_pipe(path)
     if pipe is not None:
         return Extraction(session, path, session.take(pipe, path, owned=True), format=format)
-    if not files.is_there(path):
-        path = _behind_prefix(path)
-    extraction = Extraction(session, path, _open_file(session, path), format=format)
+    data: Data | None = None
+    try:
+        data = files.open_file(path, session.pool, session.stats)
+    except SourceError as error:
+        if error.errno != EISDIR:
+            path = _meant_by(path, error)
+            data = files.open_file(path, session.pool, session.stats)
+    if data is None:
+        return _open_folder(session, path, format)
+    extraction = Extraction(session, path, session.adopt(data), format=format)
     extraction.notes += edit_notes(path)
     return extraction
 
 
-def _open_file(session: Session, path: str) -> Data:
-    """Return a file of the system; the error on one that is not there says what may be meant."""
-    try:
-        data = files.open_file(path, session.pool, session.stats)
-    except SourceError as error:
+def _meant_by(path: str, error: SourceError) -> str:
+    """Return what is called by the prefix of its names, if ``path`` is one. Raises ``error``, which then says what may
+    be meant, for any other path that cannot be opened."""
+    if error.errno in (ENOENT, ENOTDIR):
+        if not files.is_there(path) and (found := _behind_prefix(path)) != path:
+            return found
         if error.errno == ENOENT and (prefixes := _prefixes_near(path)):
             error.reason += f"; there are the checkpoints {', '.join(prefixes)}"
         elif error.errno == ENOENT and _URL.match(path):
@@ -279,10 +293,9 @@ def _open_file(session: Session, path: str) -> Data:
                 "pipe it in (curl -L URL | pparse ls -), or save it",
                 "pass a file object of it (fsspec's, or a response), or a pparse.Folder that fetches files",
             )
-        elif error.errno in (ENOENT, ENOTDIR):
+        else:
             error.reason += files.what_is_meant(path)
-        raise
-    return session.adopt(data)
+    raise error
 
 
 def _behind_prefix(path: str) -> str:
@@ -692,6 +705,8 @@ def _looked_at(outer: Extraction, name: str, count: int) -> tuple[int, bytes]:
 
 def _other(outer: Extraction, name: str, names: frozenset[str], at: int, expected: int | None) -> str:
     """Return what to say of a file beside another one that may be the one that was meant; empty if there is none."""
+    from heapq import nsmallest
+
     for ending in _UNFINISHED:
         if name + ending in names:
             return f"{name + ending} beside it may be the download of it that is not finished"

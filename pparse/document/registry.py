@@ -11,7 +11,6 @@ name. Content decides; the extension counts only if the content tells nothing.
 
 from __future__ import annotations
 
-import importlib
 from functools import cache, lru_cache
 
 from pparse.data.base import Access
@@ -19,7 +18,7 @@ from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
 from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import Finding, Severity
-from pparse.lazy import Declared
+from pparse.lazy import Declared, module_called
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
 
 TYPE_CHECKING = False
@@ -61,12 +60,13 @@ class Builtin(Declared):
 BUILTINS: Final = tuple(Builtin(*row) for row in ROWS)
 _BY_NAME: Final = {known.name: known for known in BUILTINS}
 _PLACES: Final = {known.name: place for place, known in enumerate(BUILTINS)}
-# Magic bytes at the beginning, by the first of them, and those further on.
+# Magic bytes at the beginning, by the first of them, and those further on, by their offset.
 _FIRST: Final[dict[int, list[tuple[str, bytes]]]] = {}
-_FURTHER: Final = [(known.name, at, magics) for known in BUILTINS for at, magics in known.magic if at]
+_FURTHER: Final[dict[int, list[tuple[str, bytes]]]] = {}
 for _name, _at, _magic in ((one.name, at, magic) for one in BUILTINS for at, magics in one.magic for magic in magics):
-    if not _at:
-        _FIRST.setdefault(_magic[0], []).append((_name, _magic))
+    (_FURTHER.setdefault(_at, []) if _at else _FIRST.setdefault(_magic[0], [])).append((_name, _magic))
+# The bytes further on by their offsets, to be compared all at once.
+_ALL_AT: Final = {_at: tuple(magic for _, magic in found) for _at, found in _FURTHER.items()}
 
 # How many models of a folder are asked for their size.
 _MOST_SIZES: Final = 8
@@ -143,7 +143,7 @@ def default_registry() -> Registry:
 def import_dotted(dotted: str) -> Any:
     """Return the object with the name ``module:name``."""
     module, _, name = dotted.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(module_called(module), name)
 
 
 def builtin(name: str) -> Builtin | None:
@@ -338,21 +338,22 @@ def _rank(parser: type[Parser], best: Mapping[type[Parser], Confidence]) -> tupl
 def _file_candidates(extraction: Extraction, excerpt: Excerpt) -> Iterator[tuple[type[Parser], Confidence]]:
     """Ask the parsers whose first bytes fit; unless one of them is certain, also those that only one byte or the name
     suggests."""
-    head, fits = excerpt.head(512), dict[str, int]()
-    for name, magic in _FIRST.get(head[0], ()) if head else ():
-        if head.startswith(magic):  # the longest bytes of each format count
-            fits[name] = max(len(magic), fits.get(name, 0))
-    for name, at, magics in _FURTHER:
+    head = excerpt.head(512)
+    found = [one for one in _FIRST.get(head[0], ()) if head.startswith(one[1])] if head else []
+    for at, magics in _ALL_AT.items():
         if head.startswith(magics, at):
-            longest = max(len(magic) for magic in magics if head.startswith(magic, at))
-            fits[name] = max(longest, fits.get(name, 0))
-    called = {known.name for known in _named_like(excerpt.bare_name[-_LONGEST:])}
-    # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
-    # others need no import.
-    suggested = sorted(
-        fits.keys() | called,
-        key=lambda name: (name not in fits, fits.get(name) == 1, name not in called, _PLACES[name]),
-    )
+            found += [one for one in _FURTHER[at] if head.startswith(one[1], at)]
+    fits = dict[str, int]()
+    for name, magic in found:  # the longest bytes of each format count
+        fits[name] = max(len(magic), fits.get(name, 0))
+    called = [known.name for known in _named_like(excerpt.bare_name[-_LONGEST:])]
+    suggested = [*{*fits, *called}]
+    if len(suggested) > 1:
+        # Of those that one byte suggests, the one that the name suggests, too, comes first: if its structure fits, the
+        # others need no import.
+        suggested = sorted(
+            suggested, key=lambda name: (name not in fits, fits.get(name) == 1, name not in called, _PLACES[name])
+        )
     certain = likely = False
     for known in map(_BY_NAME.__getitem__, suggested):
         fit, has_name = fits.get(known.name, 0), known.name in called
@@ -468,13 +469,12 @@ def _ask(parser: type[Parser], extraction: Extraction, excerpt: Excerpt) -> Conf
 
 def excerpt_of(extraction: Extraction) -> Excerpt:
     """Return the first and last bytes of an extraction, which are read when they are asked for."""
-    return Excerpt(_reader_of(extraction), extraction.name, extraction.size)
+    return Excerpt(extraction.front, extraction.name, extraction.size)
 
 
 def _reader_of(extraction: Extraction) -> Range:
-    # Do not look for an unknown end: it may be the end of a compressed stream.
-    end = 1 << 62 if extraction.end is None else extraction.end
-    return extraction.data.range(extraction.start, max(extraction.start, end))
+    front = extraction.front
+    return front.data.range(front.start, front.end)
 
 
 def viewer_for(extraction: Extraction) -> Any:

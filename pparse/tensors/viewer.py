@@ -7,7 +7,7 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from itertools import islice
 
 from pparse.data.range_status import cut_status
-from pparse.document.opening import Resume, advise, downloads, is_inside, outermost_file, outside
+from pparse.document.opening import Resume, advise, downloads, is_inside, open_expecting, outermost_file, outside
 from pparse.errors import EndOfDataError, MissingNameError, PparseError, UnsupportedError
 from pparse.findings import BROKEN, ENDS_EARLY, Finding, FindingList, Severity, Status, worst_status
 from pparse.locking import Guarded, steps
@@ -357,7 +357,9 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
 
     def _holes_of(self, data: Data) -> list[tuple[int, int]]:
         """Return the holes of a file that tensors are in."""
-        return self.holes if data is self.extraction.data or data is self.extraction.parsed.data else []
+        if data is not self.extraction.data and data is not self.extraction.parsed.data:
+            return []
+        return self.holes if self._holes is None else self._holes  # a property is a door: four times the time
 
     def unwritten(self, tensor: Tensor) -> tuple[int, int]:
         """Return ``(offset of the first, number)`` of the bytes of a tensor that lie in holes of their file."""
@@ -367,6 +369,8 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
                 at, count = unwritten_in(self._holes_of(span.data), span.offset, span.offset + span.length)
                 first, length = first or at, length + count
         return first, length
+
+    unwritten.__guarded__ = True  # type: ignore[attr-defined]  # what it calls are doors
 
     def finding_of(self, tensor: Tensor) -> Finding:
         """Return the finding on a tensor that lies in a hole of the file."""
@@ -742,26 +746,9 @@ def view(
 
     Raises `FormatError` if the format is not recognised, `UnsupportedError` if it has no viewer.
     """
-    from pparse.document.opening import open
-
-    extraction = open(
-        source,
-        format=format,
-        parsers=parsers,
-        registry=registry,
-        options=options,
-        budget=budget,
-        retain=retain,
-        include=include,
-        exclude=exclude,
-        limits=limits,
-        scratch=scratch,
-        folder=folder,
-        progress=progress,
-        cancel=cancel,
-        stats=stats,
-        block_size=block_size,
-    )
+    keywords = dict(locals())  # all that was given
+    del keywords["source"]
+    extraction = open_expecting(source, {}, **keywords)
     try:
         return extraction.view()  # type: ignore[no-any-return]
     except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from struct import Struct, unpack_from
 
 from pparse.data.range_status import Stretches, cut_status
@@ -34,13 +33,16 @@ SHORT_TEXT: Final = 256
 """Texts of so many bytes are decoded with what is around them."""
 
 
-class Done(enum.Enum):
+class Done:
     """Type of `DONE`."""
 
-    DONE = "DONE"
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DONE"
 
 
-DONE: Final = Done.DONE
+DONE: Final = Done()
 """The state after the last one: the node is read."""
 
 
@@ -54,6 +56,17 @@ class NeedMoreError(Exception):
 
 
 _structs: Final[dict[str, Struct]] = {}
+_MOST_STRUCTS: Final = 1_000  # a layout may have a number from a file in it
+
+
+def struct_of(layout: str) -> Struct:
+    """Return what packs and unpacks a layout as `struct` writes it; each is made once."""
+    found = _structs.get(layout)
+    if found is None:
+        if len(_structs) >= _MOST_STRUCTS:
+            _structs.clear()
+        found = _structs[layout] = Struct(layout)
+    return found
 
 
 class NodeContext:
@@ -210,7 +223,7 @@ class NodeContext:
             if not isinstance(layout, str):
                 at = self._here(layout.size)
                 return layout.read(self._block, at, self.pos - layout.size)
-            struct = _structs[layout] = Struct(layout)
+            struct = struct_of(layout)
         # `_here`, written out: a tenth of the time of a short state.
         at, size = self.pos - self._base, struct.size
         if at < 0 or size > len(self._block) - at:
@@ -434,7 +447,7 @@ class Field:
         """Its layout, one value of `struct`."""
         self.kind = kind or _KINDS[layout[-1]]
         """The kind of its node."""
-        self.size = Struct("<" + layout.lstrip(_ORDERS)).size
+        self.size = struct_of("<" + layout.lstrip(_ORDERS)).size
         """Bytes that it takes."""
 
     def __repr__(self) -> str:
@@ -455,7 +468,7 @@ class Record:
         """The fields, in order."""
         self.numbers = {field.name: number for number, field in enumerate(fields)}
         """Number of each field by its name."""
-        self._struct = Struct(order + "".join(field.layout.lstrip(_ORDERS) for field in fields))
+        self._struct = struct_of(order + "".join(field.layout.lstrip(_ORDERS) for field in fields))
         self.size = self._struct.size
         """Bytes of the whole record."""
         self.unpack = self._struct.unpack_from

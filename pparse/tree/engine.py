@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 FIRST_BLOCK: Final = 4 << 10
 # numpy kernels make temporaries of 15 to 24 times the block: 256 KiB is the fastest size that keeps memory small.
 LAST_BLOCK: Final = 256 << 10
+# What begins so few bytes behind a block is read as if it followed it: small values are jumped over by the thousands.
+_NEAR: Final = 1 << 10
 # Entries that are kept of a run that stops early.
 GROUP: Final = 64
 # The most steps at one position without output.
@@ -220,7 +222,7 @@ class _Feed:
             wanted = self._size  # fewer than needed: a truncation
         if wanted * self._factor > self._charge.amount:
             self._charge.resize(wanted * self._factor)
-        held = self.block[ctx.pos - self.base :] if self.base <= ctx.pos else b""
+        held = self._held(ctx, wanted)
         try:
             if len(held) < wanted:
                 held = ctx.data.pread(ctx.pos, wanted)
@@ -240,6 +242,12 @@ class _Feed:
         if gap_follows:
             return MalformedError("the node runs into a gap", offset=end)
         return EndOfDataError("the data end here", offset=end)
+
+    def _held(self, ctx: NodeContext, wanted: int) -> bytes:
+        """Return what is in memory of what follows: in the block, or in that which was read to tell the format."""
+        held = self.block[ctx.pos - self.base :] if self.base <= ctx.pos else b""
+        front = ctx.result.extraction.front
+        return held if len(held) >= wanted or ctx.data is not front.data else front.held(ctx.pos, wanted) or held
 
     def note_end(self, ctx: NodeContext) -> None:
         """Find out whether the block, which was read for another node or run, ends where this node does."""
@@ -263,7 +271,7 @@ class _Feed:
 
     def _resize(self, ctx: NodeContext) -> None:
         """Set how much is read next: more than last time, if reading goes on where it ended."""
-        sequential = self.block and self.base <= ctx.pos <= self.base + len(self.block)
+        sequential = self.block and self.base <= ctx.pos <= self.base + len(self.block) + _NEAR
         self._size = min(self._size * 4, self._largest) if sequential else up_to_page(ctx.pos, self._first)
         if ctx.need > len(self.block) and ctx.pos == self.base:
             # A state that keeps asking for more must not make us read the same bytes each time.

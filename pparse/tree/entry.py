@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-
 from pparse.findings import HasStatus, Status
 
 TYPE_CHECKING = False
@@ -17,10 +15,10 @@ if TYPE_CHECKING:
     Key = str | bytes | int | bool | None
 
 
-class Unloaded(enum.Enum):
+class Unloaded:
     """Type of `UNLOADED_VALUE`. It is neither true nor false, has no length, and cannot be iterated."""
 
-    UNLOADED_VALUE = "UNLOADED_VALUE"
+    __slots__ = ()
 
     def _refuse(self) -> Any:
         raise TypeError("the value is not loaded; call node.load()")
@@ -37,10 +35,11 @@ class Unloaded(enum.Enum):
     def __repr__(self) -> str:
         return "UNLOADED_VALUE"
 
-    __str__ = __repr__
+    def __reduce__(self) -> str:
+        return "UNLOADED_VALUE"  # there is but one, in each process, and of each copy
 
 
-UNLOADED_VALUE: Final = Unloaded.UNLOADED_VALUE
+UNLOADED_VALUE: Final = Unloaded()
 
 # A node is a container of one of two shapes, or a scalar.
 SCALAR: Final = "scalar"

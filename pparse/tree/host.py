@@ -82,6 +82,10 @@ class Host(Protocol):
     def reader(self) -> Range:
         """A new reader of its bytes."""
 
+    @property
+    def front(self) -> Range:
+        """The one reader that stays at its beginning, of which the block that was read to tell its format serves on."""
+
     def find_end(self, node: Node | None = None) -> int:
         """Return where its bytes (or those of ``node``) really end."""
 

@@ -47,7 +47,7 @@ GROUPS: Final = 64
 # Small indexes are charged in steps of so many bytes; each takes so many besides its offsets.
 _STEP: Final = 1 << 20
 _INDEX: Final = 400
-# Below this an index is not worth the bookkeeping of a charge.
+# Below this an index, or a set of names, is not worth the bookkeeping of a charge.
 _CHARGE_FROM: Final = 32 << 10
 
 
@@ -588,7 +588,7 @@ class SeenKeys:
         if len(more) < len(hashes) or not self._latest.isdisjoint(more) or (self._begins and self._have_any(more)):
             return False
         held = 9 * len(self._hashes) + _IN_SET * (len(self._latest) + len(more))  # an array grows by an eighth
-        if held > self._charge.amount and not self._find_room(held + (_IN_SET << 10)):
+        if held > max(self._charge.amount, _CHARGE_FROM) and not self._find_room(held + (_IN_SET << 10)):
             return False
         self._latest |= more
         if len(self._latest) > (_LATEST if "numpy" in sys.modules else _MANY):

@@ -21,8 +21,6 @@ from pparse.tree.context import NodeContext, NumberArray, bounded_by
 from pparse.tree.engine import run
 from pparse.tree.entry import LIST, MAP, SCALAR, UNLOADED_VALUE, Entry
 from pparse.tree.index import key_hash
-from pparse.tree.node import as_dict
-from pparse.tree.visit import Member, Trail, Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from pparse.tree.index import ChildIndex
     from pparse.tree.node import Node
     from pparse.tree.result import Result
+    from pparse.tree.visit import Member, Visit
 
     class Recognising(Protocol):
         """A parser's class, as far as recognising goes."""
@@ -167,6 +166,8 @@ class Listing(Doored):
         if reason is None and status not in (None, Status.COMPLETE):
             below = (finding.reason for finding in root.child(ordinal).findings)
             reason = next(below, None) or _JUST_CUT.get(status)
+        from pparse.tree.visit import Member
+
         name = f"[{ordinal}]" if entry.key is None else str(entry.key)
         return Member(name, entry.kind, entry.start, size, status or Status.COMPLETE, reason=reason)
 
@@ -667,6 +668,8 @@ class Parser(Doored):
         found = self.plain_value(node)
         if found is not UNLOADED_VALUE:
             return found
+        from pparse.tree.node import as_dict
+
         pairs: list[tuple[Key, Any]] = []
         stack = [(node, pairs, iter(node.children()))]
         while True:
@@ -716,6 +719,8 @@ class Parser(Doored):
         ``detail=False`` lets a parser skip visits inside of what it finds whole. Nodes are transient. Formats that must
         read a container to find its end override this with a single pass.
         """
+        from pparse.tree.visit import Trail, Visit
+
         yield Visit.of(node, 0)
         if node.shape == SCALAR or (not detail and self.is_sound_inside(node)):
             return

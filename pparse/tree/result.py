@@ -11,7 +11,6 @@ from pparse.locking import guard
 from pparse.tree.context import NodeContext
 from pparse.tree.engine import GROUP, run
 from pparse.tree.index import EACH, MAKING, SLICE, KeyTable, key_hash, repeated_hashes
-from pparse.tree.node import Node
 from pparse.tree.parser import Container, Listing
 
 TYPE_CHECKING = False
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from pparse.tree.entry import Entry, Key
     from pparse.tree.host import Host
     from pparse.tree.index import ChildIndex, Retention
-    from pparse.tree.node import Step
+    from pparse.tree.node import Node, Step
     from pparse.tree.parser import Parser
     from pparse.tree.visit import Visit
 
@@ -99,6 +98,8 @@ class Result(HasStatus):
         if root is None:
             with self.lock:
                 if self._root is None:
+                    from pparse.tree.node import Node  # a listing may do without any
+
                     self._root = Node(self, None, 0, self.parser.root_entry())
                 root = self._root
         return root

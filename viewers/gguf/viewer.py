@@ -71,6 +71,9 @@ class GgufViewer(NodeViewer):
         node = facts.find(key) if facts is not None else None
         return node.value if node is not None and type(node.value) is int else None
 
+    def __len__(self) -> int:
+        return 0 if self.table is None else len(self.table)
+
     def tensor_of(self, node: Node, name: str) -> Tensor:
         """Return the tensor that an entry of the table describes."""
         extraction, place = self.extraction, node.note
@@ -102,6 +105,12 @@ class GgufViewer(NodeViewer):
 
     def _made(self, name: str, place: GgufPlace, span: Span, status: Status, finding: Finding | None) -> Tensor:
         known = TYPES.get(place.kind)
+        if known is not None and known.dtype is not None and status is COMPLETE and finding is None and place.size:
+            plain = Tensor(name, DTYPES[known.dtype], place.shape, (span,))  # keywords would take twice the time
+            plain.stored_dtype, plain._owner = known.name, self
+            if self.parser.order != "<":
+                plain.byteorder = "big"
+            return plain
         spans = (span,) if place.size is not None else ()
         stored = known.name if known is not None else f"type {place.kind}"
         order = "little" if self.parser.order == "<" else "big"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.graphs.source import Row
-    from pparse.parsers.protobuf.index import Piece, WireField
+    from pparse.parsers.protobuf.index import Payload, Piece
     from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.protobuf.schema import Schema
@@ -444,16 +444,17 @@ class OnnxPlaces(TensorPlaces):
             except FaultError as error:  # of one list: the others may be whole
                 self.note(error, scope.path)
 
-    def _not_bare(self, run: Run, window: WireWindow) -> Iterator[tuple[int, WireField]]:
+    def _not_bare(self, run: Run, window: WireWindow) -> Iterator[Payload]:
         """Yield the nodes of a run with their numbers, except those in the window that have no attributes."""
         check, part = self.parser.result.extraction.session.check_cancelled, run.scan.part
-        end = min(part.end, self.make.data_end(part))
-        for number, field in enumerate(run.scan.fields(run.key, 0, window)):
+        limit = min(part.end, self.make.data_end(part))
+        for found in run.scan.payloads(run.key, window):
+            number, start, end = found
             if not number & 0xFFF:
                 check()
-            base, stop = window.base, field.end
-            if stop > end or stop - base > window.size or not is_bare(window.block, field.start - base, stop - base):
-                yield number, field
+            base = window.base
+            if end > limit or end - base > window.size or not is_bare(window.block, start - base, end - base):
+                yield found
 
     def _entered(self, scope: GraphScope) -> Node:
         """Return the node of a scope that was just found."""
@@ -511,9 +512,9 @@ class OnnxPlaces(TensorPlaces):
             size, at = part.end - start, start - window.base
             if not 0 <= at <= window.size - SLACK:
                 at = window.at(start)
-            head = read_head(window.block, at, min(size, window.size - at, _HEAD), size)
-            if head is not None and head[2]:
-                return OnnxPlace(prefix + head[2], pieces, window, head)
+            head = read_head(window.block, at, min(size, window.size - at, _HEAD), size, self.maker.kinds)
+            if head is not None and head[1]:
+                return OnnxPlace(prefix + head[1], pieces, window, head)
         name = self.text(Message(self.make, pieces, self.maker.type, window), NAME)
         return OnnxPlace(prefix + (name or f"[{ordinal}]"), pieces, window)
 
@@ -566,7 +567,8 @@ class OnnxPlaces(TensorPlaces):
             name = scope.prefix + (output if output and item.is_value else f"{label or f'[{ordinal}]'}.{item.name}")
             head, inner = None, item.pieces[0] if item.kind in _TENSORS else None
             if part is not None and isinstance(inner, Range):
-                head = read_head(raw, inner.start - part.start, len(inner), len(inner))
+                at, size = inner.start - part.start, len(inner)
+                head = read_head(raw, at, min(size, _HEAD), size, self.maker.kinds)
             yield from self._of_attribute(name, f"[{ordinal}].attribute[{item.at}]", elements, item, window, head)
 
     def _of_attribute(
@@ -638,7 +640,8 @@ class OnnxPlaces(TensorPlaces):
         if place.head is not None and not self._has_holes:
             part: Any = place.value[0]  # the one stretch in which the head was read
             made = self.maker.of_head(place.name if name is None else name, place.head, part)
-        made = made or super().tensor(place, name)
+        if made is None:
+            made = super().tensor(place, name)
         if self._is_damaged and made.is_claimed_whole and self._ends_at_break(place):
             self.doubt_end(made)
         return made

@@ -16,16 +16,19 @@ from math import prod
 from pparse.data.range_status import cut_status
 from pparse.display.text import shorten
 from pparse.findings import Status
+from pparse.kernels.varint import encode_varint
 from pparse.kernels.wire import LEN, read_length
+from pparse.lazy import lazy_pattern
 from pparse.parsers.onnx.parser import ELEMENT_TYPES, STRING, STRING_DATA
 from pparse.parsers.protobuf.message import Message, Problem
 from pparse.tensors.span import Span
 from pparse.tensors.tensor import UNKNOWN_SHAPE
 from pparse.viewers.tensor_proto.external import ExternalFiles, ExternalMaker, PlacedOutside
-from pparse.viewers.tensor_proto.maker import NumberValues, has_too_many, is_cut, numbers
+from pparse.viewers.tensor_proto.maker import NumberValues, ProtoTensor, has_too_many, is_cut, numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping
     from typing import Any, Final
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from pparse.parsers.onnx.parser import ElementType
     from pparse.parsers.protobuf.entries import ValueEntries
     from pparse.protobuf.schema import Schema
-    from pparse.viewers.tensor_proto.maker import ProtoTensor
+    from pparse.tensors.dtype import DType
 
 # The keys (onnx/external_data_helper.py, ExternalDataInfo); "basepath" is what some writers leave behind, and
 # onnxruntime adds "prepacked_0" and so on.
@@ -50,9 +53,10 @@ EXTERNAL: Final = 1
 """The value of ``data_location`` for bytes in another file."""
 PAYLOAD: Final = frozenset((4, 5, 6, 7, RAW_DATA, 10, 11, EXTERNAL_DATA, DATA_LOCATION))
 """The fields that hold the elements, or say where they are."""
-_MAX_RANK: Final = 64  # of what is read quickly
-_TAG_DIM, _TAG_TYPE = DIMS << 3, DATA_TYPE << 3
-_TAG_NAME, _TAG_RAW = NAME << 3 | LEN, RAW_DATA << 3 | LEN
+# Dimensions, not packed, and the type, as they stand first in a TensorProto.
+_KIND: Final = lazy_pattern(rb"(?:\x08[\x80-\xff]{0,6}+[\x00-\x7f])*+(?:\x10[\x80-\xff]?+[\x00-\x7f])?+")
+_TAG_TYPE, _TAG_NAME, _TAG_RAW = DATA_TYPE << 3, NAME << 3 | LEN, RAW_DATA << 3 | LEN
+_MOST_KINDS: Final = 1024
 
 
 class OnnxMaker(ExternalMaker):
@@ -63,18 +67,20 @@ class OnnxMaker(ExternalMaker):
         self.pair_type = schema.message("onnx.StringStringEntryProto")
         self.external = ExternalFiles(extraction, owner.knows_files)
         self._most_dims = extraction.session.limits.tensor_rank
+        self.kinds = TensorKinds(self._most_dims)
+        """The kinds of its tensors."""
 
-    def of_head(self, shown: str, head: tuple[int, tuple[int, ...], str, int, int], part: Range) -> ProtoTensor | None:
+    def of_head(self, shown: str, head: tuple[TensorKind, str, int], part: Range) -> ProtoTensor | None:
         """Return the tensor of a plain TensorProto, of which ``head`` was read; None: look closer."""
-        number, shape, _, start, length = head
-        known = ELEMENT_TYPES.get(number)
-        dtype = None if known is None else known.dtype
-        if known is None or dtype is None or part.data is not self.extraction.data or not self._is_sure:
+        if part.data is not self.extraction.data or not self._is_sure:
             return None
-        is_odd = length != dtype.stored_nbytes(prod(shape)) or (not length and has_too_many(shape))
-        if is_odd or len(shape) > self._most_dims:
-            return None
-        return self.new(shown, dtype, shape, (Span(part.data, part.start + start, length, self._path),), known.name)
+        kind, _, start = head
+        span = Span(part.data, part.start + start, kind.nbytes, self._path)
+        made = ProtoTensor(shown, kind.dtype, kind.shape, (span,))
+        # Keywords would take twice the time, and so would `new`.
+        made.stored_dtype, made._owner = kind.stored, self.owner
+        made._maker, made._parts, made._listing = None, (), None
+        return made
 
     def read(self, name: str, message: Message) -> ProtoTensor:
         """Return the tensor of a TensorProto."""
@@ -191,45 +197,74 @@ class OnnxMaker(ExternalMaker):
         return placed
 
 
-def read_head(raw: bytes, at: int, there: int, size: int) -> tuple[int, tuple[int, ...], str, int, int] | None:
+class TensorKind:
+    """What the type and the dimensions of a TensorProto mean: models have few of these."""
+
+    __slots__ = ("dtype", "head", "nbytes", "shape", "stored")
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...], nbytes: int, stored: str) -> None:
+        self.dtype = dtype
+        """Type of the elements."""
+        self.shape = shape
+        """The dimensions."""
+        self.nbytes = nbytes
+        """Bytes that these elements take."""
+        self.stored = stored
+        """What ONNX calls the type."""
+        self.head = bytes((_TAG_RAW,)) + encode_varint(nbytes)
+        """Tag and length of ``raw_data`` with these bytes."""
+
+
+class TensorKinds(dict[bytes, TensorKind | None]):
+    """The kinds of tensors by the fields that tell them, as they stand in the file; None: these are not plain."""
+
+    def __init__(self, most_dims: int) -> None:
+        self._most_dims = most_dims
+
+    def __missing__(self, fields: bytes) -> TensorKind | None:
+        if len(self) >= _MOST_KINDS:
+            self.clear()
+        found = self[fields] = self._read(fields)
+        return found
+
+    def _read(self, fields: bytes) -> TensorKind | None:
+        shape: list[int] = []
+        number = pos = 0
+        while pos < len(fields):
+            tag = fields[pos]
+            value, pos = read_length(fields, pos + 1)
+            if tag == _TAG_TYPE:
+                number = value
+            else:
+                shape.append(value)
+        known = ELEMENT_TYPES.get(number)
+        if known is None or known.dtype is None or len(shape) > self._most_dims or any(one >> 40 for one in shape):
+            return None
+        nbytes = known.dtype.stored_nbytes(prod(shape))
+        return TensorKind(known.dtype, tuple(shape), nbytes, known.name) if nbytes else None
+
+
+def read_head(raw: bytes, at: int, there: int, size: int, kinds: TensorKinds) -> tuple[TensorKind, str, int] | None:
     """Return the head of a TensorProto of ``size`` bytes at ``raw[at:]``, of which ``there`` were read (more follows).
 
-    That is: its data_type, dimensions, name, where in the message its ``raw_data`` begin, and their length. None unless
-    it consists of these, ``raw_data`` last, as onnx writes them.
+    That is: its kind, its name, and where in the message its ``raw_data`` begin, which reach to its end. None unless it
+    consists of these, in this order, as onnx writes them; `PADDING` follows what was read.
     """
-    shape: list[int] = []
-    number = 0
-    name = ""
-    order, pos, stop = 0, at, at + there
-    try:
-        while pos < stop:
-            tag, value = raw[pos], raw[pos + 1]
-            pos += 2
-            if value >= 0x80:
-                if (byte := raw[pos]) < 0x80:
-                    value += (byte << 7) - 0x80
-                    pos += 1
-                else:
-                    value, pos = read_length(raw, pos - 1)
-            if tag == _TAG_DIM and order <= _TAG_DIM:
-                if value >> 40 or len(shape) >= _MAX_RANK:
-                    return None
-                shape.append(value)
-            elif tag <= order:
-                return None
-            elif tag == _TAG_TYPE:
-                number = value
-            elif tag == _TAG_NAME:
-                if pos + value > stop:
-                    return None
-                name = raw[pos : pos + value].decode()
-                pos += value
-            elif tag == _TAG_RAW:
-                is_plain = pos <= stop and pos + value == at + size
-                return (number, tuple(shape), name, pos - at, value) if is_plain else None
-            else:
-                return None
-            order = tag
-    except (ValueError, IndexError):  # MalformedError is one
+    fields: re.Match[bytes] = _KIND.match(raw, at, at + there)  # type: ignore[assignment]  # it matches nothing, too
+    kind, pos = kinds[fields[0]], fields.end()
+    if kind is None:
         return None
-    return None
+    try:
+        behind = pos
+        if raw[pos] == _TAG_NAME:
+            length = raw[pos + 1]
+            pos += 2
+            if length >= 0x80:
+                length, pos = read_length(raw, pos - 1)
+            behind = pos + length
+        start = behind + len(kind.head) - at
+        if start > there or start + kind.nbytes != size or not raw.startswith(kind.head, behind):
+            return None
+        return kind, raw[pos:behind].decode(), start
+    except ValueError:  # MalformedError is one
+        return None

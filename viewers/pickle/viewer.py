@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from operator import mul
 
@@ -134,31 +134,34 @@ def _as_type(array: Array, wanted: str) -> Array:
     return Array(array.shape, Described(array.type.what, wanted), content, fortran=array.fortran)
 
 
-def _stretch(stored: StoredTensor, dtype: DType) -> tuple[int, int]:
-    """Return begin and end of the bytes that a tensor touches in its storage."""
+def _stretch(stored: StoredTensor, dtype: DType, count: int) -> tuple[int, int]:
+    """Return begin and end of the bytes that a tensor touches in its storage, of so many elements."""
     first = stored.offset
     if stored.storage is not None and stored.storage.view:
         first += stored.storage.view[1]
-    if 0 in stored.shape:
+    if not count:
         return first * dtype.itemsize, first * dtype.itemsize
-    count = 1
-    for length, step in zip(stored.shape, stored.stride, strict=True):
-        count += (length - 1) * step
     if dtype.packed:
         begin = first * dtype.bits // 8
         return begin, begin + dtype.stored_nbytes(count)
     return first * dtype.itemsize, (first + count) * dtype.itemsize
 
 
-def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
-    distance = 1
+def _reach(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, bool]:
+    """Return from the first to behind which element a tensor reaches, and whether these are its own, in C order."""
+    last = distance = 1
+    is_contiguous = True
     for length, step in zip(reversed(shape), reversed(stride), strict=True):
-        if length == 0:
-            return True
-        if length > 1 and step != distance:
-            return False
+        if not length:
+            return 0, is_contiguous
+        last += (length - 1) * step
+        is_contiguous = is_contiguous and (length == 1 or step == distance)
         distance *= length
-    return True
+    return last, is_contiguous
+
+
+_MOST_SIZES: Final = 8  # of what is worth remembering, and takes little memory
+_known_reach = lru_cache(1_000)(_reach)  # models have few shapes
 
 
 def _signs(dtype: DType, stored: StoredTensor, *, swapped: bool) -> Iterator[int]:
@@ -254,6 +257,9 @@ class PickleViewer(Viewer):
             return None
         return found if found is not None and found.held is not None else None
 
+    def __len__(self) -> int:
+        return sum(1 for _ in self._each_name())  # whose table serves who lists them behind that, as `list` does
+
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor, in the order of the pickle."""
         for name, what, dtype in self.named_tensors():
@@ -290,6 +296,8 @@ class PickleViewer(Viewer):
     def described_by(self, name: str, what: What) -> Sequence[str]:
         """Return the keys of what describes a tensor, for `description`; by default, the one pickle."""
         return _THE_PICKLE
+
+    described_by.__guarded__ = True  # type: ignore[attr-defined]  # it reads nothing
 
     def description(self, key: str) -> Node | None:
         """Return the value of what describes tensors; None if it is lost."""
@@ -387,7 +395,9 @@ class PickleViewer(Viewer):
             return self._unreadable(name, "meta", reason, stored.shape, dtype, word, Severity.NOTE)
         if dtype is None:
             return self._unreadable(name, "unknown-type", f"the type {word} is not known", stored.shape, None, word)
-        begin, end = _stretch(stored, dtype)
+        reach = _known_reach if len(stored.shape) <= _MOST_SIZES else _reach
+        count, is_contiguous = reach(stored.shape, stored.stride)
+        begin, end = _stretch(stored, dtype, count)
         meant = storage.count * DTYPES[storage.dtype].itemsize if not storage.view else end
         if held is None:
             self.lacking[storage.key] = meant
@@ -401,15 +411,17 @@ class PickleViewer(Viewer):
             more = {"stored_dtype": word, "status": status, "finding": finding}
             return Tensor(name, dtype, stored.shape, (span,), owner=self, **more)
         status, why, stop = self._status_in(name, storage, held, meant, (begin, end))
-        strides = None
-        if not _is_contiguous(stored.shape, stored.stride):
-            strides = tuple(step * dtype.itemsize for step in stored.stride)
+        strides = None if is_contiguous else tuple(step * dtype.itemsize for step in stored.stride)
         stored_as = DTYPES[storage.dtype]  # torch swaps by the type of the storage: not that of untyped ones
         swapped = self.storages.byteorder == "big" and stored_as.itemsize > 1
         order, found = "big" if swapped else "little", why if status is not COMPLETE else None
-        more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
         places = partial(self._places_of, held, begin, end, stop)
-        made = Tensor(name, dtype, stored.shape, places, owner=self, **more)
+        if strides is None and found is None and status is COMPLETE and 0 not in stored.shape:
+            made = Tensor(name, dtype, stored.shape, places)  # keywords would take twice the time
+            made.stored_dtype, made.byteorder, made._owner = word, order, self
+        else:
+            more = {"stored_dtype": word, "strides": strides, "byteorder": order, "status": status, "finding": found}
+            made = Tensor(name, dtype, stored.shape, places, owner=self, **more)
         if (stored.conj or stored.neg) and status is COMPLETE:
             span = made.spans[0]
             if span.data is not None:

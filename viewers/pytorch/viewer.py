@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections import deque
-from copy import copy
 from itertools import chain, islice
 
 from pparse.document.registry import viewer_for
@@ -108,6 +107,7 @@ def _shown(text: bytes) -> str:
 
 # How TorchScript's code calls its constants: ``CONSTANTS.c0``.
 _CONSTANTS: Final = "CONSTANTS"
+_CONSTANT: Final = f"{_CONSTANTS}.c"
 _OF_CODE: Final = ("constants",)
 # How many reasons for which torch would refuse a file are told.
 _MOST_REFUSALS: Final = 20
@@ -286,7 +286,9 @@ class PyTorchViewer(PickleViewer):
 
     def described_by(self, name: str, what: What) -> Sequence[str]:
         """Return which pickle describes a tensor: that of the constants of code, by its name."""
-        return _OF_CODE if name.startswith(f"{_CONSTANTS}.c") else super().described_by(name, what)
+        return _OF_CODE if name.startswith(_CONSTANT) else super().described_by(name, what)
+
+    described_by.__guarded__ = True  # type: ignore[attr-defined]  # it reads nothing
 
     def description(self, key: str) -> Node | None:
         """Return the value of a pickle."""
@@ -419,6 +421,8 @@ class DistcpViewer(Viewer):
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Look at everything in all items, and compare their checksums."""
+        from copy import copy
+
         for number in range(len(self.parser.items) - 1):
             finding = self.parser.item(number).finding
             if finding is not None:

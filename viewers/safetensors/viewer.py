@@ -10,11 +10,10 @@ whole header, which is then read to its end. Lists of the command line print row
 
 from __future__ import annotations
 
-from itertools import starmap
-
 from pparse.data.range_status import cut_status
 from pparse.errors import EndOfDataError, LimitError, MalformedError, UnsupportedError
 from pparse.findings import COMPLETE, Finding, Status
+from pparse.parsers.safetensors.header import HeaderEntry
 from pparse.tensors.span import Span
 from pparse.tensors.status import last_written, unwritten_in
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
@@ -24,12 +23,11 @@ from pparse.tree.index import meant_by_name, name_in, name_of_repeated
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from pparse.document.extraction import Extraction
-    from pparse.parsers.safetensors.header import HeaderEntry
-    from pparse.parsers.safetensors.parser import SafetensorsParser
+    from pparse.parsers.safetensors.parser import Row, SafetensorsParser
     from pparse.tensors.status import Extent
     from pparse.tree.entry import Entry, Key
     from pparse.tree.node import Node
@@ -41,13 +39,13 @@ class HeaderTensor(Tensor):
     __slots__ = ("alike", "info", "last_byte", "ordinal", "stored_nbytes")
 
     def __init__(self, name: str, ordinal: int, info: HeaderEntry, status: Status, owner: SafetensorsViewer) -> None:
-        # What every row of a list asks for is no property: that is found in a tenth of the time.
-        dtype, shape, word, self.alike = info.kind  # type: ignore[misc]
-        Tensor.__init__(self, name, dtype, shape, _spans_of)
-        # Keywords would take twice the time.
-        self.stored_dtype, self._status, self._owner = word, status, owner
-        if 0 in shape:
-            self._finding = None
+        # Not by the method of the base, and what every row of a list asks for is no property: there may be a million.
+        self.name, self.key, self._spans = name, None, _spans_of
+        self.dtype, self.shape, self.stored_dtype, self.alike = info.kind  # type: ignore[misc]
+        self.byteorder, self.encoding, self._strides, self._content, self._shared = "little", "raw", None, None, None
+        self._status, self._verified, self._finding, self._told, self.unwritten_nbytes = status, None, None, 0, 0
+        self._owner = owner
+        if info.begin == info.end:
             self._check_empty()
         self.ordinal = ordinal
         """The number of its header entry."""
@@ -102,7 +100,7 @@ class SafetensorsViewer(Viewer):
         """
         parser = self.parser
         streams = not self._resolved and parser.streams
-        yield from starmap(self._tensor, parser.unjudged() if streams else parser.infos())
+        yield from self._made(parser.unjudged() if streams else parser.infos())
         if streams and (parser.conflicts or parser.adrift is not None):
             self._recount = True
             self._note_early()
@@ -125,7 +123,7 @@ class SafetensorsViewer(Viewer):
         if not number:
             yield from self.tensors()
             return
-        yield from starmap(self._tensor, self.parser.infos(self.parser.header_ordinal(number)))
+        yield from self._made(self.parser.infos(self.parser.header_ordinal(number)))
 
     def size_hint(self) -> int:
         """Return the number of tensors."""
@@ -152,6 +150,17 @@ class SafetensorsViewer(Viewer):
         header = self.parser.header
         number = header.occurrence(header.root, ordinal, name)
         return name_of_repeated(name, number, lambda key, nth: header.find(header.root, key, nth))
+
+    def _made(self, rows: Iterable[Row]) -> Iterator[Tensor]:
+        """Yield the tensors of rows: a sound one, as nearly all are, is made here."""
+        parser, there = self.parser, -1
+        for ordinal, name, info, entry in rows:
+            is_sound = info.end <= there and type(info) is HeaderEntry and entry is None and type(name) is str
+            if is_sound and parser.adrift is None and not parser.namesakes:
+                yield HeaderTensor(name, ordinal, info, COMPLETE, self)  # type: ignore[arg-type]
+                continue
+            yield self._tensor(ordinal, name, info, entry)
+            there = -1 if self._holes else self._there  # both were found out for the first one
 
     def _tensor(
         self, ordinal: int, name: Key, info: HeaderEntry, entry: Entry | None, shown: str | None = None

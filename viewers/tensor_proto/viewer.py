@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pparse.document.extraction import Extraction
     from pparse.graphs.graph import Graph
     from pparse.limits import Charge
-    from pparse.parsers.protobuf.index import Piece, WireField, WireWindow
+    from pparse.parsers.protobuf.index import Payload, Piece, WireWindow
     from pparse.parsers.protobuf.message import Message
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.protobuf.schema import MessageType
@@ -260,11 +260,11 @@ class ProtoViewer(Viewer):
             for ordinal, place in enumerate(self.constants.places()):
                 name = place.name
                 if seen is not None:
-                    key = key_hash(name)
-                    if key not in seen and len(seen) < _MOST_SEEN:
+                    key = hash(name)
+                    if key not in seen and ordinal < _MOST_SEEN:
                         seen.add(key)
-                        if not len(seen) & 0xFFF:
-                            charge.resize(_SEEN * len(seen))
+                        if not ordinal & 0xFFF:
+                            charge.resize(_SEEN * ordinal)
                         yield place, name
                         continue
                     # One came again, or there are too many: from here on, those that share a hash are looked at.
@@ -402,7 +402,7 @@ def message_at(elements: Node | None, ordinal: int) -> tuple[Sequence[Piece], Wi
 
 
 def messages_of(
-    elements: Node | None, numbered: Callable[[Run, WireWindow], Iterator[tuple[int, WireField]]] | None = None
+    elements: Node | None, numbered: Callable[[Run, WireWindow], Iterator[Payload]] | None = None
 ) -> Iterator[tuple[int, Sequence[Piece], WireWindow | None]]:
     """Yield what `ListIndex.messages` does of a list; nothing if there is none, or it is damaged.
 

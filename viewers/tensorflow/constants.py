@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
-    from pparse.parsers.protobuf.index import Piece, WireField
+    from pparse.parsers.protobuf.index import Payload, Piece
     from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
     from pparse.tree.node import Node
@@ -193,14 +193,14 @@ class Constants(TensorPlaces):
         """
         return messages_of(nodes, partial(self._numbered, letters=letters) if letters else None)
 
-    def _numbered(self, run: Run, window: WireWindow, *, letters: Sequence[bytes]) -> Iterator[tuple[int, WireField]]:
+    def _numbered(self, run: Run, window: WireWindow, *, letters: Sequence[bytes]) -> Iterator[Payload]:
         """Yield the elements of a run with their numbers, except those that contain none of the ``letters``."""
         scan = run.scan
         check = self.parser.result.extraction.session.check_cancelled
         for first, count, low, high in scan.groups_of(run.key, window):
             if not _lacks(scan.part.data, low, high, letters):
                 self._looked += 0 if letters is _HOLDING else count
-                yield from enumerate(islice(scan.fields(run.key, first, window), count), first)
+                yield from islice(scan.payloads(run.key, window, first), count)
             elif not first & 0xFFFF:
                 check()
 
