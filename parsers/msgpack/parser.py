@@ -561,6 +561,12 @@ class MsgpackParser(Parser):
             if not ctx.at_end:
                 ctx.take_bytes(len(block) - at + 1)
             raise
+        except MalformedError as error:
+            if not is_extension(code):
+                raise
+            self.note("malformed", f"a key is wrong: {error.reason}", base + at)
+            count, start = head(block, at)
+            key, end = None, start + 1 + count
         return (key if isinstance(key, str | bytes | int) else None), base + end
 
     def expect_key_end(self, ctx: NodeContext, block: bytes, base: int) -> Step:

@@ -55,6 +55,7 @@ SPOILT = st.builds(
 @example(b"\xdf\xff\xff\xff\xff" * 30, "msgpack")
 @example(encode(array("float32", [1], bytes(4))) + b"\x07", "flax")
 @example(encode(array("float32", [2], bytes(8))) + b"\xde\x00\x02", "flax")  # an empty map that is cut
+@example(b"\x00\x92\xdf\xff\xff\xff\xff\xd7" + b"\xff" * 9 + b"\x00", "msgpack")  # a key that is no time
 def test_any_bytes_give_a_tree(content: bytes, format: str) -> None:
     trees = []
     for block_size in (0, 1, 7):
