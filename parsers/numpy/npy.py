@@ -31,7 +31,7 @@ from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
 from pparse.tensors.dtype import DTYPES, in_bytes
-from pparse.tensors.npy import MAGIC, ObjectsError, described, retyped
+from pparse.tensors.npy import MAGIC, OPTIONS, ObjectsError, described, retyped
 from pparse.tree.context import DONE
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.parser import Container, Listing, Parser, Signature
@@ -327,7 +327,6 @@ def _judge_shape(header: ArrayHeader, limits: Limits) -> None:
 
 
 PICKLE: Final = "pickle"
-OPTIONS: Final = {"dtype": "type of elements that a file calls V1 or V2: float8_e4m3fn, int4, bfloat16 …"}
 # Longer values are read when they are asked for.
 _KEPT: Final = 256
 

@@ -11,10 +11,9 @@ from pparse.errors import DataChangedError, DataError
 from pparse.findings import Severity
 from pparse.lazy import lazy_pattern
 from pparse.limits import LITTLE, LITTLE_UNPACKED, count_words
-from pparse.parsers.numpy.npy import OPTIONS, named_type, read_header
 from pparse.parsers.zip.members import ZipNote, first_content
 from pparse.parsers.zip.parser import ZipParser
-from pparse.tensors.npy import MAGIC
+from pparse.tensors.npy import MAGIC, OPTIONS
 from pparse.tree.parser import Confidence
 
 TYPE_CHECKING = False
@@ -58,6 +57,8 @@ class NpzParser(ZipParser):
     options = OPTIONS
 
     def __init__(self, result: Result) -> None:
+        from pparse.parsers.numpy.npy import named_type
+
         super().__init__(result)
         named_type(result.extraction.session)
         self._proofs = Stretches()  # of members whose checksum agrees, by their ``at``; 16 bytes each
@@ -223,6 +224,8 @@ class NpzParser(ZipParser):
 
     def globals(self) -> Iterator[CodeUse]:
         """Yield the globals that the pickles of its arrays name, by array."""
+        from pparse.parsers.numpy.npy import read_header
+
         for _, member in self.arrays():
             try:
                 opened = self.opened(member)

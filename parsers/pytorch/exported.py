@@ -22,7 +22,6 @@ from pparse.errors import DataError, LimitError
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words
 from pparse.parsers.pytorch.zip import SURE, PyTorchZipParser, directory_of
-from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, code_lines
 from pparse.tree.entry import SCALAR
 from pparse.tree.parser import Confidence
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from pparse.data.base import Range
     from pparse.parsers.pytorch.storages import StorageReader, Stored
+    from pparse.tree.code_use import CodeUse
     from pparse.tree.node import Node
     from pparse.tree.parser import Excerpt
 
@@ -175,6 +175,8 @@ class ExportedProgramParser(PyTorchZipParser):
 
     def details(self) -> Iterator[tuple[str, str]]:
         """Yield the lines of `pparse info`: of the archive, and what is not read."""
+        from pparse.tree.code_use import code_lines
+
         yield from super().details()
         count = sum(1 for _ in self.compiled())
         if count:
@@ -197,6 +199,7 @@ class ExportedProgramParser(PyTorchZipParser):
 
     def _evaluated(self, part: Part) -> Iterator[CodeUse]:
         """Yield what torch does with the texts of a program that are expressions, if there are any."""
+        from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade
         from pparse.tree.expressions import CALLED, grade_of
 
         found: CodeUse | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from pparse.kernels.python_literal import read_literal
 from pparse.lazy import lazy_pattern
 from pparse.tensors.dtype import DTYPES, DType
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
 
 MAGIC: Final = b"\x93NUMPY"
+OPTIONS: Final = {"dtype": "type of elements that a file calls V1 or V2: float8_e4m3fn, int4, bfloat16 …"}
+"""The options of files with arrays."""
 
 
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
@@ -108,6 +109,8 @@ def described(descr: Any) -> tuple[DType, str]:
 
 def type_of_text(text: str) -> DType:
     """Return the structure with this name. Raises ValueError, and `pparse.MalformedError`, which is one."""
+    from pparse.kernels.python_literal import read_literal
+
     return described(read_literal(text))[0]
 
 
@@ -116,6 +119,8 @@ def numpy_structure(name: str) -> Any:
     import numpy as np
 
     try:
+        from pparse.kernels.python_literal import read_literal
+
         return np.lib.format.descr_to_dtype(read_literal(name))
     except (TypeError, ValueError, SyntaxError, OverflowError) as error:
         raise ValueError(f"numpy refuses this structure: {error}") from error
