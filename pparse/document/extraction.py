@@ -706,15 +706,18 @@ class Extraction(HasStatus):
                     extraction._confirming = False
 
     def view(self) -> Any:
-        """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
-        from pparse.document.registry import viewer_for
+        """Return the viewer of this extraction.
+
+        Raises `UnsupportedError` if its format has none, `MalformedError` if what is left of it names no tensor.
+        """
+        from pparse.document.registry import no_viewer_for, viewer_for
 
         viewer = viewer_for(self)
         if viewer is None:
             container = self.result.container
             held = container.holds() if container is not None else None
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
-            raise UnsupportedError(f"there is no viewer for {self.format}{known}; use open() and its nodes")
+            raise no_viewer_for(self, f"there is no viewer for {self.format}{known}; use open() and its nodes")
         return viewer
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
