@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import struct
 import sys
 from contextlib import nullcontext
@@ -20,6 +21,7 @@ from safetensors.numpy import save
 import pparse
 import pparse.tensors.scales
 from pparse.data.base import BytesData
+from pparse.errors import MalformedError
 from pparse.limits import MemoryBudget
 from pparse.measuring.content import BLOCK, content_blocks
 from pparse.measuring.difference import _distance, diff
@@ -739,3 +741,21 @@ def test_damaged_and_unknown_types_have_a_verdict() -> None:
     assert [one.statistics for one in stats(odd).tensors] == [None]
     with pytest.raises(pparse.FormatError):
         hash(BytesData(b"no model"))
+
+
+def test_what_lost_its_tensors_is_not_said_to_hold_none(tmp_path, run) -> None:
+    whole, cut, none = (tmp_path / name for name in ("whole.pkl", "cut.pkl", "none.pkl"))
+    whole.write_bytes(pickle.dumps({"long": "text", "array": np.arange(9)}))
+    cut.write_bytes(whole.read_bytes()[:30])
+    none.write_bytes(pickle.dumps({"long": "text"}))
+    for path, code, words in ((cut, 4, "it is truncated"), (none, 2, "holds no tensors")):
+        for command in (
+            ("stats", path),
+            ("hash", path),
+            ("diff", path, whole),
+            ("convert", path, "-o", tmp_path / "x.npz"),
+        ):
+            ran = run(*command)
+            assert (ran.code, words in ran.err, path.name in ran.err) == (code, True, True), command
+    with pytest.raises(MalformedError, match="names no tensor"):
+        pparse.view(cut)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pparse.cli.common import OK, exit_code_for, open_file
-from pparse.errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +25,14 @@ class OpenedModel:
         self._quiet = quiet or _is_quiet(options)
 
     def __enter__(self) -> Viewer:
-        from pparse.document.registry import viewer_for
+        from pparse.document.registry import no_viewer_for, viewer_for
 
         document = self._document
         try:
             viewer: Viewer | None = viewer_for(document)
             if viewer is None:
                 advice = " ('pparse ls -R' lists the models inside)" if document.parse().container is not None else ""
-                raise UnsupportedError(f"{document.name} is {document.format}, which holds no tensors{advice}")
+                raise no_viewer_for(document, f"{document.name} is {document.format}, which holds no tensors{advice}")
         except BaseException:
             document.close()
             raise

@@ -14,7 +14,14 @@ from itertools import islice
 from pparse.data.base import BytesData, Data, Distance, IoStats
 from pparse.data.files import DescriptorPool, folder_of, open_file
 from pparse.document.folder import LocalFolder
-from pparse.document.registry import detect, model_extensions, other_format, parser_class, viewer_for
+from pparse.document.registry import (
+    detect,
+    model_extensions,
+    no_viewer_for,
+    other_format,
+    parser_class,
+    viewer_for,
+)
 from pparse.errors import (
     CancelledError,
     FormatError,
@@ -714,13 +721,16 @@ class Extraction(HasStatus):
                     extraction._confirming = False
 
     def view(self) -> Any:
-        """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
+        """Return the viewer of this extraction.
+
+        Raises `UnsupportedError` if its format has none, `MalformedError` if what is left of it names no tensor.
+        """
         viewer = viewer_for(self)
         if viewer is None:
             container = self.result.container
             held = container.holds() if container is not None else None
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
-            raise UnsupportedError(f"there is no viewer for {self.format}{known}; use open() and its nodes")
+            raise no_viewer_for(self, f"there is no viewer for {self.format}{known}; use open() and its nodes")
         return viewer
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:

@@ -16,8 +16,17 @@ from functools import cache, lru_cache
 from pparse.data.base import Access
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
-from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
-from pparse.findings import Finding, Severity
+from pparse.errors import (
+    DataError,
+    FormatError,
+    MalformedError,
+    NothingThereError,
+    OptionError,
+    PparseError,
+    UnsupportedError,
+    spoken,
+)
+from pparse.findings import BROKEN, Finding, Severity
 from pparse.lazy import Declared, module_called
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
 
@@ -485,6 +494,16 @@ def viewer_for(extraction: Extraction) -> Any:
         if getattr(made, "applies", lambda parser: True)(result.parser):
             return made(result.extraction)
     return None
+
+
+def no_viewer_for(extraction: Extraction, reason: str) -> DataError:
+    """Return the error that there is no viewer, for this ``reason``; or that what could tell of tensors is lost."""
+    result = extraction.result
+    status = result.extraction.root.status
+    if status in BROKEN and any(True for _ in _viewers_of(result.parser, extraction.session.registry)):
+        reason = f"it is {status}, and what is left of the {result.parser.name} names no tensor"
+        return MalformedError(reason, source=extraction.name)
+    return UnsupportedError(reason)
 
 
 def _viewers_of(parser: Parser, registry: Registry) -> Iterator[Any]:
