@@ -241,6 +241,19 @@ def test_workers_measure_what_one_process_does(models) -> None:
         assert hash(content, executor=pool).to_dict() == hash(content).to_dict()  # not sent: it would travel whole
 
 
+def test_who_asked_for_long_work_can_end_it() -> None:
+    good = SAMPLES / "tiny-gpt.safetensors"
+    with ThreadPoolExecutor(1) as threads:
+        for measure, sources in ((stats, [good]), (hash, [good]), (diff, [good, SAMPLES / "sharded"])):
+            for executor in (None, threads):
+                asked: list[int] = []
+                told: list[int] = []
+                how = {"cancel": lambda asked=asked: asked.append(1) or len(asked) > 5, "executor": executor}
+                with pytest.raises(pparse.CancelledError):
+                    measure(*sources, **how, progress=lambda done, total, what, told=told: told.append(done))
+                assert told
+
+
 def test_jobs_of_commands(run, tmp_path) -> None:
     good, notes = str(SAMPLES / "tiny-gpt.safetensors"), str(tmp_path / "run.notes")
     for command in (["stats", good], ["hash", "-t", good], ["diff", good, str(SAMPLES / "tiny-gpt.pt")]):

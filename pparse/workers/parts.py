@@ -71,6 +71,11 @@ class Part(Task):
         """Whether a worker cannot read it, or would have to decode what is before it."""
         return not all(map(_can_go, self.viewers, self.tensors))
 
+    def check_cancelled(self) -> None:
+        """Ask and tell what the viewers were opened with."""
+        for viewer in self.viewers:
+            viewer.extraction.session.check_cancelled()
+
     def key(self) -> str | None:
         """Return what tells it from others; None if nothing tells its bytes from those of another file."""
         from hashlib import sha256  # costs 20 ms
@@ -125,7 +130,9 @@ def measured(
         for item in items:
             parts = parts_of(item)
             waiting.append((item, len(parts)))
-            yield from parts
+            for part in parts:
+                part.check_cancelled()
+                yield part
 
     results = workers.results(tasks())
     for first in results:

@@ -24,6 +24,9 @@ class Task:
         """Return what tells it from all others, of other sources, too; None if nothing does."""
         return None
 
+    def check_cancelled(self) -> None:
+        """Raise `CancelledError` if whoever asked for it wants no more; report how far the work has come."""
+
     def run(self) -> Any:
         """Do it."""
         raise NotImplementedError
