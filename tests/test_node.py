@@ -481,6 +481,12 @@ def test_a_node_above_the_limit_is_not_kept():
     assert alive(refs) == "b"
 
 
+def test_who_retained_nodes_and_is_gone_is_not_remembered():
+    session = read(b"[1,2]", retain="inf").session
+    assert not [None for _ in range(100) if session.new_retention() is None]
+    assert len(session._retentions) <= 1
+
+
 def test_as_much_is_kept_as_the_limit_says_to_the_byte():
     extraction = read(b"[1,2]", retain="inf")
     assert extraction.root[0].value == 1

@@ -18,6 +18,7 @@ from pparse.parsers.pytorch.rebuild import StoredTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.viewers.pickle.viewer import _signs
 from pparse.viewers.pickle.walk import SavedObject
+from tests.pytorch_files import described
 from tests.pytorch_zoo import FOLDER, REFUSED, REFUSED_AND_WHOLE, SAMPLES, check, expected
 from tests.rows import rows
 
@@ -213,6 +214,38 @@ def test_one_bad_value_costs_only_itself():
     with pparse.view(bad) as model:
         assert list(model) == ["a", "c"]
         np.testing.assert_array_equal(model["c"].numpy(), np.zeros(2))
+
+
+# Opcodes of a number that no text of Python can show, and of 65 numbers; those of the first tensor of `described`.
+HUGE = b"\x8b" + (10_000).to_bytes(4, "little") + b"\1" * 10_000
+MANY = b"(" + b"K\x01" * 65 + b"t"
+FOUR, ONE, NONE = (b"J" + number.to_bytes(4, "little") for number in (4, 1, 0))
+CPU, FIRST = b"X\3\0\0\0cpu", b"X\1\0\0\0" + b"0"
+
+
+@rows(
+    "old, new",
+    [
+        (b"(" + FOUR + b"t", b"(" + HUGE + b"t"),
+        (b"(" + ONE + b"t", b"(" + HUGE + b"t"),
+        (b"tQ" + NONE, b"tQ" + HUGE),
+        (CPU + FOUR, CPU + HUGE),
+        (FIRST, HUGE),
+        (b"(" + FOUR + b"t(" + ONE + b"t", 2 * MANY),
+    ],
+    ids=["size", "stride", "offset", "count", "key", "rank"],
+)
+def test_numbers_that_torch_cannot_have_cost_only_their_tensor(old, new):
+    good, out = described({"w": ("float32", [4]), "x": ("float32", [4])}), io.BytesIO()
+    assert old in good
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("model/data.pkl", good.replace(old, new, 1))
+        archive.writestr("model/data/0", bytes(16))
+        archive.writestr("model/data/1", bytes(16))
+    with pparse.view(out.getvalue()) as model:
+        bad, other = model.tensors()
+        assert (bad.name, bad.status, other.status) == ("w", Status.UNSUPPORTED, Status.COMPLETE)
+        assert len(f"{bad.finding} {bad.shape_text} {model.extent().listed_bytes}") < 300
 
 
 def test_shared_values_do_not_multiply_without_end():

@@ -151,6 +151,21 @@ def test_a_pool_keeps_nothing_of_its_program_and_may_be_in_any_process(tmp_path)
     assert told[3].startswith(started)
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no terminals that hang up")
+def test_workers_outlive_the_terminal_if_the_command_does(tmp_path) -> None:
+    """A program that nohup starts ignores that its terminal ends; so do copies of it."""
+    program = (
+        "import os, signal, pparse\nif __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "    with pparse.ProcessPool(1, waiting=0) as pool:\n"
+        "        process = pool.submit(os.getpid).result()\n        os.kill(process, signal.SIGHUP)\n"
+        "        print(pool.submit(os.getpid).result() == process)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    command = [sys.executable, tmp_path / "program.py"]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == "True\n"
+
+
 def test_notes_go_on_where_a_run_ended(tmp_path, monkeypatch) -> None:
     path, about = tmp_path / "run.notes", {"run": ["test"]}
     counted = tmp_path / "counted"

@@ -101,6 +101,9 @@ _NESTED: Final = ("values", "sizes", "strides", "offsets")
 # Names of the parts that say what the codes of a quantized tensor mean, and types of their numbers by scheme.
 _QUANTIZER: Final = ("scale", "zero_point")
 _BY_CHANNEL: Final = {"torch.per_channel_affine": "dq", "torch.per_channel_affine_float_qparams": "ff"}
+# Sizes, strides, offsets and numbers of elements are ``int64_t`` (c10/util/ArrayRef.h, ``IntArrayRef``): a pickle can
+# have numbers of megabytes.
+_BEYOND: Final = 1 << 63
 # numpy's names of the types of `struct`.
 _FORMS: Final = {"d": "<f8", "f": "<f4", "q": "<i8"}
 
@@ -196,11 +199,11 @@ def storage_id(value: Any) -> StorageId | None:
         return None
     _, kind, key, _, count = parts[:5]
     known = storage_type(kind)
-    if known is None or type(count) is not int or count < 0 or type(key) not in (str, int):
+    if known is None or not _is_number(count) or not (type(key) is str or _is_number(key)):
         return None
     view = parts[5] if len(parts) > 5 else None
     if view is not None:
-        if not isinstance(view, tuple) or len(view) != 3 or any(type(n) is not int or n < 0 for n in view[1:]):
+        if not isinstance(view, tuple) or len(view) != 3 or not all(map(_is_number, view[1:])):
             return None
         count = view[2]
     return StorageId(str(key), *known, count, view)
@@ -316,9 +319,13 @@ def numbers(value: Any) -> Numbers:
     if type(value) is not tuple and not isinstance(value, tuple | list):
         raise Odd("a size or stride is not a tuple of numbers")
     for number in value:  # all() would make a generator, in four times the time
-        if type(number) is not int or number < 0:
-            raise Odd("a size or stride is not a tuple of numbers")
+        if type(number) is not int or not 0 <= number < _BEYOND:
+            raise Odd("a size or stride is not a tuple of numbers, each from 0 to 2^63 - 1")
     return tuple(value)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _BEYOND
 
 
 def _strided(args: tuple[Any, ...], least: int = 4) -> tuple[StorageId, int, Numbers, Numbers]:
@@ -330,7 +337,7 @@ def _strided(args: tuple[Any, ...], least: int = 4) -> tuple[StorageId, int, Num
     if found is None:
         raise Odd("its storage is not a known one")
     shape, steps = numbers(size), numbers(stride)
-    if type(offset) is not int or offset < 0 or len(shape) != len(steps):
+    if not _is_number(offset) or len(shape) != len(steps):
         raise Odd("its offset, size and stride do not fit")
     return found, offset, shape, steps
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import ExitStack
     from typing import Any, Final, Self
-    from weakref import WeakValueDictionary
+    from weakref import WeakSet, WeakValueDictionary
 
     from pparse.compressed.env import DecodeEnv
     from pparse.data.base import Range
@@ -134,7 +134,12 @@ class Session(Declared):
         self.expected: dict[str, object] = {}
         """What identifies those files, according to a handle."""
         self._sources: dict[int, weakref.ref[Data]] = {}
-        self._retentions: list[weakref.ref[Retention]] = []
+
+    @cached_property
+    def _retentions(self) -> WeakSet[Retention]:
+        from weakref import WeakSet  # costs half a millisecond, and hardly anybody retains nodes
+
+        return WeakSet()
 
     @cached_property
     def given(self) -> WeakValueDictionary[str, Data]:
@@ -218,7 +223,7 @@ class Session(Declared):
         """Return a new retention policy, for one result."""
         retention = Retention(self.budget, self.retain, self.include, self.exclude)
         if retention.limit:  # else it never holds a node
-            self._retentions.append(weakref.ref(retention))
+            self._retentions.add(retention)
         return retention
 
     @property
@@ -271,9 +276,8 @@ class Session(Declared):
         with self.lock:
             for data in self.sources():
                 data.close()
-            for ref in self._retentions:
-                if (retention := ref()) is not None:
-                    retention.clear()
+            for retention in list(self._retentions) if self.retain else ():
+                retention.clear()
             self.kept_block.drop()
 
 

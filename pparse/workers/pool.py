@@ -218,7 +218,8 @@ def _serve(connection: Connection, not_its_own: list[Connection]) -> None:
     if not_its_own:  # a copy has the handlers of the process that it is a copy of
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS - {signal.SIGINT}:
-            signal.signal(number, signal.SIG_DFL)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever sends tasks decides what that means
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

@@ -383,6 +383,10 @@ class PickleViewer(Viewer):
 
     def _of_torch(self, name: str, stored: StoredTensor, held: Stored | None) -> Tensor:
         """Return a tensor of PyTorch; ``held``: its storage in the file, None if that is missing."""
+        rank, most = len(stored.shape), self.extraction.session.limits.tensor_rank
+        if rank > most:
+            reason = f"it has {rank:,} dimensions, more than the limit tensor_rank={most}"
+            return self._unreadable(name, "limit", reason, word=stored.torch_dtype)
         if stored.storage is not None and stored.storage.held is None:
             first = self.first_ids.setdefault(stored.storage.key, stored.storage)
             if first.dtype != stored.storage.dtype and stored.dtype == stored.storage.dtype:
@@ -395,7 +399,7 @@ class PickleViewer(Viewer):
             return self._unreadable(name, "meta", reason, stored.shape, dtype, word, Severity.NOTE)
         if dtype is None:
             return self._unreadable(name, "unknown-type", f"the type {word} is not known", stored.shape, None, word)
-        reach = _known_reach if len(stored.shape) <= _MOST_SIZES else _reach
+        reach = _known_reach if rank <= _MOST_SIZES else _reach
         count, is_contiguous = reach(stored.shape, stored.stride)
         begin, end = _stretch(stored, dtype, count)
         meant = storage.count * DTYPES[storage.dtype].itemsize if not storage.view else end
