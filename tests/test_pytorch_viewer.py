@@ -248,6 +248,18 @@ def test_numbers_that_torch_cannot_have_cost_only_their_tensor(old, new):
         assert len(f"{bad.finding} {bad.shape_text} {model.extent().listed_bytes}") < 300
 
 
+@rows("shape", [b"J\xff\xff\xff\xff\x85", HUGE + b"\x85", b"N\x85", MANY], ids=["negative", "huge", "none", "rank"])
+@rows("count", [200, 70_000])
+def test_an_array_whose_shape_numpy_refuses_is_damaged_and_not_gone(shape, count):
+    good = pickle.dumps({"a": np.ones((count, 3), "u1"), "b": np.zeros(2)}, 2)
+    number = (b"K" if count < 256 else b"J") + count.to_bytes(1 if count < 256 else 4, "little")
+    assert good.count(number + b"K\x03\x86") == 1
+    with pparse.view(good.replace(number + b"K\x03\x86", shape)) as model:
+        bad, other = model.tensors()
+        assert (bad.name, bad.status, bad.finding.code) == ("a", Status.DAMAGED, "bad-array")
+        assert (len(str(bad.finding)) < 300, other.status) == (True, Status.COMPLETE)
+
+
 def test_shared_values_do_not_multiply_without_end():
     value = [np.ones(1)]
     for _ in range(40):

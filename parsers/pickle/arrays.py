@@ -34,6 +34,7 @@ _LONGEST: Final = 40
 # Shared types could make a structure that has more fields than the pickle has bytes.
 _MOST_FIELDS: Final = 10_000
 _MOST_SIZE: Final = (1 << 31) - 1
+_MOST_DIMENSIONS: Final = 64
 _BOOL: Final = "|b1"
 # Named by numpy's class of records, which adds access to fields as attributes.
 _RECORD: Final = "record"
@@ -321,7 +322,19 @@ def why_refused(call: Call) -> str | None:
     if name not in _RECONSTRUCT or not isinstance(args, tuple) or not args or str(args[0]) != "numpy.ndarray":
         return None
     count = len(state) if isinstance(state, tuple) else 0
-    return None if count in (0, 4, 5) else f"its state has {count:,} parts: that of an array has 4 or 5"
+    if count not in (0, 4, 5):
+        return f"its state has {count:,} parts: that of an array has 4 or 5"
+    is_made = not count or _lengths(state[-4]) is not None
+    return None if is_made else "its shape is no tuple of at most 64 lengths from 0 to 2^63 - 1"
+
+
+def _lengths(shape: Any) -> tuple[int, ...] | None:
+    """Return a shape, or the only length of one; None if numpy has no arrays of it (numpy/_core/include/numpy/
+    ndarraytypes.h, ``NPY_MAXDIMS``; a length is an ``npy_intp``)."""
+    lengths = (shape,) if type(shape) is int else shape
+    if not isinstance(lengths, tuple) or len(lengths) > _MOST_DIMENSIONS:
+        return None
+    return lengths if all(type(length) is int and 0 <= length < 1 << 63 for length in lengths) else None
 
 
 class MaskedArray:
@@ -368,17 +381,13 @@ def scalar_of(call: Call) -> Array | None:
 
 
 def _array(shape: Any, dtype: Any, fortran: bool, content: Any, *, mask: bool = False) -> Array | None:
-    if type(shape) is int:
-        shape = (shape,)
-    if not isinstance(shape, tuple) or not all(type(length) is int and length >= 0 for length in shape):
+    lengths, known = _lengths(shape), described_type(dtype, mask=mask)
+    if lengths is None or known is None:
         return None
-    known = described_type(dtype, mask=mask)
-    if known is None:
-        return None
-    found = Array(shape, known, fortran=fortran and len(shape) > 1)
+    found = Array(lengths, known, fortran=fortran and len(lengths) > 1)
     if isinstance(content, list):
         found.objects = content
-        return found if len(content) == prod(shape) else None
+        return found if len(content) == prod(lengths) else None
     if isinstance(content, str):  # protocols 0 to 2, and Python 2: a character for each byte
         content = as_latin1(content)
     if not isinstance(content, bytes | bytearray):

@@ -132,7 +132,7 @@ def large_array(node: Node) -> Array | MaskedArray | Odd | None:
     kids = list(parts[part].children())
     if part == "state" and parts["args"].kind == "tuple":
         call = Call(name, tuple(kid.load() for kid in islice(parts["args"].children(), 1)))
-        call.state = tuple(kids)
+        call.state = tuple(_value_of(kid) if at == len(kids) - 4 else kid for at, kid in enumerate(kids))
         if (why := why_refused(call)) is not None:
             return Refused(why)
     contents = {at % len(kids): kids[at] for at in places if at < len(kids)} if kids else {}
