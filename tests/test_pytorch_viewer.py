@@ -260,6 +260,18 @@ def test_an_array_whose_shape_numpy_refuses_is_damaged_and_not_gone(shape, count
         assert (len(str(bad.finding)) < 300, other.status) == (True, Status.COMPLETE)
 
 
+def test_numbers_too_long_for_a_text_are_described(tmp_path, run):
+    number = 1 << 20_000
+    held = {number: np.ones(3), (number,): 1, "n": -number, "c": np.zeros(2)}
+    (tmp_path / "long.pkl").write_bytes(pickle.dumps(held, 4))
+    for command in ("ls", "info", "check", "tree", "hash"):
+        told = run(command, str(tmp_path / "long.pkl"))
+        assert (told.code, told.err.count("bug")) == (0, 0), command
+    with pparse.view(tmp_path / "long.pkl") as model:
+        assert list(model) == ["<int>", "c"]
+        assert dict(model.metadata) == {"<tuple>": 1, "n": "<int of 20,001 bits>"}
+
+
 def test_shared_values_do_not_multiply_without_end():
     value = [np.ones(1)]
     for _ in range(40):

@@ -46,7 +46,7 @@ from pparse.parsers.pickle.program import (
     open_from,
 )
 from pparse.parsers.pickle.reading import Parts
-from pparse.parsers.pickle.values import KIND_OF, KINDS, Decoder, Global, check_key
+from pparse.parsers.pickle.values import KIND_OF, KINDS, Decoder, Global, check_key, key_of
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.index import STRIDE
@@ -502,7 +502,7 @@ class PickleParser(Parser, Listing):
                 key = program.decoder.decode(slot >> 8, end, most)
             except (MalformedError, LimitError, UnsupportedError):
                 return None
-        return key if isinstance(key, str | bytes | int) else None
+        return key_of(key)
 
     def _entry(self, program: Program, key: Key, part: Part, at: int | None = None, known: Known = _NOTHING) -> Entry:
         """Describe one value; of what is ``known``, by its offset, the value need not be decoded."""
@@ -689,7 +689,7 @@ class PickleParser(Parser, Listing):
             check_key(key)
             if end - (slot >> 8) > most or (key == "__dict__" and node.note == "ordered"):
                 raise MalformedError("a key is not one of those that are plain", offset=slot >> 8)
-        return [key if isinstance(key, str | bytes | int) else None for key in keys]
+        return list(map(key_of, keys))
 
     def _most_at_once(self, depth: int) -> int:
         """Return how many bytes a container at a ``depth`` may have that is decoded at once.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pparse.parsers.pickle.joblib import Arrays, RawArray
     from pparse.parsers.pickle.program import Program
+    from pparse.tree.entry import Key
 
     # Does what the opcode at a place says, and returns where the next one is; None: it has no argument.
     Handler = Callable[["_Frame", int], int | None]
@@ -164,6 +165,17 @@ class Ordered(OrderedDict):  # type: ignore[type-arg]
 
     state: Any = None
     """Its attributes; None: none."""
+
+
+MOST_BITS: Final = 14_000
+"""Of a number that is shown: Python refuses to write one of more than 4,300 digits."""
+
+
+def key_of(value: Any) -> Key:
+    """Return the key of a child of a dict with this key; None if it is known by its number alone."""
+    if isinstance(value, int):
+        return value if value.bit_length() <= MOST_BITS else None
+    return value if isinstance(value, str | bytes) else None
 
 
 def check_key(key: Any) -> None:

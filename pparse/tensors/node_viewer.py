@@ -148,7 +148,10 @@ def _plain(node: Node) -> Any:
 
 def join(prefix: str, key: Any) -> str:
     """Return the name of what has ``key`` in what is called ``prefix``."""
-    text = key if type(key) is str else str(key)
+    try:
+        text = key if type(key) is str else str(key)
+    except ValueError:  # of a number of more than 4,300 digits
+        text = f"<{type(key).__name__}>"
     return f"{prefix}.{text}" if prefix else text
 
 

@@ -16,7 +16,7 @@ from pparse.errors import DataError, told
 from pparse.findings import COMPLETE, Finding, Severity, Status, worst_status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, Described, scalar_of
-from pparse.parsers.pickle.values import Call, Persistent
+from pparse.parsers.pickle.values import MOST_BITS, Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
 from pparse.tensors.dtype import DTYPES, DType
@@ -678,6 +678,8 @@ def plain(value: Any) -> Any:
     """Return a value as data that JSON knows, or as text."""
     if isinstance(value, str) and len(value) > _LONGEST:
         return f"<text of {len(value):,} characters>"
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return f"<int of {value.bit_length():,} bits>"
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Node):  # a node, of a large value or one that cannot be read
