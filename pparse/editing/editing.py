@@ -96,7 +96,8 @@ def edit(
             result.changes = head.changes
             _note(result, document, descriptor, head)
             document.data.check_unchanged()
-            _write(real, descriptor, head, result, way, how.get("progress"))
+            on_the_way = {"ask": document.session.check_cancelled, "progress": how.get("progress")}
+            _write(real, descriptor, head, result, way, on_the_way)
     return result
 
 
@@ -156,7 +157,7 @@ def _names(index: str, name: str) -> bool:
         data.close()
 
 
-def _write(real: str, descriptor: int, head: Head, result: EditResult, wanted: str | None, progress: Any) -> None:
+def _write(real: str, descriptor: int, head: Head, result: EditResult, wanted: str | None, on_the_way: Any) -> None:
     """Write the new head in the cheapest way, or the one that is wanted. Raises `OptionError` if that cannot be."""
     block = os.fstatvfs(descriptor).f_frsize if hasattr(os, "fstatvfs") else _BLOCK
     block = block if _BLOCK <= block <= _MOST_BLOCK else _BLOCK
@@ -188,4 +189,4 @@ def _write(real: str, descriptor: int, head: Head, result: EditResult, wanted: s
                 raise
         result.way = "copy"
     like = real if out is None else None
-    result.written = apply.write_copy(descriptor, out or real, head, size, like=like, progress=progress)
+    result.written = apply.write_copy(descriptor, out or real, head, size, like=like, **on_the_way)
