@@ -22,7 +22,7 @@ from safetensors.numpy import save
 import pparse
 import pparse.tensors.scales
 from pparse.data.base import BytesData
-from pparse.errors import MalformedError
+from pparse.errors import UnsupportedError
 from pparse.limits import MemoryBudget
 from pparse.measuring.content import BLOCK, content_blocks
 from pparse.measuring.difference import _distance, diff
@@ -758,7 +758,7 @@ def test_what_lost_its_tensors_is_not_said_to_hold_none(tmp_path, run) -> None:
         ):
             ran = run(*command)
             assert (ran.code, words in ran.err, path.name in ran.err) == (code, True, True), command
-    with pytest.raises(MalformedError, match="names no tensor"):
+    with pytest.raises(UnsupportedError, match="names no tensor"):
         pparse.view(cut)
 
 

@@ -706,18 +706,16 @@ class Extraction(HasStatus):
                     extraction._confirming = False
 
     def view(self) -> Any:
-        """Return the viewer of this extraction.
-
-        Raises `UnsupportedError` if its format has none, `MalformedError` if what is left of it names no tensor.
-        """
-        from pparse.document.registry import no_viewer_for, viewer_for
+        """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
+        from pparse.document.registry import viewer_for, why_no_viewer
 
         viewer = viewer_for(self)
         if viewer is None:
             container = self.result.container
             held = container.holds() if container is not None else None
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
-            raise no_viewer_for(self, f"there is no viewer for {self.format}{known}; use open() and its nodes")
+            reason = why_no_viewer(self) or f"there is no viewer for {self.format}{known}"
+            raise UnsupportedError(f"{reason}; use open() and its nodes")
         return viewer
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:
