@@ -580,6 +580,7 @@ def test_the_command(tmp_path, run):
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "new" / "o.gguf").code == 0
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf").code == 0
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf").code == 2
+    assert "it is gguf, whatever" in run("edit", path, "--drop", "t0", "-o", tmp_path / "o.safetensors").lines[-1]
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf", "--force").code == 0
     assert run("edit", tmp_path / "o.gguf", "--rename", "t=s").code == 0
     assert list(gguf_told(tmp_path / "o.gguf")[1]) == ["s1", "s2"]

@@ -715,7 +715,7 @@ class Extraction(HasStatus):
             held = container.holds() if container is not None else None
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
             reason = why_no_viewer(self) or f"there is no viewer for {self.format}{known}"
-            raise UnsupportedError(f"{reason}; use open() and its nodes")
+            raise UnsupportedError(f"{reason}; use open() and its nodes", source=self.name)
         return viewer
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from pparse.conversion.plan import form_of
 from pparse.data import files
 from pparse.document.opening import open as open_document
 from pparse.document.opening import refuse_unknown
@@ -142,6 +143,10 @@ def _note(result: EditResult, document: Extraction, descriptor: int, head: Head)
     names = os.fstat(descriptor).st_nlink
     if names > 1 and result.output is None:
         result.notes.append(f"it has {names:,} names (hard links): a copy takes this one only, other ways change all")
+    if result.output is not None and form_of(result.output) not in (None, document.format):
+        result.notes.append(
+            f"it is {document.format}, whatever {result.output} is called: 'pparse convert' writes other formats"
+        )
     if head.wishes.of_tensors and head.changes:
         for other in files.names_in(folder):
             if other.endswith(".index.json") and _names(files.inside(folder, other), name):
