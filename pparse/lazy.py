@@ -85,6 +85,20 @@ class Declared:
         if len(values) > len(fields) or (named and not named.keys() <= fields.keys()):
             raise TypeError(f"{type(self).__name__} takes {', '.join(fields)}")
 
+    def __repr__(self) -> str:
+        held = self.__dict__
+        own = [name for name in type(self).__annotations__ if name[0] != "_"]
+        told = [f"{name}={word}" for name in own if (word := _shown(held.get(name)))]
+        return f"<{type(self).__name__} {', '.join(told)}>"
+
+
+def _shown(value: object) -> str:
+    """Return a plain value, or how many a list holds; nothing of any other, which may be large, or lead back."""
+    if isinstance(value, list):
+        return f"[{len(value):,}]"
+    plain = repr(value) if value != "" and isinstance(value, str | int | float) else ""
+    return plain if len(plain) < 100 else plain[:100] + "…"
+
 
 class ByValue:
     """Equal to others of its class if all attributes that the class names with ``by`` are; hashed and shown by them.

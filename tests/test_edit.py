@@ -520,6 +520,21 @@ def test_cut_or_changed_anywhere_a_file_is_refused_or_nothing_of_it_is_lost(name
     assert 10 < edited < len(flipped)
 
 
+def test_a_copy_tells_how_far_it_is_and_can_be_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(apply, "_SHARED", 10_000)
+    monkeypatch.setattr(apply, "_PIECE", 10_000)
+    path, told = model(tmp_path / "m.safetensors"), []
+    before, wishes = path.read_bytes(), {"set_metadata": {"a": "b"}, "way": "copy"}
+    with pytest.raises(pparse.CancelledError):
+        pparse.edit(path, **wishes, cancel=lambda: len(told) > 2, progress=lambda *how: told.append(how))
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (before, [path.name])
+    assert len(told) == 3
+    pparse.edit(path, **wishes, progress=lambda *how: told.append(how))
+    assert [how for how in told[3:] if how[2] == "copied"] == [
+        (min(48_000, done), 48_000, "copied") for done in range(10_000, 50_001, 10_000)
+    ]
+
+
 def test_links_indexes_and_locks(tmp_path, run):
     path = model(tmp_path / "m.safetensors")
     (tmp_path / "m.safetensors.index.json").write_text(json.dumps({"weight_map": {"h.0.w": "m.safetensors"}}))
@@ -565,6 +580,7 @@ def test_the_command(tmp_path, run):
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "new" / "o.gguf").code == 0
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf").code == 0
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf").code == 2
+    assert "it is gguf, whatever" in run("edit", path, "--drop", "t0", "-o", tmp_path / "o.safetensors").lines[-1]
     assert run("edit", path, "--drop", "t0", "-o", tmp_path / "o.gguf", "--force").code == 0
     assert run("edit", tmp_path / "o.gguf", "--rename", "t=s").code == 0
     assert list(gguf_told(tmp_path / "o.gguf")[1]) == ["s1", "s2"]

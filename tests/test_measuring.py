@@ -7,6 +7,7 @@ import json
 import pickle
 import struct
 import sys
+from collections import OrderedDict
 from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from safetensors.numpy import save
 import pparse
 import pparse.tensors.scales
 from pparse.data.base import BytesData
-from pparse.errors import MalformedError
+from pparse.errors import UnsupportedError
 from pparse.limits import MemoryBudget
 from pparse.measuring.content import BLOCK, content_blocks
 from pparse.measuring.difference import _distance, diff
@@ -757,5 +758,15 @@ def test_what_lost_its_tensors_is_not_said_to_hold_none(tmp_path, run) -> None:
         ):
             ran = run(*command)
             assert (ran.code, words in ran.err, path.name in ran.err) == (code, True, True), command
-    with pytest.raises(MalformedError, match="names no tensor"):
+    with pytest.raises(UnsupportedError, match="names no tensor"):
         pparse.view(cut)
+
+
+def test_what_is_measured_can_be_seen_in_a_terminal() -> None:
+    told, found = stats(GOOD), hash(GOOD)
+    assert repr(told) == f"<ModelStatistics tensors=[{len(told.tensors)}]>"
+    assert repr(told.whole).startswith(f"<Statistics count={told.whole.count}, nan=0, infinite=0, zeros=")
+    assert repr(found).endswith(f", structure='{found.structure}', model='{found.model}'>")
+    assert repr(diff(GOOD, GOOD)) == f"<ModelDifference tensors=[0], equal={len(told.tensors)}, metadata=[0]>"
+    (use,) = pparse.scan(pickle.dumps(OrderedDict))
+    assert repr(use) == "<CodeUse collections.OrderedDict: weights-only>"

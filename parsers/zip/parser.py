@@ -479,15 +479,15 @@ class ZipParser(ArchiveParser):
             header = local_at(self.extraction.data, member.start, self.extraction.find_end())
             named = header is None or self._is_named_alike(member, header)
             if header is not None and not self._agrees(member, header):
-                # The directory says by itself that it is wrong, of a stored member or by a method that there is not:
+                # By the directory, which says by itself that it is wrong, or by what its values make of the content,
                 # torch opens no such file, Python's zipfile no such member.
-                is_odd = note.method == STORED and member.size != member.compressed_size
-                is_odd = is_odd or member.status is Status.UNSUPPORTED
+                better = self._better(member)
+                is_odd = better is not member or (note.method == STORED and member.size != member.compressed_size)
                 severity = Severity.ERROR if is_odd else Severity.WARNING
                 reason = "its local header has a different size, method or CRC"
                 self._note_member(member, "contradiction", reason, severity=severity)
                 rival = self._local_crc(member, header)
-                member = self._better(member)
+                member = better
         verdict = super().examine(member, sink, skip)
         if verdict.verified and member.checksum is not None:
             self._compare_checksums(verdict, member, member.checksum[1], note.listed_crc, rival)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pparse.cli import jobs, without_waiting
 from pparse.cli.common import DAMAGED, OK, open_file, size
+from pparse.cli.model import no_tensors
 from pparse.cli.output import to_resume
 from pparse.cli.selection import Selection
 from pparse.display.text import safe
@@ -88,7 +89,7 @@ def run(options: Any, out: Output) -> int:
     """Run the command."""
     from pparse.conversion.converting import convert_view, is_begun
     from pparse.conversion.plan import Options
-    from pparse.document.registry import no_viewer_for, viewer_for
+    from pparse.document.registry import viewer_for
 
     included = Selection(options.include, options=options)
     matchers = [included, *([Selection(options.exclude)] if options.exclude else ())]
@@ -107,7 +108,7 @@ def run(options: Any, out: Output) -> int:
     with jobs.Jobs(options, out) as work, open_file(options, out) as document:
         viewer = viewer_for(document)
         if viewer is None:
-            raise no_viewer_for(document, f"{document.name} is {document.format}, which holds no tensors")
+            raise no_tensors(document)
         try:
             how: Any = {"dry_run": options.dry_run, "look": refuse_unmatched, "workers": work.workers()}
             report = convert_view(viewer, options.output, wanted, **how)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pparse.cli.common import OK, exit_code_for, open_file
+from pparse.errors import MalformedError, UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from pparse.cli.output import Output
+    from pparse.document.extraction import Extraction
+    from pparse.errors import DataError
     from pparse.tensors.viewer import Viewer
 
 
@@ -25,14 +28,13 @@ class OpenedModel:
         self._quiet = quiet or _is_quiet(options)
 
     def __enter__(self) -> Viewer:
-        from pparse.document.registry import no_viewer_for, viewer_for
+        from pparse.document.registry import viewer_for
 
         document = self._document
         try:
             viewer: Viewer | None = viewer_for(document)
             if viewer is None:
-                advice = " ('pparse ls -R' lists the models inside)" if document.parse().container is not None else ""
-                raise no_viewer_for(document, f"{document.name} is {document.format}, which holds no tensors{advice}")
+                raise no_tensors(document)
         except BaseException:
             document.close()
             raise
@@ -49,6 +51,17 @@ class OpenedModel:
                     self._out.error("; ".join(f"{name}: {words}" for name, words in told.items()))
         finally:
             document.close()
+
+
+def no_tensors(document: Extraction) -> DataError:
+    """Return the error that a document has no viewer."""
+    from pparse.document.registry import why_no_viewer
+
+    lost = why_no_viewer(document)
+    if lost is not None:
+        return MalformedError(lost, source=document.name)
+    advice = " ('pparse ls -R' lists the models inside)" if document.parse().container is not None else ""
+    return UnsupportedError(f"{document.name} is {document.format}, which holds no tensors{advice}")
 
 
 def _is_quiet(options: Any) -> bool:

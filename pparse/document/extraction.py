@@ -17,10 +17,10 @@ from pparse.document.folder import LocalFolder
 from pparse.document.registry import (
     detect,
     model_extensions,
-    no_viewer_for,
     other_format,
     parser_class,
     viewer_for,
+    why_no_viewer,
 )
 from pparse.errors import (
     CancelledError,
@@ -725,16 +725,14 @@ class Extraction(HasStatus):
                     extraction._confirming = False
 
     def view(self) -> Any:
-        """Return the viewer of this extraction.
-
-        Raises `UnsupportedError` if its format has none, `MalformedError` if what is left of it names no tensor.
-        """
+        """Return the viewer of this extraction. Raises `UnsupportedError` if its format has none."""
         viewer = viewer_for(self)
         if viewer is None:
             container = self.result.container
             held = container.holds() if container is not None else None
             known = f" (it holds {held}, whose tensors this version does not read yet)" if held is not None else ""
-            raise no_viewer_for(self, f"there is no viewer for {self.format}{known}; use open() and its nodes")
+            reason = why_no_viewer(self) or f"there is no viewer for {self.format}{known}"
+            raise UnsupportedError(f"{reason}; use open() and its nodes", source=self.name)
         return viewer
 
     def __reduce__(self) -> tuple[Any, tuple[object, ...]]:

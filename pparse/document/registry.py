@@ -16,16 +16,7 @@ from functools import cache, lru_cache
 from pparse.data.base import Access
 from pparse.document.builtin_formats import ROWS
 from pparse.document.folder import several_models
-from pparse.errors import (
-    DataError,
-    FormatError,
-    MalformedError,
-    NothingThereError,
-    OptionError,
-    PparseError,
-    UnsupportedError,
-    spoken,
-)
+from pparse.errors import DataError, FormatError, NothingThereError, OptionError, PparseError, spoken
 from pparse.findings import BROKEN, Finding, Severity
 from pparse.lazy import Declared, module_called
 from pparse.tree.parser import Confidence, Excerpt, Parser, bare_name, confidence_of
@@ -496,14 +487,13 @@ def viewer_for(extraction: Extraction) -> Any:
     return None
 
 
-def no_viewer_for(extraction: Extraction, reason: str) -> DataError:
-    """Return the error that there is no viewer, for this ``reason``; or that what could tell of tensors is lost."""
+def why_no_viewer(extraction: Extraction) -> str | None:
+    """Return why there is no viewer, if that is because what could tell of tensors is lost."""
     result = extraction.result
     status = result.extraction.root.status
     if status in BROKEN and any(True for _ in _viewers_of(result.parser, extraction.session.registry)):
-        reason = f"it is {status}, and what is left of the {result.parser.name} names no tensor"
-        return MalformedError(reason, source=extraction.name)
-    return UnsupportedError(reason)
+        return f"it is {status}, and what is left of the {result.parser.name} names no tensor"
+    return None
 
 
 def _viewers_of(parser: Parser, registry: Registry) -> Iterator[Any]:

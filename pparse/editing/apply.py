@@ -263,11 +263,13 @@ def write_copy(
     size: int,
     *,
     like: str | None = None,
+    ask: Callable[[], object] = bool,
     progress: Callable[[int, int | None, str], None] | None = None,
 ) -> int:
     """Write the new head, and behind it what stays of the payload, to ``out``; return the bytes written.
 
-    Holes stay holes, and what the file system can share is shared. ``like``: see `AtomicFile`.
+    Holes stay holes, and what the file system can share is shared. ``like``: see `AtomicFile`. ``ask`` is called on the
+    way, and ends the work if it raises.
     """
     blocks = getattr(os.fstat(descriptor), "st_blocks", None)
     moved = sum(length for _, _, length in head.moves)
@@ -279,10 +281,12 @@ def write_copy(
         _write(target, 0, raw)
         for begin, to, length in head.moves:
             for start, end in _filled(descriptor, head.old_size + begin, head.old_size + begin + length):
-                for count in _copied(descriptor, start, target, start - head.old_size - begin + size + to, end - start):
-                    written += count
+                at = start - head.old_size - begin
+                for count in _copied(descriptor, start, target, at + size + to, end - start):
+                    written, at = written + count, at + count
+                    ask()
                     if progress is not None:
-                        progress(done + start - head.old_size - begin, moved, "copied")
+                        progress(done + at, moved, "copied")
             done += length
         os.ftruncate(target, size + head.payload)
         os.fsync(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+from pparse.conversion.plan import form_of
 from pparse.data import files
 from pparse.document.opening import open as open_document
 from pparse.document.opening import refuse_unknown
@@ -96,7 +97,8 @@ def edit(
             result.changes = head.changes
             _note(result, document, descriptor, head)
             document.data.check_unchanged()
-            _write(real, descriptor, head, result, way, how.get("progress"))
+            on_the_way = {"ask": document.session.check_cancelled, "progress": how.get("progress")}
+            _write(real, descriptor, head, result, way, on_the_way)
     return result
 
 
@@ -141,6 +143,10 @@ def _note(result: EditResult, document: Extraction, descriptor: int, head: Head)
     names = os.fstat(descriptor).st_nlink
     if names > 1 and result.output is None:
         result.notes.append(f"it has {names:,} names (hard links): a copy takes this one only, other ways change all")
+    if result.output is not None and form_of(result.output) not in (None, document.format):
+        result.notes.append(
+            f"it is {document.format}, whatever {result.output} is called: 'pparse convert' writes other formats"
+        )
     if head.wishes.of_tensors and head.changes:
         for other in files.names_in(folder):
             if other.endswith(".index.json") and _names(files.inside(folder, other), name):
@@ -156,7 +162,7 @@ def _names(index: str, name: str) -> bool:
         data.close()
 
 
-def _write(real: str, descriptor: int, head: Head, result: EditResult, wanted: str | None, progress: Any) -> None:
+def _write(real: str, descriptor: int, head: Head, result: EditResult, wanted: str | None, on_the_way: Any) -> None:
     """Write the new head in the cheapest way, or the one that is wanted. Raises `OptionError` if that cannot be."""
     block = os.fstatvfs(descriptor).f_frsize if hasattr(os, "fstatvfs") else _BLOCK
     block = block if _BLOCK <= block <= _MOST_BLOCK else _BLOCK
@@ -188,4 +194,4 @@ def _write(real: str, descriptor: int, head: Head, result: EditResult, wanted: s
                 raise
         result.way = "copy"
     like = real if out is None else None
-    result.written = apply.write_copy(descriptor, out or real, head, size, like=like, progress=progress)
+    result.written = apply.write_copy(descriptor, out or real, head, size, like=like, **on_the_way)

@@ -84,6 +84,9 @@ class CodeUse:
         if len(self.calls) < _MOST_CALLS and (offset, words, opcode) not in self.calls:
             self.calls.append(CodeCall(offset, words, opcode))
 
+    def __repr__(self) -> str:
+        return f"<CodeUse {self.name}: {self.grade.value}>"
+
     def to_dict(self) -> dict[str, object]:
         """Return it as plain data, for JSON."""
         return {

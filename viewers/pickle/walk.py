@@ -485,7 +485,10 @@ def _made_of(node: Any) -> Any:
     """Return the value of a node that is a small scalar, or the parts of a short tuple; any other as it is."""
     is_small = isinstance(node, Node) and (node.end or node.start) - node.start <= SMALL
     if is_small and node.shape == SCALAR and node.kind != "alias" and node.known_status is Status.COMPLETE:
-        return node.load()
+        try:
+            return node.load()
+        except UnsupportedError:  # opcodes that come later may change it
+            return node
     if isinstance(node, Node) and node.kind == "tuple" and len(node) <= _SHORT and not _is_of_cut_call(node):
         return tuple(_made_of(part) for _, part in _kids(node))
     return node
