@@ -18,6 +18,8 @@ from pparse import Registry, Status, Tensor, Viewer
 from pparse.conversion import Options, convert_view
 from pparse.data.base import IoStats
 from pparse.errors import LimitError, NotWholeError, OptionError, SourceError, UnsupportedError
+from pparse.measuring.hashing import content_hash
+from pparse.measuring.statistics import statistics_of
 from pparse.parsers.safetensors.header import STORED_DTYPES
 from pparse.tensors import DTYPES, Span
 from tests import zstd
@@ -278,6 +280,16 @@ def test_one_value_for_millions_of_elements_is_written_out_within_a_limit(tmp_pa
     assert caught.value.wanted == 10**10
     assert "expansion_ratio" in caught.value.option
     assert os.listdir(tmp_path) == ["given.bin"]
+
+
+def test_one_value_for_any_number_of_elements_is_not_measured_for_ever(given):
+    more = {"strides": (0,)}
+    viewer = given(bytes(8), ("a", "float32", (1 << 62,), 0, 4, more), ("b", "float32", (1 << 20,), 4, 4, more))
+    assert [one.status for one in pparse.stats(viewer).tensors] == [Status.UNSUPPORTED, Status.COMPLETE]
+    assert [one.status for one in pparse.hash(viewer).tensors] == [Status.UNSUPPORTED, Status.COMPLETE]
+    for measured in (statistics_of, content_hash):
+        with pytest.raises(LimitError, match="4 B stand for all of its"):
+            measured(next(iter(viewer.tensors())))
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class Stretch(Part):
         item.tensor = item.given = None  # type: ignore[assignment]
         return {**super().__getstate__(), "_item": item}
 
-    def run(self) -> tuple[int, int, int]:
+    def measure(self) -> tuple[int, int, int]:
         """Write them. Raises the errors of `Tensor.blocks`, and `SourceError` if the disk refuses."""
         item = copy(self._item)
         item.tensor = meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)

@@ -264,7 +264,7 @@ class Comparison:
         if old.shape != new.shape or not _are_numbers(old, new) or (is_same_type and not all(map(is_plain, pair))):
             return [_Stretch(both, 0, None, how)]
         step = max(1, PART // max(old.itemsize, new.itemsize) // EVEN) * EVEN
-        places = [divided(tensor, old.size, step) for _, tensor in both]
+        places = [divided(tensor, old.size, step) for tensor in pair]
         return [_Stretch(both, *place, how) for place in min(places, key=len)]
 
     def _compared(self, old: Tensor, new: Tensor, parts: list[_Stretch], results: Iterable[_Result]) -> Difference:
@@ -455,7 +455,7 @@ class _Stretch(Part):
     def _is_same_place(self) -> bool:
         return self._is_same_type and _is_same_place(*self.tensors)
 
-    def run(self) -> _Sums | bool:
+    def measure(self) -> _Sums | bool:
         """Compare them. Raises the errors of `Tensor.blocks`."""
         old, new = self.tensors
         places = _places(old, new, self.start, self.stop)

@@ -23,6 +23,7 @@ from pparse.errors import DataError, OptionError, UnsupportedError
 from pparse.findings import Status
 from pparse.lazy import Declared
 from pparse.measuring.content import BLOCK, content_blocks, content_size, lies_plain, shape_word, type_word
+from pparse.tensors.status import refuse_expanded
 from pparse.workers.parts import PART, Part, divided, measured, why_not
 from pparse.workers.results import Workers
 
@@ -61,6 +62,7 @@ def new_hash(algorithm: str) -> Any:
 
 def content_hash(tensor: Tensor, algorithm: str = "blake3") -> str:
     """Return the identity of a tensor's content in hexadecimal digits. Raises the errors of `Tensor.readinto`."""
+    refuse_expanded(tensor)
     return _of_pieces(tensor, algorithm, [piece_hashes(tensor, algorithm)])
 
 
@@ -99,7 +101,7 @@ class _Pieces(Part):
         self._algorithm = algorithm
         self.what = f"hash {algorithm}"
 
-    def run(self) -> bytes:
+    def measure(self) -> bytes:
         """Hash them."""
         return piece_hashes(self.tensors[0], self._algorithm, self.start, self.stop)
 

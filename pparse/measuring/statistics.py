@@ -25,6 +25,7 @@ from pparse.measuring.content import BLOCK, content_blocks, is_plain, json_numbe
 from pparse.measuring.suspicion import Suspicion, in_words, suspects_in
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import codes_of, meant, quantisation_of
+from pparse.tensors.status import refuse_expanded
 from pparse.workers.parts import EVEN, PART, Part, divided, measured, why_not
 from pparse.workers.results import Workers
 
@@ -187,6 +188,7 @@ def statistics_of(tensor: Tensor) -> tuple[Statistics, tuple[Suspect, ...]]:
 
     Raises the errors of `Tensor.blocks`.
     """
+    refuse_expanded(tensor)
     return _results(tensor, _counted(tensor))
 
 
@@ -271,7 +273,7 @@ class _Elements(Part):
             found = quantisation_of(self.viewers[0], self.tensors[0]) if self._dequantize else None
         return [*self.tensors, *(() if found is None else found.parts)]
 
-    def run(self) -> _CodeCounts | _Moments:
+    def measure(self) -> _CodeCounts | _Moments:
         """Count them."""
         tensor = meant(self.viewers[0], self.tensors[0], dequantize=self._dequantize)
         return _counted(tensor, self._sample, self.start, self.stop)

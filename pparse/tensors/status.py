@@ -15,9 +15,9 @@ from itertools import chain
 from math import prod
 
 from pparse.data.range_status import RangeStatus, Stretches, cut_status
-from pparse.errors import EndOfDataError
+from pparse.errors import EndOfDataError, LimitError
 from pparse.findings import BROKEN, COMPLETE, ENDS_EARLY, Finding, Severity, Status, worst_status
-from pparse.limits import are, count_words
+from pparse.limits import MIB, Limits, are, count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,28 @@ if TYPE_CHECKING:
 WHOLE_OR_CUT: Final = (Status.COMPLETE, Status.TRUNCATED)
 # What nothing that is learned later changes: its bytes may be there, and are not to be used.
 SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
+
+
+# So many bytes of a tensor are read, however few stand for them.
+_FREE_EXPANSION: Final = 64 * MIB
+
+
+def expansion_of(tensor: Tensor) -> int:
+    """Return how many times more bytes a tensor has than stand for it, if that is beyond the limit; else 0.
+
+    Strides of 0 make one value any number of elements.
+    """
+    there, wanted, owner = tensor.stored_nbytes, tensor.nbytes, tensor._owner
+    limits = Limits() if owner is None else owner.extraction.session.limits
+    return -(-wanted // max(1, there)) if wanted > there * limits.expansion_ratio + _FREE_EXPANSION else 0
+
+
+def refuse_expanded(tensor: Tensor) -> None:
+    """Raise `LimitError` for a tensor that would be read for ever, though few bytes stand for it."""
+    ratio = expansion_of(tensor)
+    if ratio:
+        reason = f"{format_size(tensor.stored_nbytes)} stand for all of its {format_size(tensor.nbytes)}"
+        raise LimitError(reason, option=f"--limit expansion_ratio={ratio}", wanted=tensor.nbytes, path=tensor.name)
 
 
 def status_by_place(begin: int, end: int, there: int) -> Status:

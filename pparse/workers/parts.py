@@ -12,6 +12,7 @@ from itertools import chain, islice
 from pparse.data.base import Access
 from pparse.errors import SourceError, WorkerDiedError
 from pparse.findings import Finding, Status
+from pparse.tensors.status import expansion_of, refuse_expanded
 from pparse.workers.task import Task
 
 TYPE_CHECKING = False
@@ -55,6 +56,16 @@ class Part(Task):
         if self._tensors is None:
             self._tensors = [viewer[name] for viewer, name in zip(self.viewers, self._names, strict=True)]
         return self._tensors
+
+    def run(self) -> Any:
+        """Measure it. Raises `LimitError` if few bytes stand for all of a tensor; else what `measure` does."""
+        for tensor in self.tensors:
+            refuse_expanded(tensor)
+        return self.measure()
+
+    def measure(self) -> Any:
+        """Return what is wanted of the part. Raises the errors of `Tensor.blocks`."""
+        raise NotImplementedError
 
     def read(self) -> Sequence[Tensor]:
         """Return the tensors that the result depends on."""
@@ -115,7 +126,7 @@ def _can_be_sent(viewer: Viewer) -> bool:
 
 def divided(tensor: Tensor, size: int, step: int) -> list[tuple[int, int | None]]:
     """Return where parts of ``step`` begin and end, of ``size``; just one if a checksum must be compared."""
-    if size <= step or not tensor.is_complete or tensor.is_checked_by_reading:
+    if size <= step or not tensor.is_complete or tensor.is_checked_by_reading or expansion_of(tensor):
         return [(0, None)]
     return [(start, min(size, start + step)) for start in range(0, size, step)]
 
