@@ -6,6 +6,8 @@ import json
 import pickle
 import random
 
+import msgpack  # here, so that a run without it ends as it begins
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +40,6 @@ def many(path: Path, count: int) -> Path:
 
 def rows(path: Path, count: int) -> Path:
     """Write ``count`` small dicts as JSON, MessagePack or a pickle."""
-    import msgpack
-
     rng = random.Random(1)
     value = [
         {
