@@ -193,6 +193,8 @@ Limits.DEFAULTS = {name: value for name, value in vars(Limits).items() if isinst
 
 
 DEFAULT_BUDGET = 64 * MIB
+# So many bytes may come of any few: those of bz2 or zstd are a megabyte of zeros, one value a tensor of any size.
+FREE_EXPANSION = 64 * MIB
 
 
 class Charge:

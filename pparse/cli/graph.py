@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file, refuse_own
+from pparse.cli.common import DAMAGED, OK, exit_code_for, open_file, refuse_own, refused_argument
 from pparse.cli.output import write, write_text
 from pparse.display.text import safe
 from pparse.errors import DataError, EndOfDataError, LimitError, UnsupportedError
@@ -69,9 +69,7 @@ def add_arguments(parser: Arguments) -> None:
 
 def _number_of(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        from argparse import ArgumentTypeError
-
-        raise ArgumentTypeError(f"not a number: {text!r}")
+        raise refused_argument(f"not a number: {text!r}")
     return int(text)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from pparse.cli import waiting_threads, without_waiting
+from pparse.cli.common import refused_argument
 from pparse.errors import OptionError, PparseError, UnsupportedError
 from pparse.limits import count_words
 from pparse.workers.task import Task
@@ -38,10 +39,8 @@ def add_arguments(parser: Arguments, *, resume: bool = True) -> None:
 
 def count(text: str) -> int:
     """Return the number of `--jobs`."""
-    from argparse import ArgumentTypeError
-
     if not text.isascii() or not text.isdecimal() or int(text) > _MOST:
-        raise ArgumentTypeError(f"must be a number up to {_MOST}, not {text!r}")
+        raise refused_argument(f"must be a number up to {_MOST}, not {text!r}")
     return int(text)
 
 

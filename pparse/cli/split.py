@@ -8,11 +8,10 @@ disk while it is split, and need not fit into memory.
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from pparse.cli import merge
-from pparse.cli.common import OK, USAGE, open_file, size_from
+from pparse.cli.common import OK, USAGE, open_file, refused_argument, size_from
 from pparse.display.text import safe
 from pparse.errors import FormatError, OptionError, PparseError, SplitError
 from pparse.limits import count_words, format_size
@@ -59,7 +58,7 @@ def _riegeli_options(text: str) -> str:
     try:
         parse_options(text)
     except PparseError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+        raise refused_argument(str(error)) from error
     return text
 
 

@@ -5,9 +5,7 @@ Containers below the depth are marked as not loaded; ``-d all`` walks the whole 
 
 from __future__ import annotations
 
-import argparse
-
-from pparse.cli.common import each_file, exit_code_for, open_file
+from pparse.cli.common import each_file, exit_code_for, open_file, refused_argument
 from pparse.cli.files import split_files
 from pparse.cli.output import JsonRows
 from pparse.display.text import columns_of, fitted, safe
@@ -45,7 +43,7 @@ def _depth(text: str) -> int:
 
 def _count(text: str, wanted: str = "a number, 0 for all") -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{wanted}, not {text!r}")
+        raise refused_argument(f"{wanted}, not {text!r}")
     return int(text)
 
 

@@ -16,7 +16,7 @@ from pparse.data.base import digest
 from pparse.display.text import few, shorten
 from pparse.errors import LimitError, MalformedError, NotWholeError, OptionError, UnsupportedError, spoken, told
 from pparse.findings import Severity, Status, clipped
-from pparse.limits import MIB, are, count_words, format_size
+from pparse.limits import FREE_EXPANSION, MIB, are, count_words, format_size
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.scales import codes_of, is_scale, quantisation_of
@@ -393,7 +393,7 @@ class Plan:
         """Raise `LimitError` if a small source stands for a huge output, as one value for any number of elements."""
         session = self.viewer.extraction.session
         there = sum(data.size or 0 for data in self.sources() if data.size)
-        most = there * session.limits.expansion_ratio + 64 * MIB
+        most = there * session.limits.expansion_ratio + FREE_EXPANSION
         if self.bytes > most:
             reason = f"the tensors would take {format_size(self.bytes)}, of a source of {format_size(there)}"
             option = f"--limit expansion_ratio={-(-self.bytes // max(1, there))}"

@@ -33,7 +33,7 @@ from itertools import islice
 
 from pparse.containers.content import Verdict
 from pparse.errors import ClosedError, LimitError, OptionError, SourceError, refused, system_error, told
-from pparse.limits import GIB, MIB, Limits, MemoryBudget, format_size
+from pparse.limits import FREE_EXPANSION, GIB, MIB, Limits, MemoryBudget, format_size
 from pparse.recovery.folder_writer import WORK_NAME, Workspace, places
 from pparse.recovery.names import MAX_DEPTH, changed, fold, names_root, numbered, plain, printable, safe_name
 from pparse.writers.digest import Digest
@@ -56,7 +56,6 @@ _SPARE: Final = 64 * MIB
 _MOST: Final = 16 * GIB
 _REFUSED_NAMES: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 _RENAMED_COST: Final = 300  # bytes: an entry of a dict, its key and its text
-FREE_EXPANSION: Final = 64 * MIB  # allowed for any stream: a few bytes of bz2 or zstd are a megabyte of zeros
 # Runs of zeros from this length on become holes in the file.
 HOLE: Final = 64 << 10
 # So many holes of a source are left out of what it takes on the disk.

@@ -17,7 +17,7 @@ from math import prod
 from pparse.data.range_status import RangeStatus, Stretches, cut_status
 from pparse.errors import EndOfDataError, LimitError
 from pparse.findings import BROKEN, COMPLETE, ENDS_EARLY, Finding, Severity, Status, worst_status
-from pparse.limits import MIB, Limits, are, count_words, format_size
+from pparse.limits import FREE_EXPANSION, Limits, are, count_words, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ WHOLE_OR_CUT: Final = (Status.COMPLETE, Status.TRUNCATED)
 SETTLED: Final = (Status.DAMAGED, Status.UNSUPPORTED)
 
 
-# So many bytes of a tensor are read, however few stand for them.
-_FREE_EXPANSION: Final = 64 * MIB
-
-
 def expansion_of(tensor: Tensor) -> int:
     """Return how many times more bytes a tensor has than stand for it, if that is beyond the limit; else 0.
 
@@ -48,7 +44,7 @@ def expansion_of(tensor: Tensor) -> int:
     """
     there, wanted, owner = tensor.stored_nbytes, tensor.nbytes, tensor._owner
     limits = Limits() if owner is None else owner.extraction.session.limits
-    return -(-wanted // max(1, there)) if wanted > there * limits.expansion_ratio + _FREE_EXPANSION else 0
+    return -(-wanted // max(1, there)) if wanted > there * limits.expansion_ratio + FREE_EXPANSION else 0
 
 
 def refuse_expanded(tensor: Tensor) -> None:
