@@ -189,13 +189,16 @@ def read_tag(block: bytes, pos: int, base: int = 0) -> tuple[int, int]:
 
 
 def read_length(block: bytes, pos: int, base: int = 0) -> tuple[int, int]:
-    """Return the length at ``block[pos]`` and the position after it; at most ten bytes, 63 bits."""
+    """Return the length at ``block[pos]`` and the position after it; at most 63 bits.
+
+    The library refuses a length of more than five bytes. One that needs them (32 GiB and more) is read all the same.
+    """
     length = 0
-    for at in range(pos, pos + 10):
+    for at in range(pos, pos + 9):
         byte = block[at]
         length |= (byte & 0x7F) << 7 * (at - pos)
         if byte < 0x80:
-            if length >> 63:
+            if at > pos + 4 and not length >> 35:
                 break
             return length, at + 1
     raise MalformedError("the length of a field is too large", offset=base + pos)
