@@ -223,7 +223,7 @@ def test_varints_are_read_and_skipped_and_too_large_ones_refused(value, length):
     end = len(raw) - SLACK
     assert read_value(raw, 1) == (value, end)
     assert skip_varint(raw, 1) == end
-    if value < 1 << 63:
+    if value < 1 << 63 and (length <= 5 or (value >> 35 and length < 10)):
         assert read_length(raw, 1) == (value, end)
     else:
         with pytest.raises(MalformedError, match="too large") as caught:

@@ -201,7 +201,7 @@ def read_length(block: bytes, pos: int, base: int = 0) -> tuple[int, int]:
             if at > pos + 4 and not length >> 35:
                 break
             return length, at + 1
-    raise MalformedError("the length of a field is too large", offset=base + pos)
+    raise MalformedError("the length of a field is too large, or has more bytes than it needs", offset=base + pos)
 
 
 def skip_varint(block: bytes, pos: int, base: int = 0) -> int:
