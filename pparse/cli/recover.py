@@ -93,20 +93,12 @@ def run(options: Any, out: Output) -> int:
         listing.close()
         if tell_outcome(options, out, outcome, outcome.findings, told, listing):
             _tell_use(out, outcome, safe(options.output), listing)
-            if not outcome.is_whole and listing.useful and (form := _own_form(document)) is not None:
-                command = f"'pparse convert {safe(options.file)} -o NAME.{form} --skip-damaged'"
-                out.say(f"{command} writes the tensors that are whole as {form}, with their types and metadata")
+            if not outcome.is_whole and listing.useful and not document.is_folder and document.parsed.format == "npz":
+                command = f"'pparse convert {safe(options.file)} -o NAME.npz --skip-damaged'"
+                out.say(f"{command} writes the tensors that are whole as npz, with their types")
             if not outcome.is_whole:
                 out.lines(resume_lines(to_resume(document) if outcome.resume is None else outcome.resume))
     return exit_code(options, outcome)
-
-
-def _own_form(document: Extraction) -> str | None:
-    """Return the format of a model whose tensors were saved as safetensors, if `convert` writes that."""
-    from pparse.conversion.plan import FORMS
-
-    form = document.parsed.format if not document.is_folder else None
-    return form if form in FORMS and form != "safetensors" else None
 
 
 def _may_be_named(document: Extraction, error: FormatError) -> bool:

@@ -1,6 +1,6 @@
 """Writes truncated or damaged model files such that their own libraries open what is left of them.
 
-`salvage` has a form for safetensors, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages; of any
+`salvage` has a form for safetensors, GGUF, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages; of any
 other model with a viewer it saves the tensors, and of ONNX a model that refers to them. Beside the file itself it may
 write ``name.partial/``, a folder with the pieces that no valid file can hold, and ``name.rest.json``, which lists what
 the file lacks. Everything is streamed; the same input gives the same bytes.
@@ -54,10 +54,11 @@ _SAVERS: Final = {
     "json-lines": "salvage_records:salvage_rows",
     "cpb": "salvage_cpb:salvage_cpb",
     **dict.fromkeys(PROTOBUF, "salvage_protobuf:salvage_protobuf"),
+    "gguf": "salvage_gguf:salvage_gguf",
     _TENSORS: "salvage_tensors:salvage_tensors",
 }
 # Of these, each part is judged by itself, also where the whole is in doubt.
-_JUDGED_APART: Final = ("safetensors", "tfrecord", "tfevents", _TENSORS)
+_JUDGED_APART: Final = ("safetensors", "tfrecord", "tfevents", "gguf", _TENSORS)
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
 # How many lost parts get a file of their own; the list has all of them.

@@ -1,5 +1,7 @@
 """Any model with a viewer: writes whole tensors to a safetensors file, suspect ones to a second.
 
+What file that is says the `TensorJudge`: those of GGUF models stay GGUF files (`pparse.recovery.salvage_gguf`).
+
 No tensor needs its own format then, so the files are valid even if the format's library refuses what is left. Views are
 written with the elements that they show, in C order and little-endian. What no safetensors file can hold lies beside
 it: `Leftovers`. The tensors are listed several times rather than held: once to judge them, once to write the header,
@@ -77,6 +79,8 @@ class TensorJudge:
 
     is_copied = False
     """Whether bytes are copied as they lie in the document, in that order; else elements are read, the widest first."""
+    alignment = 1
+    """Of the bytes of a tensor in the new file."""
 
     def __init__(self, job: Job, viewer: Viewer) -> None:
         self.job = job
@@ -96,7 +100,7 @@ class TensorJudge:
         reason = finding.reason if finding is not None else str(status)
         if is_whole and tensor.dtype is not None and not tensor.stored_nbytes:
             return status, "", False
-        if status is Status.UNSUPPORTED or tensor.dtype is None or not tensor.spans:
+        if status is Status.UNSUPPORTED or self.size_of(tensor) is None or not tensor.spans:
             return (Status.UNSUPPORTED if is_whole else status), reason, False
         if number in self.spoiled:
             return Status.DAMAGED, "its bytes cannot be read", False
@@ -113,6 +117,31 @@ class TensorJudge:
     def metadata(self) -> dict[str, str] | None:
         """Return the metadata of the new file: ``format`` is what readers go by."""
         return {"format": "pt" if self.viewer.format.startswith("pytorch") else "np"}
+
+    def name_of(self, name: str, extensions: Iterable[str]) -> str:
+        """Return the name of the new file for that of the old one, of a format with these extensions."""
+        return model_name(name, extensions)
+
+    def size_of(self, tensor: Tensor) -> int | None:
+        """Return how many bytes of the new file a tensor takes; None if that is not known any more."""
+        return None if tensor.dtype is None else tensor.dtype.stored_nbytes(tensor.size)
+
+    def header(self, plan: SalvagePlan) -> Iterator[bytes]:
+        """Yield the header of the new file, an entry at a time."""
+        entries = (
+            (one.tensor.name, str(word_of(one.tensor.dtype)), one.tensor.shape, one.place, one.place + one.size)
+            for one in plan.listed()
+        )
+        return safetensors_header(entries, self.metadata())
+
+    def measured(self, header: Iterator[bytes]) -> tuple[int, int | None]:
+        """Return where the bytes of tensors begin behind a header; and how many tensors readers accept, if not all."""
+        length, fitting = measured(header)
+        return 8 + length, fitting if length > REFERENCE_HEADER_LIMIT else None
+
+    def head(self, header: Iterator[bytes], begin: int) -> Iterator[bytes]:
+        """Yield all ``begin`` bytes before the tensors."""
+        return safetensors_head(header, begin)
 
     def why_unfit(self, number: int, tensor: Tensor, *, suspect: bool) -> str | None:
         """Return why a whole tensor, or a suspect one, cannot be in a safetensors file; None if it can."""
@@ -209,7 +238,7 @@ class SalvagePlan:
             self._taken.append(is_taken)
             if is_taken:
                 rank = judge.rank(tensor)
-                self._sizes[rank] = self._sizes.get(rank, 0) + tensor.dtype.stored_nbytes(tensor.size)
+                self._sizes[rank] = self._sizes.get(rank, 0) + self._padded(judge.size_of(tensor) or 0)
                 if judge.is_copied:
                     is_in_order, last = is_in_order and tensor.spans[0].offset >= last, tensor.spans[0].offset
             elif is_meant:
@@ -222,6 +251,10 @@ class SalvagePlan:
         if not is_in_order:
             self._sort()
 
+    def _padded(self, size: int) -> int:
+        """Return the size of what a tensor takes with its padding."""
+        return size + -size % self._judge.alignment
+
     def _sort(self) -> None:
         """Give the tensors their places in the order of their bytes in the document."""
         self.charge.resize(_COST * self.count)
@@ -230,7 +263,7 @@ class SalvagePlan:
         places, at = array("q", bytes(8 * self.count)), 0
         for _, index, _, size in self._sorted:
             places[index] = at
-            at += size
+            at += self._padded(size)
         self._places = places
 
     @property
@@ -258,13 +291,12 @@ class SalvagePlan:
         for number, tensor in enumerate(self._judge.viewer.tensors()):
             if not self.has(number):
                 continue
-            own = self._judge.rank(tensor)
-            if tensor.dtype is None or own not in places:
+            own, size = self._judge.rank(tensor), self._judge.size_of(tensor)
+            if size is None or own not in places:
                 self._judge.spoiled.add(number)
                 raise _SpoiledTensorError
-            place = self._places[index] if self._places else places[own]
-            planned = Planned(number, tensor, place, tensor.dtype.stored_nbytes(tensor.size))
-            places[own] += planned.size
+            planned = Planned(number, tensor, self._places[index] if self._places else places[own], size)
+            places[own] += self._padded(size)
             index += 1
             if rank is None or rank == own:
                 yield planned
@@ -285,23 +317,21 @@ class SalvagePlan:
                 else:
                     yield number, size, bytes_of(unjudged(tensor) if self.is_suspect else tensor)
 
-    def header(self) -> Iterator[bytes]:
-        """Yield the header of the file, an entry at a time."""
-        entries = (
-            (one.tensor.name, str(word_of(one.tensor.dtype)), one.tensor.shape, one.place, one.place + one.size)
-            for one in self.listed()
-        )
-        return safetensors_header(entries, self._judge.metadata())
-
 
 def salvage_tensors(job: Job) -> str:
     """Write the whole tensors as a safetensors file, suspect ones as a second file, and what is left beside it; see
     `pparse.recovery.salvage`."""
+    return salvage_by(TensorJudge, job)
+
+
+def salvage_by(kind: Callable[[Job, Viewer], TensorJudge], job: Job) -> str:
+    """Write the whole tensors as the file that a judge of this kind knows, suspect ones as a second one, and what is
+    left beside it; see `pparse.recovery.salvage`."""
     viewer = viewer_for(job.extraction).alone
     if viewer.extent().status not in BROKEN and not job.extraction.findings.errors:
         return UNHARMED
-    old, job.name = job.name, model_name(job.name, job.extraction.parse().parser.extensions)
-    judge = TensorJudge(job, viewer)
+    judge = kind(job, viewer)
+    old, job.name = job.name, judge.name_of(job.name, job.extraction.parse().parser.extensions)
     plan, file = save_model(judge)
     suspect, second = save_suspect(judge, plan)
     if not plan.total and not job.is_alone:
@@ -381,11 +411,10 @@ def save_model(
                 return plan, None
             if not plan.count and not empty:
                 return plan, None
-            length, fitting = measured(plan.header())
-            if plan.count and length > REFERENCE_HEADER_LIMIT:
+            plan.begin, fitting = judge.measured(judge.header(plan))
+            if plan.count and fitting is not None:
                 judge.too_many[is_suspect] = plan.number_of(fitting)
                 continue
-            plan.begin = 8 + length
             return plan, _write(judge, plan, doubtful_name(job.name) if is_suspect else job.name)
         except _SpoiledTensorError:
             with suppress(_SpoiledTensorError):
@@ -403,13 +432,14 @@ def _write(judge: TensorJudge, plan: SalvagePlan, name: str) -> TargetFile:
     """Write the new file. If a tensor turns out not to be whole, remove the file and raise `_SpoiledTensorError`."""
     job, total = judge.job, plan.begin + plan.bytes
     with job.target.create(name) as file:
-        for piece in safetensors_head(plan.header(), plan.begin):
+        for piece in judge.head(judge.header(plan), plan.begin):
             file.write(piece)
         job.advance(file.bytes, total)
         for number, size, source in plan.contents():
             for chunk in _whole(judge, number, size, source):
                 file.write(chunk)
                 job.advance(len(chunk), total)
+            file.write(bytes(-size % judge.alignment))
     return file
 
 
