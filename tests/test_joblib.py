@@ -59,6 +59,20 @@ def test_blocks_may_end_anywhere(name: str, chunk: int) -> None:
         assert rows(document.view()) == told(name)
 
 
+def test_pages_are_read_again_if_somebody_looks_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the first pages nothing that is memoized is noted, before an array is described by it."""
+    monkeypatch.setattr("pparse.parsers.pickle.program.PAGE", 64)
+    monkeypatch.setattr("pparse.parsers.pickle.program._PAGES_KEPT", 1)
+    monkeypatch.setattr("pparse.parsers.pickle.program._MOST_AGAIN", 1000)
+    for name in ("arrays4.joblib", "arrays5.joblib", "two.joblib"):
+        content = (FOLDER / name).read_bytes()
+        late = content[:2] + b"K00" * 160 + content[2:]  # numbers that are taken away again
+        for block_size in (0, 7):
+            with pparse.open(late, block_size=block_size) as document:
+                assert not list(document.check()), name
+                assert rows(document.view()) == told(name), name
+
+
 def test_arrays_and_their_descriptions_are_nodes() -> None:
     with pparse.open(FOLDER / "arrays4.joblib") as document:
         node = document.root.find("matrix")

@@ -84,6 +84,7 @@ class ArrayFinder:
 
     def named(self, pos: int) -> int:
         """Stop behind each BUILD from here on if the global that ends at ``pos`` is the class of an array."""
+        self._program.here = pos
         start = self._program.state.slots[-1] >> 8
         if not self._program.state.asks and pos - start <= _LONGEST_NAME:
             self._program.catch_up()
@@ -97,6 +98,7 @@ class ArrayFinder:
 
     def behind(self, pos: int) -> int | None:
         """Return where opcodes go on behind the BUILD that ends at ``pos``; None: that is not known."""
+        self._program.here = pos
         made, given = self._program.state.built
         start, middle = made >> 8, given >> 8
         self._program.catch_up()

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     Made = TypeVar("Made")
     Part = tuple[int, int]
 
-# What is memoized is noted per page of the pickle; pages are read again when they are needed.
+# What is memoized is noted per page of the pickle: of the first ones, while it is read; others are read again when they
+# are needed.
 PAGE: Final = 1 << 20
 _PAGES_KEPT: Final = 4
 # The most large values, and values with numbers of their own, that are noted.
@@ -110,6 +111,9 @@ class Program:
         """Arrays that stand between its opcodes."""
         self._inside: dict[int, Program] = {}
         self._steps_left = _MOST_AGAIN * PAGE
+        self._is_running = True  # whether the pickle is being read for the first time
+        self.here = start
+        """Where that stands, if somebody looks back from there."""
         self._pages: list[Page] = []
         self._kept: list[Page] = []
         self.numbers: dict[int, list[int]] = {}
@@ -251,18 +255,13 @@ class Program:
             self.status = Status.TRUNCATED if stop is Stop.CUT else Status.DAMAGED
         if self.status is Status.DAMAGED:
             self.arrays.doubt_last()
-        state.memo = None
+        self._is_running, state.memo, state.keeps = False, None, False
         if self._parts is not None and self._parts.memory >= CHARGE_FROM:
             held, evict = self._parts.memory, evictor(self, Program._forget_parts)
             self._charge = self.session.budget.charge(held, "the parts of a pickle", evict)
         self._big_starts = sorted(state.big)
         self.catch_up()
         self._far_ends.clear()
-
-    @property
-    def _is_running(self) -> bool:
-        """Whether the pickle is being read for the first time."""
-        return self.state.memo is not None
 
     def catch_up(self) -> None:
         """Take over what the reading has found since of numbers out of order, and of values changed late."""
@@ -304,6 +303,8 @@ class Program:
             return
         self._keep(last, state)
         self._pages.append(Page(reading.pos, state))
+        # Later pages are soon forgotten: not before somebody looks back are they worth noting.
+        state.keeps = len(self._pages) <= _PAGES_KEPT or self.here > self.start
         if sum(len(page.slots) for page in self._pages) * 8 > _STACKS:  # what is kept of some must be read again
             del self._pages[1:-1:2]  # the last one is being read
             for page in self._kept:
@@ -339,6 +340,8 @@ class Program:
 
     def _keep(self, page: Page, state: Scan) -> None:
         """Keep what was just read of a page; of the others, the one that was not used for the longest time goes."""
+        if not state.keeps:
+            return
         page.take(state)
         self._kept.append(page)
         if len(self._kept) > _PAGES_KEPT:
@@ -392,22 +395,28 @@ class Program:
 
     def _content(self, page: Page) -> tuple[array[int], array[int]]:
         """Return what is memoized in a page, reading it again if it was not kept."""
-        if self._is_running and page is self._pages[-1]:
-            return self.state.memo or array("q"), self.state.puts
+        running = self.state
+        is_last = self._is_running and page is self._pages[-1]
+        if is_last and running.keeps:
+            return running.memo or array("q"), running.puts
         if page.memo is not None:
             if self._kept[-1] is not page:
                 self._kept.remove(page)
                 self._kept.append(page)
             return page.memo, page.puts
         number = self._pages.index(page)
-        end = self._pages[number + 1].pos if number + 1 < len(self._pages) else self.end
+        end = self._pages[number + 1].pos if number + 1 < len(self._pages) else self.here if is_last else self.end
         state = Scan(memo=True)
         state.slots[:], state.marks[:] = page.slots, page.marks
-        state.count, state.first = page.count, self.state.first
+        state.count, state.first = page.count, running.first
         self._spend(end - page.pos)
         self.reading(page.pos, state).run(end, after=forget_children)
-        self._keep(page, state)
-        return page.memo or array("q"), page.puts
+        if not is_last:
+            self._keep(page, state)
+            return page.memo or array("q"), page.puts
+        running.memo, running.puts, running.fills, running.filled = state.memo, state.puts, state.fills, state.filled
+        running.keeps = True
+        return running.memo or array("q"), running.puts
 
     def definition(self, slot: int) -> int | None:
         """Return the slot of the memoized value that a slot only names; None if it is a value itself.

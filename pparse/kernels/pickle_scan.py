@@ -91,6 +91,8 @@ class Scan:
         """Number of values memoized."""
         self.memo: array[int] | None = array("q") if memo else None
         """The slots of what is memoized, in order; None: only counted."""
+        self.keeps = memo
+        """Whether they are noted; else only numbers are compared, if there is a memo."""
         self.puts: array[int] = array("q")
         """Where it was memoized."""
         self.fills: array[int] = array("q")
@@ -214,31 +216,30 @@ class _StopAtError(Exception):
 def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, int]:  # noqa: C901 -- one loop, for speed
     # A chain of comparisons, the frequent ones first: 150 ns an opcode; a table of functions takes twice that.
     actions = ACTIONS
-    slots, marks, memo, floor = state.slots, state.marks, state.memo, state.floor
+    slots, marks, floor = state.slots, state.marks, state.floor
+    memo = array("q") if state.memo is None else state.memo
     puts, fills, filled = state.puts, state.fills, state.filled
-    push = slots.append
     from_bytes = int.from_bytes
-    asks = state.asks
+    asks, keeps, compares = state.asks, state.keeps, state.memo is not None
     count = numbered = 0
     following = state.first + state.count  # the number that the next value has, if `count` is 0
     while i < stop:
         op = buf[i]
         action = actions[op]
         if action < 10:
-            push((base + i) << 8 | op)
+            slots.append((base + i) << 8 | op)
             i += action
         elif action == 10:
-            if memo is None:
-                count += 1
-            elif slots:
-                memo.append(slots[-1])
-                puts.append(base + i)
-                count += 1
-            else:
-                raise _StopAtError(base + i, UNDERFLOW)
+            if compares:
+                if not slots:
+                    raise _StopAtError(base + i, UNDERFLOW)
+                if keeps:
+                    memo.append(slots[-1])
+                    puts.append(base + i)
+            count += 1
             i += 1
         elif action == 11:
-            if memo is not None:
+            if compares:
                 number = buf[i + 1] if op == 0x71 else from_bytes(buf[i + 1 : i + 5], "little")
                 if number != following + count:
                     state.count += count
@@ -247,20 +248,21 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
                     following = state.first + state.count
                 if not slots:
                     raise _StopAtError(base + i, UNDERFLOW)
-                memo.append(slots[-1])
-                puts.append(base + i)
+                if keeps:
+                    memo.append(slots[-1])
+                    puts.append(base + i)
             count += 1
             numbered += 1
             i += 2 if op == 0x71 else 5
         elif action == 12:
-            push((base + i) << 8 | op)
+            slots.append((base + i) << 8 | op)
             i += 2 + buf[i + 1]
         elif action == 15:
             marks.append(len(slots))
-            push((base + i) << 8 | 0x28)
+            slots.append((base + i) << 8 | 0x28)
             i += 1
         elif action == 13:
-            push((base + i) << 8 | op)
+            slots.append((base + i) << 8 | op)
             i += 5 + from_bytes(buf[i + 1 : i + 5], "little")
         elif action == 16:
             _combine(state, len(slots) - (op - 0x84), op, base + i)
@@ -297,7 +299,7 @@ def _scan(buf: bytes, i: int, stop: int, base: int, state: Scan) -> tuple[int, i
             del slots[below + 1 :]
             i += 1
             slot = slots[below]
-            if memo is not None:
+            if keeps:
                 fills.append(slot >> 8)
                 filled.append(base + i)
             if slot & 0xFF in _NOT_OWN:
@@ -354,7 +356,7 @@ def _build(state: Scan, at: int) -> None:
         state.built = slot, given
     if len(slots) == 1:
         state.states.append((given, at))
-    if state.memo is not None:
+    if state.keeps:
         state.fills.append(slot >> 8)
         state.filled.append(at + 1)
     if slot & 0xFF in _NOT_OWN:
@@ -465,7 +467,7 @@ def _lines(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> 
         state.note_number(int(text))
         state.count += 1
         state.numbered += 1
-        if state.memo is not None:
+        if state.memo is not None and state.keeps:
             state.memo.append(state.slots[-1])
             state.puts.append(base + i)
         return end + 1, 0
