@@ -462,26 +462,30 @@ class PartScan:
 
         Ends before one whose own head is cut, or lost: the entry of that tells.
         """
+        slot, stride = self.slots[key], self.slots[key].stride
+        known, number = -1, first - first % stride
         try:
-            slot = self.slots[key]
-            if slot.stride != 1:
-                for number, field in enumerate(self._thinned(key, first, window, slot), first):
-                    yield number, field.start, field.end
-                return
-            for number, offset in enumerate(slot.offsets[first:] if first else slot.offsets, first):
-                at = offset - window.base
-                if 0 <= at <= window.size - SLACK:  # as `WireWindow.field`, whose object takes as long to make
-                    block = window.block
-                    tag, length, more = block[at : at + 3]
-                    if tag & 7 == LEN and 8 <= tag < 0x80:
-                        if length < 0x80:
-                            yield number, offset + 2, offset + 2 + length
+            while number < slot.count:
+                offset, stop = slot.offsets[number // stride], min(number + stride, slot.count)
+                while number < stop:
+                    at = offset - window.base
+                    if 0 <= at <= window.size - SLACK:  # as `WireWindow.field`, whose object takes as long to make
+                        tag, length, more = window.block[at : at + 3]
+                        if tag == known and (length < 0x80 or more < 0x80):
+                            start, end = offset + 2, offset + 2 + length
+                            if length >= 0x80:
+                                start, end = offset + 3, end - 0x7F + (more << 7)
+                            if number >= first:
+                                yield number, start, end
+                            number, offset = number + 1, end
                             continue
-                        if more < 0x80:
-                            yield number, offset + 3, offset + 3 + length - 0x80 + (more << 7)
-                            continue
-                field = window.field(offset)
-                yield number, field.start, field.end
+                    field = window.field(offset)
+                    if stride == 1 or self.key_of(field.tag) == key:
+                        known = field.tag if field.tag < 0x80 and field.tag & 7 == LEN else -1
+                        if number >= first:
+                            yield number, field.start, field.end
+                        number += 1
+                    offset = field.next
         except (MalformedError, EndOfDataError, GapError):
             return
 

@@ -1,9 +1,9 @@
 """Writes truncated or damaged model files such that their own libraries open what is left of them.
 
-`salvage` has a form for safetensors, GGUF, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages; of any
-other model with a viewer it saves the tensors, and of ONNX a model that refers to them. Beside the file itself it may
-write ``name.partial/``, a folder with the pieces that no valid file can hold, and ``name.rest.json``, which lists what
-the file lacks. Everything is streamed; the same input gives the same bytes.
+`salvage` has a form for safetensors, GGUF, Riegeli, chunked protos (``.cpb``) and plain protocol buffer messages; of
+any other model with a viewer it saves the tensors, and of ONNX a model that refers to them. Beside the file itself it
+may write ``name.partial/``, a folder with the pieces that no valid file can hold, and ``name.rest.json``, which lists
+what the file lacks. Everything is streamed; the same input gives the same bytes.
 
 What the forms have in common is here: `Job`, one model file to save, and `Rest`, the list of what is lost.
 """

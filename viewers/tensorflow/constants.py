@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Final
 
-    from pparse.data.base import Data
     from pparse.parsers.protobuf.index import Payload, Piece
     from pparse.parsers.protobuf.lists import Run
     from pparse.parsers.protobuf.parser import ProtobufParser
@@ -198,11 +197,18 @@ class Constants(TensorPlaces):
         scan = run.scan
         check = self.parser.result.extraction.session.check_cancelled
         for first, count, low, high in scan.groups_of(run.key, window):
-            if not _lacks(scan.part.data, low, high, letters):
-                self._looked += 0 if letters is _HOLDING else count
-                yield from islice(scan.payloads(run.key, window, first), count)
-            elif not first & 0xFFFF:
-                check()
+            block = scan.part.data.known(low, high - low) if high - low <= _MOST_BYTES else b""
+            is_all, found = len(block) == high - low, _next(block, letters, 0)
+            if is_all and found < 0:
+                if not first & 0xFFFF:
+                    check()
+                continue
+            self._looked += 0 if letters is _HOLDING else count
+            for payload in islice(scan.payloads(run.key, window, first), count):
+                if is_all and 0 <= found < payload[1] - low:
+                    found = _next(block, letters, payload[1] - low)
+                if not is_all or 0 <= found < payload[2] - low:
+                    yield payload
 
     def _note(self, path: str, error: PparseError) -> None:
         finding = Finding("malformed", error.reason, path=path, source=self.make.extraction.name, offset=error.offset)
@@ -335,12 +341,13 @@ def function_name(function: Node) -> str:
     return f"[{function.ordinal}]" if name is None else str(name)
 
 
-def _lacks(data: Data, low: int, high: int, letters: Sequence[bytes]) -> bool:
-    """Return whether none of the ``letters`` occur in ``data[low:high]``, as far as that is cheap to find out."""
-    if high - low > _MOST_BYTES:
-        return False
-    block = data.known(low, high - low)
-    return len(block) == high - low and not any(text in block for text in letters)
+def _next(block: bytes, letters: Sequence[bytes], start: int) -> int:
+    """Return where the first of the ``letters`` stands in a block from ``start`` on; -1: nowhere."""
+    found = -1
+    for text in letters:
+        at = block.find(text, start, found) if found >= 0 else block.find(text, start)
+        found = at if at >= 0 else found
+    return found
 
 
 def tensors_in(raw: bytes, size: int) -> list[tuple[str, int, int]] | None:
