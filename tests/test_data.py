@@ -17,7 +17,7 @@ from pparse.data.base import Access, BytesData, Data, Gap, GapTable, IoStats, Su
 from pparse.data.file_object import StreamData
 from pparse.data.files import DescriptorPool, FileData, FileIdentity
 from pparse.data.window import windows
-from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, SourceError
+from pparse.errors import ClosedError, DataChangedError, EndOfDataError, GapError, MalformedError, SourceError
 from pparse.testing.fakes import FailingData, GappyData, ShortData, UnknownSizeData
 from tests import sweep
 from tests.rows import rows
@@ -1199,6 +1199,22 @@ def test_read_known_ends_at_a_gap_without_end():
     assert data.read_known(5, 500) == (CONTENT[5:10] + bytes(5) + CONTENT[15:100], [(10, 5)])
     assert data.read_known(100, 10) == (b"", [])
     assert data.read_known(5000, 10) == (b"", [])
+
+
+def test_read_known_gives_what_is_before_an_error(monkeypatch):
+    """As `pread` does, and the next read raises."""
+    data = GappyData(CONTENT, [(10, 5)])
+    served = data._pread
+
+    def fail(offset, length):
+        if offset >= 40:
+            raise MalformedError("nothing decodes this", offset=40)
+        return served(offset, min(length, 40 - offset))
+
+    monkeypatch.setattr(data, "_pread", fail)
+    assert data.read_known(5, 50) == (CONTENT[5:10] + bytes(5) + CONTENT[15:40], [(10, 5)])
+    with pytest.raises(MalformedError):
+        data.read_known(40, 10)
 
 
 @pytest.mark.parametrize("length", [3, 5000])

@@ -6,6 +6,7 @@ import gzip
 import itertools
 import random
 import zlib
+from array import array
 from functools import cache
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from pparse.codecs.deflate_entry import DeflateEntry
 from pparse.compressed.inflated import InflatedData
 from pparse.compressed.resumed import ResumedData
 from pparse.compressed.resync import Failure, deflate_source
+from pparse.compressed.resync.deflate_source import EnteredData, TailBytes
 from pparse.data.base import BytesData
 from pparse.errors import EndOfDataError, LimitError, MalformedError
 from pparse.kernels import deflate_blocks
@@ -762,3 +764,11 @@ def test_each_of_many_small_members_that_are_damaged_costs_little(monkeypatch, c
     assert len(known) - sum(length for _, length in unknown) >= 50 * whole
     assert searched < 8 * len(stream)
     assert source.stats.bytes < 80 * len(stream)
+
+
+def test_joined_gaps_read_as_zeros() -> None:
+    """Few gaps may be kept, so bytes between two are lost with them: no way of reading gives those."""
+    tail = TailBytes(0, b"abcdefgh", array("q", [1, 4]), None)
+    data = EnteredData(None, "x", 0, array("q"), tail)
+    assert data.read_known(0, 8) == (b"a\0\0\0efgh", [(1, 3)])
+    assert data.read_known(2, 3) == (b"\0\0e", [(2, 2)])

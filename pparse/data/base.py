@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from pparse.data.range_status import Ledger, SuspectRange, joined, range_status
-from pparse.errors import ClosedError, EndOfDataError, EndOfRangeError, GapError
+from pparse.errors import ClosedError, EndOfDataError, EndOfRangeError, GapError, MalformedError
 from pparse.lazy import ByValue
 from pparse.locking import Lock
 
@@ -600,7 +600,8 @@ class Data(ABC):
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
         """Return up to ``length`` bytes at ``offset``, zeros in place of gaps, and the gaps as (offset, length).
 
-        Offsets are those of the data. Short only at the end of the data and at a gap without end.
+        Offsets are those of the data. Short only at the end of the data, at a gap without end, and before what cannot
+        be read, which the next read raises.
         """
         pieces: list[bytes] = []
         unknown: list[tuple[int, int]] = []
@@ -613,6 +614,10 @@ class Data(ABC):
                 count = min(gap.length, length)
                 unknown.append((offset, count))
                 chunk = bytes(count)
+            except (MalformedError, EndOfDataError):
+                if not pieces:
+                    raise
+                break
             if not chunk:
                 break
             pieces.append(chunk)

@@ -322,13 +322,11 @@ class MissingData(Data):
 
 def _gaps_of(part: Range, base: int) -> Iterator[Gap]:
     """Yield what ``part`` cannot serve, as offsets of spliced data in which ``part`` begins at ``base``."""
-    gap = part.data.next_gap(part.start)
-    while gap is not None and gap.offset < part.end:
+    for gap in part.data.gaps_in(part.start, part.end):
         first, last = max(gap.offset, part.start), part.end if gap.end is None else min(gap.end, part.end)
         yield Gap(base + first - part.start, last - first, gap.exact)
         if gap.end is None:
             return
-        gap = part.data.next_gap(gap.end)
     size = part.data.size
     if size is not None and size < part.end:
         first = max(size, part.start)

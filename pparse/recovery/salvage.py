@@ -61,6 +61,8 @@ _SAVERS: Final = {
 _JUDGED_APART: Final = ("safetensors", "tfrecord", "tfevents", "gguf", _TENSORS)
 SCHEMA: Final = 1
 _STEP: Final = 1 * MIB
+# Gaps from this size on are left as holes, which take no room on the disk.
+_HOLE: Final = 4096
 # How many lost parts get a file of their own; the list has all of them.
 _MOST_PIECES: Final = 1_000
 # What a model is called whose bytes must not be opened as one.
@@ -292,22 +294,25 @@ class Job:
         offset = start
         while offset < stop:
             self.advance(0, None)
-            try:
-                chunk = data.pread(offset, min(_STEP, stop - offset))
-            except GapError as gap:
-                if gap.length is None:
+            gap = data.next_gap(offset)
+            if gap is not None and gap.offset <= offset and gap.end is not None and gap.end - offset > _STEP:
+                chunk, unknown = b"", [(offset, min(gap.end, stop) - offset)]  # a long hole, at once
+            else:
+                try:
+                    chunk, unknown = data.read_known(offset, min(_STEP, stop - offset))
+                except (MalformedError, EndOfDataError, GapError):
                     break
-                count = min(gap.length, stop - offset)
-                gaps.add(offset - start, count)
-                file.skip(count)
-                offset += count
-                continue
-            except (MalformedError, EndOfDataError):
+            if not chunk and not unknown:
                 break
-            if not chunk:
-                break
-            file.write(chunk)
-            offset += len(chunk)
+            done = offset
+            for first, count in unknown:
+                gaps.add(first - start, count)
+                if count >= _HOLE:
+                    file.write(chunk[done - offset : first - offset])
+                    file.skip(count)
+                    done = first + count
+            file.write(chunk[done - offset :])
+            offset = max(offset + len(chunk), done)
         return gaps
 
     def save_piece(

@@ -144,7 +144,7 @@ def flawed_only_in(data: Data, start: int, end: int, places: Iterable[tuple[int,
     if data.loose_gap(start) is not None or isinstance(data.error, EndOfDataError):
         return False
     known = Stretches(places)
-    gaps = ((gap.offset, gap.end or end) for gap in data.gaps if gap.offset < end and (gap.end or end) > start)
+    gaps = ((gap.offset, gap.end or end) for gap in data.gaps_in(start, end))
     return all(known.covers(low, high) for low, high in (*data.suspect_ranges_in(start, end), *gaps))
 
 

@@ -192,13 +192,16 @@ class EnteredData(Data):
         return first + self._inner.pread(max(0, offset - len(self._tail)), length - len(first))
 
     def read_known(self, offset: int, length: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """Read at once; the decoder gives zeros for what is not known."""
+        """Read at once. The decoder gives zeros for what is not known, but gaps may have been joined around bytes."""
         if self.size is not None:
             length = max(0, min(length, self.size - offset))
-        chunk = self._pread(offset, length) if length else b""
-        end = offset + len(chunk)
-        unknown = ((max(gap.offset, offset), min(gap.end or end, end)) for gap in self.gaps_in(offset, end))
-        return chunk, [(start, stop - start) for start, stop in unknown]
+        chunk = bytearray(self._pread(offset, length)) if length else bytearray()
+        end, unknown = offset + len(chunk), []
+        for gap in self.gaps_in(offset, end):
+            start, stop = max(gap.offset, offset), min(gap.end or end, end)
+            chunk[start - offset : stop - offset] = bytes(stop - start)
+            unknown.append((start, stop - start))
+        return bytes(chunk), unknown
 
     def close(self) -> None:
         """Give back memory."""
