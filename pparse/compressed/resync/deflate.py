@@ -553,7 +553,8 @@ class _DeflateWalk:
         else:
             return None
         lost = bit // 8 - (here.at if here.sound is None else here.sound) + 1
-        least = here.least + max(0, 8 * lost // 9 - 4 * KIB)  # no encoder makes more of it; 4 KiB may have come in
+        # No encoder makes more of it. A trailer and a header may be lost: the size is that of another member then.
+        least = here.least + max(0, 8 * lost // 9 - _HEADER_ROOM)
         if not least <= total - trial.length <= here.least + 1032 * lost + 64 * KIB:
             return None  # the trailer is damaged, too, or another member's
         return int(here.member_out + total)
