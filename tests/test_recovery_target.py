@@ -373,7 +373,7 @@ def test_a_link_under_the_name_of_a_file_is_not_written_through(tmp_path, out, w
 def test_what_took_the_place_of_a_file_is_not_discarded(tmp_path, out):
     file = out.create("a")
     file.write(b"mine")
-    (temporary,) = (tmp_path / "out" / WORK_NAME).iterdir()
+    (temporary,) = (tmp_path / "out" / WORK_NAME).glob("*.partial")
     temporary.unlink()
     temporary.write_bytes(b"somebody else's")
     (tmp_path / "out" / "a").write_bytes(b"somebody else's, too")
@@ -382,7 +382,7 @@ def test_what_took_the_place_of_a_file_is_not_discarded(tmp_path, out):
     assert temporary.read_bytes() == b"somebody else's"
     temporary.unlink()
     gone = out.create("b")
-    (temporary,) = (tmp_path / "out" / WORK_NAME).iterdir()
+    (temporary,) = (tmp_path / "out" / WORK_NAME).glob("*.partial")
     temporary.unlink()
     gone.discard()
 
@@ -439,7 +439,7 @@ def test_content_holes_and_their_hashes(tmp_path, out):
 def test_holes_take_no_room_and_nothing_is_allocated_ahead(tmp_path, out):
     with out.create("sparse") as file:
         file.skip(64 * MIB)
-        (temporary,) = (tmp_path / "out" / WORK_NAME).iterdir()
+        (temporary,) = (tmp_path / "out" / WORK_NAME).glob("*.partial")
         assert temporary.stat().st_size == 0
         file.write(b"end")
     found = os.stat(tmp_path / "out" / "sparse")
@@ -687,7 +687,7 @@ def test_nothing_is_left_of_a_report_that_cannot_get_its_name(tmp_path, places, 
         del caught  # its traceback holds the folders
         report.commit()  # once is enough
         report.discard()
-        assert list((tmp_path / "out" / WORK_NAME).iterdir()) == []
+        assert list((tmp_path / "out" / WORK_NAME).glob("*.partial")) == []
         again = target.atomic("RECOVERY.json")
         again.write(b"now")
         again.commit()

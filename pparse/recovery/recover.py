@@ -166,7 +166,7 @@ def open_target(
     *,
     max_output: int | None = None,
     exist_ok: bool = False,
-    run: Mapping[str, object] | None = None,
+    run: Mapping[str, object],
     beside: int = 0,
     threads: int = 1,
 ) -> Target:
@@ -326,7 +326,7 @@ def extract(
                 unpacker = Unpacker(document, target, kept, recursive=recursive, drain=drain, wanted=wanted)
                 unpacker.run(result)
                 resumed = resumed or unpacker.steps.resumed
-                if not unpacker.was_misled or target.journal is None:
+                if not unpacker.was_misled:
                     break
                 target.withdraw_all()
             document.forget()
