@@ -222,13 +222,13 @@ class RecoveryReport:
     report at the end, and discards it after an exception.
     """
 
-    def __init__(self, target: Target, *, fill: object = None, name: str = REPORT_NAME) -> None:
+    def __init__(self, target: Target, *, fill: object = None) -> None:
         self.summary = Summary()
         """Counts over all files so far."""
         self._fill = fill
         self._buffer = bytearray(b'{"schema": %d, "files": [' % SCHEMA)
         self._separator = "\n"
-        self._file = target.atomic(name)
+        self._file = target.atomic(REPORT_NAME)
 
     def add(self, file: RecoveredFile) -> None:
         """Write the entry of a file, and read its gaps. Raise `SourceError`."""
