@@ -233,3 +233,29 @@ def test_what_is_lost_is_not_called_harmless(run, tmp_path) -> None:
         assert [use.name for use in pparse.scan(tmp_path / name)][:1] == ["?"]
     (tmp_path / "whole.tar.gz").write_bytes(whole)
     assert run("scan", tmp_path / "whole.tar.gz", "-q").code == 5
+
+
+def test_scan_tells_of_a_member_that_cannot_be_read(run, tmp_path) -> None:
+    """Encrypted, of an unknown method, or without the properties that LZMA needs: who knows what it runs."""
+    whole = {method: io.BytesIO() for method in (zipfile.ZIP_STORED, zipfile.ZIP_LZMA)}
+    for method, out in whole.items():
+        with zipfile.ZipFile(out, "w", method) as archive:
+            archive.writestr("a.pkl", IMPORT + b".")
+            archive.writestr("b.txt", "text")
+    stored, lzma = (bytearray(out.getvalue()) for out in whole.values())
+    encrypted, unknown = stored[:], stored[:]
+    central = stored.index(b"PK\1\2")
+    encrypted[6], encrypted[central + 8] = 1, 1
+    unknown[8], unknown[central + 10] = 97, 97
+    lzma[37] = lzma[39] = 255
+    for content, why in ((encrypted, "encrypted"), (unknown, "wavpack"), (lzma, "properties")):
+        (tmp_path / "it.zip").write_bytes(content)
+        (use,) = pparse.scan(tmp_path / "it.zip")
+        assert (use.name, use.grade.name, use.pickle) == ("?", "UNKNOWN", "a.pkl")
+        assert why in use.reason
+        (tmp_path / "it.tar").write_bytes(b"")
+        with tarfile.open(tmp_path / "it.tar", "w") as outer:
+            outer.add(tmp_path / "it.zip", "it.zip")
+        told = run("scan", tmp_path / "it.tar")
+        assert told.code == 4
+        assert "it.zip::a.pkl" in told.out
