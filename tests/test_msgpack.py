@@ -411,3 +411,12 @@ def test_a_list_that_is_not_whole_behind_many_keys_hides_none_of_them(count: int
             assert [kid.key for kid in document.root.children()][: count + 1] == [*value][: count + 1]
             assert document.root.find("list").status is status
             assert document.root.find(f"k{count - 1}").load() == (count - 1) % 100
+
+
+def test_the_same_without_room_for_a_table_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pparse.tree.result.BY_READING", 80)
+    monkeypatch.setattr("pparse.tree.result.Result.key_table", lambda *_: None)
+    content = encode({**{f"k{number}": 1 for number in range(200)}, "list": [["text"] * 3] * 2000})
+    with opened(content[: content.index(b"list") + 6000]) as document:
+        assert any(finding.path.startswith("list") for finding in document.check())
+        assert len(list(document.root.children())) == 201

@@ -448,7 +448,7 @@ class Result(HasStatus):
         table = self.key_table(node, ordinal + 1)
         if table is not None:
             return 1 + table.before(key, ordinal)
-        if not index.complete and ordinal > BY_READING:
+        if not index.complete and ordinal > BY_READING and id(index) not in self._reading:
             index = node.index_to(None)
         if index.complete and key_hash(key) not in self.repeated_keys(node):
             return 1
