@@ -628,19 +628,20 @@ _SHORT: Final = (12, 16)  # the lengths of those with sizes of 4 bytes
 MOST_SIZE: Final = 1 << 48
 
 
-def _readings(block: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield ``(length, crc, compressed size, size)`` as each layout that is possible at ``at`` has them."""
+def _readings(block: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield ``(length, crc, compressed size, size)`` as each layout that is possible where ``block`` begins has them."""
     for length, signed, layout in LAYOUTS:
-        if len(block) - at >= length and not (signed and not block.startswith(DESCRIPTOR, at)):
-            yield length, *layout.unpack_from(block, at)
+        if len(block) >= length and not (signed and not block.startswith(DESCRIPTOR)):
+            yield length, *layout.unpack_from(block)
 
 
-def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: int, size: int | None) -> int:
-    """Return the length of the data descriptor at ``at`` with exactly these values; 0 if none of the four layouts fits.
+def match_descriptor(block: bytes, crc: int | None, compressed_size: int, size: int | None) -> int:
+    """Return the length of the data descriptor that ``block`` begins with, with exactly these values; 0 if none of the
+    four layouts fits.
 
     ``crc`` or ``size`` None means any value. What 4 bytes are too few for is there modulo 2^32.
     """
-    for length, crc_there, *there in _readings(block, at):
+    for length, crc_there, *there in _readings(block):
         if crc in (None, crc_there) and _is_there((compressed_size, size), there, length):
             return length
     return 0
@@ -653,7 +654,7 @@ def _is_there(sizes: tuple[int, int | None], there: list[int], length: int) -> b
 
 def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:
     """Return the CRC-32 in a data descriptor with these sizes at the beginning of ``block``; None if there is none."""
-    for length, crc, *there in _readings(block, 0):
+    for length, crc, *there in _readings(block):
         if _is_there((compressed_size, size), there, length):
             return crc
     return None

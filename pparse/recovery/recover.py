@@ -229,7 +229,7 @@ def recover(
         run = _run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
         size = files.size if files is not None else _size_beside(document, result)
         with open_target(document, folder, **options, run=run, beside=size, threads=threads) as target:
-            report = RecoveryReport(target, fill="zeros")
+            report = RecoveryReport(target)
             kept.count = report.add
             unpacker = Unpacker(document, target, kept, recursive=True, drain=True, salvage=True, findings=findings)
             try:

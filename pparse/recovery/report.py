@@ -218,17 +218,15 @@ class Summary:
 class RecoveryReport:
     """Writes the report into ``target``. It gets its name when `finish` is called.
 
-    ``fill`` describes, as plain data, what the files have in place of lost bytes. As a context manager it finishes the
-    report at the end, and discards it after an exception.
+    As a context manager it finishes the report at the end, and discards it after an exception.
     """
 
-    def __init__(self, target: Target, *, fill: object = None) -> None:
+    def __init__(self, target: Target) -> None:
         self.summary = Summary()
         """Counts over all files so far."""
-        self._fill = fill
         self._buffer = bytearray(b'{"schema": %d, "files": [' % SCHEMA)
         self._separator = "\n"
-        self._file = target.atomic(REPORT_NAME)
+        self._file = target.atomic()
 
     def add(self, file: RecoveredFile) -> None:
         """Write the entry of a file, and read its gaps. Raise `SourceError`."""
@@ -251,7 +249,7 @@ class RecoveryReport:
         if self._file.closed:
             return self.summary
         try:
-            self._put(f'\n], "fill": {_dump(self._fill)}, "findings": [')
+            self._put('\n], "fill": "zeros", "findings": [')
             separator = "\n"
             for finding in findings:
                 told = {**finding.to_dict(), "source": without_folder(finding.source)}

@@ -78,10 +78,9 @@ class Target:
     With ``exist_ok`` it need not be empty: existing files stay, and new files get other names. ``max_bytes`` limits the
     bytes of all files together, without holes (default: `default_max_output` for ``source_size``), ``limits`` those of
     their holes (``hole_bytes``), the files and folders (``extracted_entries``), and what `Expansion` allows a member
-    (``expansion_ratio``); ``max_depth`` the parts of a path (deeper folders are left out of it). ``reserved`` are names
-    at the root that members cannot have. ``run`` describes what is done, as plain data; its item ``of`` names the
-    source for people. If the folder holds the ``journal`` of the same run, unfinished, that is continued. With
-    ``threads``, two or more, one of them makes the digests of the files.
+    (``expansion_ratio``); ``max_depth`` the parts of a path (deeper folders are left out of it). ``run`` describes what
+    is done, as plain data; its item ``of`` names the source for people. If the folder holds the ``journal`` of the same
+    run, unfinished, that is continued. With ``threads``, two or more, one of them makes the digests of the files.
 
     As a context manager it ends with `close`. If the user stops it, or the disk is full, it keeps what is needed to
     continue. Raise `OptionError` if the folder is not empty or not a folder, or holds another unfinished run;
@@ -98,7 +97,6 @@ class Target:
         max_depth: int = MAX_DEPTH,
         budget: MemoryBudget | None = None,
         exist_ok: bool = False,
-        reserved: tuple[str, ...] = (REPORT_NAME,),
         run: Mapping[str, Any] = MappingProxyType({}),
         threads: int = 1,
     ) -> None:
@@ -127,7 +125,6 @@ class Target:
         self._renamed: dict[int, str] = {}  # folders created under another name than their own
         self._renamed_charge = self._budget.charge(0, "the table of renamed folders")
         self.places = places()
-        self._reserved = reserved
         self._root: Any = self._open()
         self._work = Workspace(self.places, self._root)
         try:
@@ -137,7 +134,7 @@ class Target:
             self._let_go(keep=True)
             raise
         self.closed = False
-        for name in (WORK_NAME, *reserved):
+        for name in (WORK_NAME, REPORT_NAME):
             self._taken.add(self._key_of(name))
 
     def _open(self) -> Any:
@@ -344,13 +341,11 @@ class Target:
         """Return what makes the digest of a file while it is written."""
         return Digest(self._budget, self._thread)
 
-    def atomic(self, name: str) -> AtomicReport:
-        """Return a file at the root that gets ``name``, a reserved name, when it is complete."""
+    def atomic(self) -> AtomicReport:
+        """Return the report, which gets its name at the root when it is complete."""
         self._check()
-        if name not in self._reserved:
-            raise ValueError(f"a member may have that name: {name!r}")
-        with refused("cannot write", name):
-            return AtomicReport(self, *self._work.create(), name)
+        with refused("cannot write", REPORT_NAME):
+            return AtomicReport(self, *self._work.create(), REPORT_NAME)
 
     def close(self, *, keep: bool = False) -> None:
         """Release the folder; may be called again. ``keep`` what the same run needs to continue."""
