@@ -629,7 +629,7 @@ MOST_SIZE: Final = 1 << 48
 
 
 def _readings(block: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Yield ``(length, crc, compressed size, size)`` as each layout that is possible where ``block`` begins has them."""
+    """Yield ``(length, crc, compressed size, size)`` as each layout that ``block`` may begin with has them."""
     for length, signed, layout in LAYOUTS:
         if len(block) >= length and not (signed and not block.startswith(DESCRIPTOR)):
             yield length, *layout.unpack_from(block)

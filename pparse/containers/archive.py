@@ -17,7 +17,7 @@ from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
-from pparse.errors import DataError, EndOfDataError, FormatError, LimitError, PathError, UnsupportedError, spoken
+from pparse.errors import DataError, EndOfDataError, LimitError, PathError, UnsupportedError, spoken
 from pparse.findings import BROKEN, Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction

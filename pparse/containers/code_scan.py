@@ -87,7 +87,7 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
     for name, inner in documents_below(result, lambda *member: refused.append(member)):
         here = (
             *(inner.parse().listing.globals(), code_of_graphs(inner), code_of_configuration(name, inner)),
-            *(code_of_templates(inner), code_of_names(inner), _unread(inner)),
+            *(code_of_templates(inner), code_of_names(inner), _unread(inner), _of_content(inner)),
         )
         yield from _new(name, chain.from_iterable(here), told)
         while refused:
@@ -95,6 +95,7 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
     for member in refused:
         yield from _new(member[0], _of_refused(*member), told)
     yield from _unread(document)
+    yield from _of_content(document)  # last: that it is no pickle is no fault of the document
 
 
 def _unread(document: Extraction) -> Iterator[CodeUse]:
@@ -123,6 +124,18 @@ def _of_refused(name: str, member: Extraction | None, error: DataError) -> Itera
         yield from _of_no_format(name, member)
     else:
         yield _not_looked_into(error.offset or 0, error.reason)
+
+
+def _of_content(document: Extraction) -> Iterator[CodeUse]:
+    """Yield what the content of a compressed stream does, if no format is recognised in it: else it is the document."""
+    container = document.parse().container
+    try:
+        content: Any = container.unwrapped() if container is not None else None
+    except UnsupportedError as error:
+        yield _not_looked_into(document.start, error.reason)
+        return
+    if content is not None:
+        yield from _of_no_format(content.name, content)
 
 
 def _of_no_format(name: str, document: Extraction) -> Iterator[CodeUse]:

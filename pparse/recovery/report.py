@@ -19,7 +19,6 @@ from pparse.findings import HasStatus, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.recovery.names import printable
-from pparse.recovery.target import REPORT_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

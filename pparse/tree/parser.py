@@ -87,7 +87,8 @@ class Container(Doored):
         return None
 
     def unwrapped(self) -> Host | None:
-        """Return the document inside if this format only wraps it; else None. Raises `LimitError`."""
+        """Return the document inside if this format only wraps it; else None. Raises `LimitError`, and
+        `UnsupportedError` if a library is missing."""
         return None
 
     def model_file(self) -> Host | None:
