@@ -267,6 +267,22 @@ def test_a_tensor_that_an_old_tar_names_and_does_not_describe_is_told(number, tm
         assert (tmp_path / f"{where}" / kept[0].path).read_bytes() == CONTENTS[NAMES[number]]
 
 
+@rows("make", [tar_checkpoint, legacy_checkpoint, None])
+def test_a_key_that_is_no_text_any_more_takes_its_name_alone(make, run, tmp_path):
+    content = (FOLDER / "no_crc32.pt").read_bytes() if make is None else make(TENSORS, CONTENTS).content
+    name = "view" if make is None else NAMES[3]
+    at = content.index(name.encode()) + 1
+    (tmp_path / "it.pt").write_bytes(changed(content, at, bytes([content[at] ^ 0x80])))
+    with pparse.view(content) as whole, pparse.view(tmp_path / "it.pt") as model:
+        assert set(model) == set(whole) - {name} | {"None"}
+        assert model["None"].numpy().tobytes() == whole[name].numpy().tobytes()
+        assert model["None"].shape == whole[name].shape
+        assert model.status is Status.DAMAGED
+    for command in ("ls", "info", "check"):
+        ran = run(command, tmp_path / "it.pt")
+        assert (ran.code, "damaged" in ran.out or "not whole" in ran.out) == (4, True)
+
+
 def test_every_storage_of_an_old_tar_belongs_to_a_tensor():
     with pparse.view(tar_checkpoint(TENSORS, CONTENTS).content) as model:
         model.extent()
