@@ -347,7 +347,7 @@ class PickleWalk:
 
 
 def _why_nameless(node: Node) -> Finding | None:
-    """Return why the key of a value in a map cannot be read; None if it can. Names are lost, then, but not the value."""
+    """Return why the key of a value in a map cannot be read; None if it can. Names are lost, then, and no values."""
     is_lost = node.key is None and node.known_status is Status.DAMAGED and node.parent is not None
     return node.finding if is_lost and node.parent.shape == MAP else None  # type: ignore[union-attr]
 
