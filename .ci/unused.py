@@ -32,13 +32,9 @@ read_fingerprint
 # Tests find the last bit of a block by it.
 _.end_bits
 
-# For the resync of seekable streams, which is to come.
-index_blocks
-
-# For callers: tables of pandas, dask arrays, and far sources that read several ranges at once.
+# For callers: tables of pandas, dask arrays.
 _.to_frame
 _.to_dask
-_.pread_many
 
 # Called as functions; numpy looks at the flag.
 _.__call__

@@ -64,7 +64,8 @@ def test_every_read_gives_the_bytes_of_the_source(budget):
         count = cache.preadinto(offset, buffer)
         assert bytes(buffer[:count]) == CONTENT[offset : offset + length]
     ranges = [(rng.randrange(len(CONTENT)), rng.randrange(200_000)) for _ in range(50)]
-    assert cache.pread_many(ranges) == [CONTENT[offset : offset + length] for offset, length in ranges]
+    cache.prefetch(ranges)
+    assert [cache.pread(*place) for place in ranges] == [CONTENT[at : at + length] for at, length in ranges]
 
 
 def test_reads_in_one_block_are_one_request():
@@ -138,7 +139,7 @@ def test_ranges_near_each_other_are_one_request():
     ranges = [(number * 20_000, 100) for number in range(50)] + [(2_500_000, 10)]
     cache.prefetch(ranges)
     assert len(far.requests) == 2
-    assert cache.pread_many(ranges) == [CONTENT[offset : offset + length] for offset, length in ranges]
+    assert [cache.pread(*place) for place in ranges] == [CONTENT[at : at + length] for at, length in ranges]
     assert len(far.requests) == 2
 
 
@@ -161,7 +162,8 @@ def test_up_to_half_of_the_cache_is_read_ahead_of_a_use_and_more_is_left_to_the_
 def test_ranges_are_read_together_if_what_is_between_costs_less_than_a_request(apart, requests):
     far, cache = cached()
     ranges = [(BLOCK, 100), (BLOCK + 50, 10), (BLOCK + 100 + apart, 100)]
-    assert cache.pread_many(ranges) == [CONTENT[offset : offset + length] for offset, length in ranges]
+    cache.prefetch(ranges)
+    assert [cache.pread(*place) for place in ranges] == [CONTENT[at : at + length] for at, length in ranges]
     assert len(far.requests) == requests
 
 

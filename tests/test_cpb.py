@@ -954,3 +954,29 @@ def test_in_the_folder_of_a_saved_model_the_cpb_is_taken_before_the_pb(tmp_path)
     with pparse.open(tmp_path) as doc:
         assert doc.format == "saved-model-folder"
         assert plain_of(doc.root) == plain(message)
+
+
+def test_what_is_left_of_nested_trees_is_merged(tmp_path):
+    """A lost message takes nothing along that is below it, and a lost value only itself."""
+    big = 10**8
+    one, text = NUMBER["one"], NUMBER["string"]
+    chunks = [*(body(int32=big + number) for number in range(3)), b"text of a field", body(int64=big)]
+    inner = tree(2, ((text,), tree(3)), ((one,), tree(4)))
+    data = write(chunks, tree(0, ((one,), tree(1, ((one,), inner)))), options="uncompressed,chunk_size:1")
+    said, last = {"string": "text of a field"}, {"one": {"int64": big}}
+    deep = {"int32": big + 2, **said, **last}
+    assert agree(data) == {"int32": big, "one": {"int32": big + 1, "one": deep}}
+    raws = [chunk if isinstance(chunk, bytes) else chunk.SerializeToString() for chunk in chunks]
+    for number, wanted in (
+        (1, {"one": {"one": deep}}),
+        (2, {"one": {"int32": big + 1, "one": {**said, **last}}}),
+        (3, {"one": {"int32": big + 1, "one": {"int32": big + 2, **last}}}),
+        (4, {"one": {"int32": big + 1, "one": {"int32": big + 2, **said, "one": {}}}}),
+    ):
+        at = data.index(raws[number])
+        (tmp_path / "it.cpb").write_bytes(data[:at] + b"\xff" + data[at + 1 :])
+        out = tmp_path / f"{number}"
+        pparse.recover(tmp_path / "it.cpb", out, format="cpb", options=OPTIONS)
+        assert plain(all_class().FromString((out / "it.pb").read_bytes())) == {"int32": big, **wanted}
+        with pparse.open(out / "it.cpb", format="cpb", options=OPTIONS) as document:
+            assert list(document.check()) == []

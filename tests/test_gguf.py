@@ -20,6 +20,7 @@ from pparse.data.base import IoStats
 from pparse.kernels.text_starts import text_starts
 from pparse.parsers.gguf import parser as gguf_parser
 from pparse.parsers.gguf.parser import GgufLayout, GgufPlace
+from pparse.testing.fakes import GappyData
 from tests import sweep
 from tests.gguf_files import F32, Q4_0, Q8_0, Writer, plain
 from tests.rows import rows
@@ -764,3 +765,43 @@ def test_what_check_says_of_texts_at_once_is_what_their_nodes_say(monkeypatch: p
         list(document.parse().parser.check())
     assert "texts" in visits
     assert visits.count(None) == 1  # the root: nothing in a list
+
+
+def test_every_version_and_byte_order_becomes_the_same_file(tmp_path):
+    """Their key-values are written again for version 3, whatever they hold."""
+    pairs = [
+        *(("general.architecture", "llama"), ("u8", ("uint8", 7)), ("i16", ("int16", -3)), ("f64", ("float64", 1.5))),
+        *(("flag", ("bool", True)), ("texts", ["x", "yy", ""]), ("lists", [["p", "q"], ["r"]]), ("none", [])),
+        *(("numbers", ("uint32", [1, 2, 3])), ("deep", [("uint16", [1, 2]), ("uint16", [3])])),
+        *(("wide", ("int64", [-1, 1 << 40])), ("flags", ("bool", [True, False]))),
+    ]
+    made = set()
+    for version, order in ((1, "<"), (2, "<"), (3, "<"), (1, ">"), (2, ">"), (3, ">")):
+        writer = Writer(version, order)
+        content = writer.file(pairs, [("t", (8,), F32, 0)], writer.pack("8f", *range(8)))
+        pparse.convert(content, tmp_path / "out.gguf", force=True)
+        made.add((tmp_path / "out.gguf").read_bytes())
+        with pparse.view(content) as old, pparse.view(tmp_path / "out.gguf") as new:
+            assert dict(old.metadata) == dict(new.metadata)
+            assert new["t"].numpy().tolist() == [*range(8)]
+    assert len(made) == 1
+
+
+def test_a_gap_in_a_list_behind_many_keys_damages_the_list():
+    pairs = [*((f"k{number}", ("uint32", number)) for number in range(100)), ("list", ["text"] * 20)]
+    content = Writer().file(pairs, [], b"")
+    source = GappyData(content, [(content.index(b"list") + 60, 10)])
+    with pparse.open(source) as document:
+        assert any(finding.code == "malformed" for finding in document.check())
+        metadata = document.root.find("metadata")
+        assert [kid.key for kid in metadata.children()] == [key for key, _ in pairs]
+        assert metadata.find("list").status is Status.DAMAGED
+        assert metadata.find("k99").load() == 99
+
+
+def test_scan_does_not_pass_over_metadata_beyond_a_limit():
+    template = ("tokenizer.chat_template", "{{ ''.__class__.__mro__[1].__subclasses__() }}")
+    content = Writer().file([*((f"k{number}", ("uint32", number)) for number in range(100)), template], [], b"")
+    assert [use.grade.name for use in pparse.scan(content)] == ["DANGEROUS"]
+    (use,) = pparse.scan(content, limits=pparse.Limits(entries=50))
+    assert (use.name, use.grade.name) == ("?", "UNKNOWN")

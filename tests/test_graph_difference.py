@@ -196,6 +196,11 @@ def test_branches_and_ends_are_compared() -> None:
     assert {one.body for one in found.nodes if one.verdict == "changed"} >= {""}
     assert any(told.what.startswith("input ") for told in found.nodes[0].details)
     assert any(told.new == "Tanh" for one in found.nodes for told in one.details)
+    del new.graph.node[next(n for n, node in enumerate(new.graph.node) if node.op_type == "If")]
+    bodies = {"if_1.then_branch", "if_1.else_branch", "if_1.else_branch/loop.body"}
+    for first, second, verdict in ((old, new, "removed"), (new, old, "added")):
+        told = diff(first.SerializeToString(), second.SerializeToString()).graph
+        assert {one.name for one in told.nodes if one.verdict == verdict and one.operation == "body"} == bodies
 
 
 def test_graphs_that_cannot_be_compared(monkeypatch) -> None:

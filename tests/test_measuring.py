@@ -293,6 +293,16 @@ def test_statistics_of_small_and_quantised_types() -> None:
             finite = values[np.isfinite(values)]
             assert one.statistics.nan == np.isnan(values).sum(), one.name
             assert one.statistics.norm == pytest.approx(np.sqrt((finite**2).sum()), rel=1e-6), one.name
+    packed = 0
+    with pparse.view(ROOT / "tests" / "data" / "onnx" / "types-packed.onnx") as model:
+        for one in stats(model).tensors:
+            tensor = model[one.name]
+            if tensor.dtype is not None and tensor.dtype.packed and tensor.size:
+                values, told = tensor.numpy().astype(np.float64), one.statistics
+                assert (told.min, told.max, told.zeros) == (values.min(), values.max(), (values == 0).sum()), one.name
+                assert told.mean == pytest.approx(values.mean()), one.name
+                packed += 1
+    assert packed
 
 
 def test_codes_count_as_what_they_stand_for() -> None:
@@ -686,6 +696,10 @@ def test_find_command(run, tmp_path) -> None:
     assert run("find", path, "--dtype", "flt").code == 2
     assert run("find", path, "nothing*").code == 2
     assert run("find", CUT, "--status", "missing", "--json").json["count"] == 9
+    told = run("find", "--unused", path, "--json").json
+    (file,) = told["unused"]
+    assert told["unused_bytes"] == file["unused"] == sum(stretch["length"] for stretch in file["stretches"])
+    assert file["size"] - file["unused"] == sum(array.nbytes for array in made.values())
     found = run("find", "--duplicates", path, copy, other, "--json").json
     (group,) = found["groups"]
     assert group["wasted"] == found["wasted"] == 3 * 64 * 64 * 2

@@ -395,3 +395,28 @@ def test_where_an_only_value_ends_is_found_without_reading_long_texts(monkeypatc
     with opened(encode(["x" * 900_000, 1])) as document:
         assert document.root.kind == "array"
         assert document.session.stats.bytes < 100_000
+
+
+@rows("count", [63, 64, 65, 200])
+@rows("behind", [60, 6000])
+def test_a_list_that_is_not_whole_behind_many_keys_hides_none_of_them(count: int, behind: int) -> None:
+    """Its path, in what is found, asks which of the same keys it is: while the map is being read."""
+    value = {**{f"k{number}": number % 100 for number in range(count)}, "list": [["text"] * 3] * 2000, "z": 1}
+    content = encode(value)
+    at = content.index(b"list") + behind
+    spoiled = content[:at] + b"\xc1" * 6 + content[at + 6 :]
+    for data, status in ((content[:at], Status.TRUNCATED), (spoiled, Status.DAMAGED)):
+        with opened(data) as document:
+            assert any(finding.path.startswith("list") for finding in document.check())
+            assert [kid.key for kid in document.root.children()][: count + 1] == [*value][: count + 1]
+            assert document.root.find("list").status is status
+            assert document.root.find(f"k{count - 1}").load() == (count - 1) % 100
+
+
+def test_the_same_without_room_for_a_table_of_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pparse.tree.result.BY_READING", 80)
+    monkeypatch.setattr("pparse.tree.result.Result.key_table", lambda *_: None)
+    content = encode({**{f"k{number}": 1 for number in range(200)}, "list": [["text"] * 3] * 2000})
+    with opened(content[: content.index(b"list") + 6000]) as document:
+        assert any(finding.path.startswith("list") for finding in document.check())
+        assert len(list(document.root.children())) == 201

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime
 import functools
+import gzip
 import io
 import json
+import lzma
 import pickle
+import sys
 import tarfile
 import zipfile
 from collections import OrderedDict
 from typing import Any
 
+import cramjam
 import numpy as np
 
 import pparse
@@ -171,8 +176,6 @@ def test_following_is_bounded() -> None:
 
 
 def test_nothing_is_imported() -> None:
-    import sys
-
     before = set(sys.modules)
     assert graded(b"cthis\ns\n0cantigravity\nfly\n)R.")["this.s"] == "dangerous"
     assert not {"this", "antigravity"} & (set(sys.modules) - before)
@@ -233,3 +236,48 @@ def test_what_is_lost_is_not_called_harmless(run, tmp_path) -> None:
         assert [use.name for use in pparse.scan(tmp_path / name)][:1] == ["?"]
     (tmp_path / "whole.tar.gz").write_bytes(whole)
     assert run("scan", tmp_path / "whole.tar.gz", "-q").code == 5
+
+
+def test_scan_looks_into_compressed_files_of_no_known_format(monkeypatch, tmp_path) -> None:
+    """A pickle of protocol 0 and a template, each as a file and in an archive; text is neither."""
+    code = IMPORT + b"(S'true'\ntR."
+    template = b"{{ ''.__class__.__mro__[1].__subclasses__() }}"
+    for name, content, wanted in (("a.bin", code, "builtins.__import__"), ("a.jinja", template, "jinja2.Template")):
+        for codec, pack in (("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)):
+            path = tmp_path / f"{name}.{codec}"
+            path.write_bytes(pack(content))
+            with tarfile.open(tmp_path / "it.tar", "w") as archive:
+                archive.add(path, path.name)
+            assert [use.name for use in pparse.scan(path)][:1] == [wanted]
+            assert [(use.name, use.pickle) for use in pparse.scan(tmp_path / "it.tar")][:1] == [(wanted, path.name)]
+    assert pparse.scan(gzip.compress(b"nothing that anybody calls\n" * 9)) == []
+    packed = bytes(cramjam.lz4.compress(code))
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    (use,) = pparse.scan(packed)
+    assert (use.name, use.grade.name, "cramjam" in use.reason) == ("?", "UNKNOWN", True)
+
+
+def test_scan_tells_of_a_member_that_cannot_be_read(run, tmp_path) -> None:
+    """Encrypted, of an unknown method, or without the properties that LZMA needs: who knows what it runs."""
+    whole = {method: io.BytesIO() for method in (zipfile.ZIP_STORED, zipfile.ZIP_LZMA)}
+    for method, out in whole.items():
+        with zipfile.ZipFile(out, "w", method) as archive:
+            archive.writestr("a.pkl", IMPORT + b".")
+            archive.writestr("b.txt", "text")
+    stored, lzma = (bytearray(out.getvalue()) for out in whole.values())
+    encrypted, unknown = stored[:], stored[:]
+    central = stored.index(b"PK\1\2")
+    encrypted[6], encrypted[central + 8] = 1, 1
+    unknown[8], unknown[central + 10] = 97, 97
+    lzma[37] = lzma[39] = 255
+    for content, why in ((encrypted, "encrypted"), (unknown, "wavpack"), (lzma, "properties")):
+        (tmp_path / "it.zip").write_bytes(content)
+        (use,) = pparse.scan(tmp_path / "it.zip")
+        assert (use.name, use.grade.name, use.pickle) == ("?", "UNKNOWN", "a.pkl")
+        assert why in use.reason
+        (tmp_path / "it.tar").write_bytes(b"")
+        with tarfile.open(tmp_path / "it.tar", "w") as outer:
+            outer.add(tmp_path / "it.zip", "it.zip")
+        told = run("scan", tmp_path / "it.tar")
+        assert told.code == 4
+        assert "it.zip::a.pkl" in told.out

@@ -7,6 +7,7 @@ import io
 import tarfile
 import zipfile
 import zlib
+from struct import pack
 
 import pytest
 
@@ -14,6 +15,7 @@ import pparse
 from pparse.data.base import BytesData, IoStats
 from pparse.data.zero_runs import zeros_at_end
 from pparse.errors import TensorError
+from pparse.findings import Status
 from pparse.kernels.crc32c import crc_of_zeros
 from pparse.testing.fakes import GappyData
 from tests.pickle_arrays import array_pickle
@@ -244,6 +246,41 @@ def test_what_nothing_needs_of_an_old_tar_is_checked_by_all(tmp_path, run):
     for words in (("check",), ("check", "-R"), ("recover", "-o", tmp_path / "out")):
         ran = run(words[0], tmp_path / "old.pt", *words[1:])
         assert (ran.code, "sys_info" in ran.out + ran.err) == (4, True), words
+
+
+@rows("number", [0, 2, COUNT - 1])
+def test_a_tensor_that_an_old_tar_names_and_does_not_describe_is_told(number, tmp_path):
+    """Its key in the part tensors is another one; or its entry is no pickle, and those behind it are lost, too."""
+    made = tar_checkpoint(TENSORS, CONTENTS)
+    at = made.content.index(b"\x80\x02J" + pack("<i", 200 + number))
+    for where, lost in ((at + 3, 1), (at, COUNT - number)):
+        content = changed(made.content, where, b"\xff")
+        with pparse.view(content, format="pytorch-tar") as model:
+            assert list(model) == [name for place, name in enumerate(NAMES) if not number <= place < number + lost]
+            assert model.status is Status.DAMAGED
+            told = [finding.reason for finding in model.check() if finding.code == "missing-tensor"]
+            assert len(told) == lost
+            assert f"'{200 + number}'" in told[0]
+        saved = pparse.recover(content, tmp_path / f"{where}", format="pytorch-tar").files
+        kept = [file for file in saved if "/storage-" in str(file.path)]
+        assert [file.bytes for file in kept] == [len(CONTENTS[NAMES[number + place]]) for place in range(lost)]
+        assert (tmp_path / f"{where}" / kept[0].path).read_bytes() == CONTENTS[NAMES[number]]
+
+
+@rows("make", [tar_checkpoint, legacy_checkpoint, None])
+def test_a_key_that_is_no_text_any_more_takes_its_name_alone(make, run, tmp_path):
+    content = (FOLDER / "no_crc32.pt").read_bytes() if make is None else make(TENSORS, CONTENTS).content
+    name = "view" if make is None else NAMES[3]
+    at = content.index(name.encode()) + 1
+    (tmp_path / "it.pt").write_bytes(changed(content, at, bytes([content[at] ^ 0x80])))
+    with pparse.view(content) as whole, pparse.view(tmp_path / "it.pt") as model:
+        assert set(model) == set(whole) - {name} | {"None"}
+        assert model["None"].numpy().tobytes() == whole[name].numpy().tobytes()
+        assert model["None"].shape == whole[name].shape
+        assert model.status is Status.DAMAGED
+    for command in ("ls", "info", "check"):
+        ran = run(command, tmp_path / "it.pt")
+        assert (ran.code, "damaged" in ran.out or "not whole" in ran.out) == (4, True)
 
 
 def test_every_storage_of_an_old_tar_belongs_to_a_tensor():

@@ -30,8 +30,8 @@ KEYS = [
 ]
 
 
-def fill(folder, **options):
-    with Target(folder) as target, RecoveryReport(target, fill="zeros", **options) as report:
+def fill(folder):
+    with Target(folder) as target, RecoveryReport(target) as report:
         with target.create("../a.txt", mtime=1_700_000_000.0) as file:
             file.write(b"text")
         report.add(RecoveredFile.written(file, Status.COMPLETE, verified=True, source="in.tar", offset=512))
@@ -125,14 +125,14 @@ def test_an_empty_report_is_a_document(tmp_path):
     with Target(tmp_path) as target, RecoveryReport(target):
         pass
     document = json.loads((tmp_path / REPORT_NAME).read_text())
-    assert (document["files"], document["findings"], document["fill"]) == ([], [], None)
+    assert (document["files"], document["findings"], document["fill"]) == ([], [], "zeros")
     assert json.loads((tmp_path / REPORT_NAME).read_text())["summary"]["files"] == 0
 
 
 def test_hostile_text_is_a_document_and_a_line(tmp_path):
     nasty = '"\\\x00\x1b[2J\u202e\udcff\ud800\u2028é\n'
     file = RecoveredFile("a", Status.DAMAGED, reason=nasty, raw_name=nasty, source=nasty)
-    with Target(tmp_path) as target, RecoveryReport(target, fill={nasty[:3]: nasty}) as report:
+    with Target(tmp_path) as target, RecoveryReport(target) as report:
         report.add(file)
         report.finish([Finding("code", nasty, path=nasty)])
     document = json.loads((tmp_path / REPORT_NAME).read_text())
@@ -147,7 +147,7 @@ def test_nothing_is_left_when_it_is_discarded(tmp_path):
         with pytest.raises(TypeError), report:
             report.add(RecoveredFile("a", Status.COMPLETE, gaps=[7]))
         report.discard()
-        assert [path.name for path in tmp_path.rglob("*")] == [WORK_NAME]  # it is empty, and goes with the target
+        assert [path.name for path in tmp_path.rglob("*")] == [WORK_NAME, "journal"]  # they go with the target
         with RecoveryReport(target) as report:
             pass
         report.discard()

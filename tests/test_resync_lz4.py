@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import random
 import struct
 
@@ -221,3 +222,22 @@ def test_bytes_that_went_out_of_the_last_block_put_all_of_it_in_doubt(stored):
         assert content.pread(0, 2 * FULL) == truth[: 2 * FULL]
     with pparse.open(data[:-40], format="lz4") as doc:  # cut
         assert [str(doc.status), doc.result.parser.content.why_suspect(0, 3 * FULL + 100)] == ["truncated", None]
+
+
+def test_only_what_a_frame_contradicts_is_in_doubt_in_the_gzip_stream_in_it():
+    """The inner checksum says that something is wrong, and that of the frame where."""
+    inner = gzip.compress(TRUTH)
+    step = len(inner) // 10
+    made = [frame(inner[at : at + step], sized=True, stored=(0,)) for at in range(0, len(inner), step)]
+    data, blocks = joined(*made)
+    with pparse.open(flip(data, blocks[4][0] + 1000)) as document:
+        content = document.parse().parser.inner().data
+        content.resolve()
+        found, unknown = content.read_known(0, len(TRUTH))
+        doubtful = [(suspect.start, min(suspect.end, len(TRUTH))) for suspect in content.suspect_ranges]
+    known = bytearray(b"\1" * len(TRUTH))
+    for start, end in (*doubtful, *((at, at + count) for at, count in unknown)):
+        known[start:end] = bytes(end - start)
+    assert all(mine == true for mine, true, sure in zip(found, TRUTH, known, strict=True) if sure)
+    assert all(known[: len(TRUTH) * 3 // 10])
+    assert sum(known[len(TRUTH) // 2 :]) > len(TRUTH) // 10

@@ -203,7 +203,6 @@ class Damage:
 
     def remake(self, ctx: NodeContext) -> bool:
         """Index the children again if the text is damaged; return False if it is not, or only cut."""
-        assert ctx.index is not None  # noqa: S101 -- see expect_children
         if not self.take(ctx.node, ctx.index):
             return False
         if ctx.wanted_occurrence or ctx.answer is not None:

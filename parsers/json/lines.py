@@ -420,7 +420,7 @@ class JsonLinesParser(JsonParser, Listing):
         self._take_last(ctx, end)
         index = ctx.index
         status, finding = Status.COMPLETE, None
-        if index is not None and index.note:
+        if index.note:
             path = f"[{index.count - 1}]"
             status, finding = Status.TRUNCATED, self.note("truncated", "the row ends early", end, path=path)
         if self.damage.wrong:
@@ -447,7 +447,6 @@ class JsonLinesParser(JsonParser, Listing):
         """Index the row behind the last that ended, if there is one; note whether it is cut."""
         scan: IndexScan = ctx.scratch
         index = ctx.index
-        assert index is not None  # noqa: S101 -- entries() reads without a context
         start, separator = scan.pending, self.separators.get(ctx.node.kind, 1)
         text, _ = self.result.extraction.data.read_known(start, min(GROUP_READ, end - start))
         if text.strip(WHITESPACE) or end - start > GROUP_READ:
@@ -511,7 +510,6 @@ class JsonLinesParser(JsonParser, Listing):
             return
         starts = array("q", [start for start in starts if start >= self._surveyed])
         self._surveyed = behind
-        assert ctx.index is not None  # noqa: S101 -- see expect_children
         first = ctx.index.count - len(starts)
         bounds = array("q", [*starts, behind])
         (at, rest), self._rest = self._rest, (behind, block[behind - base :])

@@ -256,7 +256,6 @@ class JsonParser(Parser):
         """Index every child that ends in the block."""
         scan: IndexScan = ctx.scratch
         index = ctx.index
-        assert index is not None  # noqa: S101 -- entries() reads without a context
         if not self.damage.is_known and is_odd(block) and self.damage.mended() and self.damage.remake(ctx):
             return ctx.pos, DONE, 0
         found = array("q")
@@ -283,7 +282,6 @@ class JsonParser(Parser):
         """Index the last child, and check the bracket that closes the container at ``offset``."""
         scan: IndexScan = ctx.scratch
         index, node = ctx.index, ctx.node
-        assert index is not None  # noqa: S101 -- see expect_children
         index.end = offset
         start, scan.pending = scan.pending, offset + 1
         if self.skip_blank(start, offset) < offset:
@@ -352,7 +350,6 @@ class JsonParser(Parser):
         """Index the child in which the text ends, at ``end``, if at least its key is whole."""
         scan: IndexScan = ctx.scratch
         index = ctx.index
-        assert index is not None  # noqa: S101 -- see expect_children
         index.end = end
         index.note = scan.carry.depth > 1 or bool(scan.carry.in_string)
         is_map = ctx.node.kind == "object"

@@ -516,7 +516,7 @@ class MsgpackParser(Parser):
             left = node.note[0] - ctx.emitted
             if not left:
                 return ctx.pos, DONE, 0
-        if ctx.collected is None and ctx.fresh is None and not ctx.wanted_occurrence and ctx.index is not None:
+        if ctx.collected is None and ctx.fresh is None and not ctx.wanted_occurrence:
             offsets = array("q")
             at = children(block, ctx.pos - base, left, 1 + (node.kind == "map"), _SMALL, offsets, base)
             if offsets:

@@ -227,7 +227,7 @@ class ProtobufParser(Parser, Listing):
         stop = size if final else size - SLACK + 1
         if pos < stop:
             pos = self._scan(part, block + PADDING if final else block, base, pos, stop, final=final)
-            if ctx.index is not None and ctx.index.count == 0:
+            if ctx.index.count == 0:
                 ctx.index.note = ctx.scratch
                 ctx.index.account()
         after = base + pos
@@ -402,8 +402,7 @@ class ProtobufParser(Parser, Listing):
         """Add the fields as children."""
         index: MessageIndex = ctx.scratch
         origin: Origin = ctx.node.note
-        if ctx.index is not None:
-            ctx.index.note = index
+        ctx.index.note = index
         known = origin.type is None
         found = index.contributions(origin.type)
         strays = self._strays(ctx, index)

@@ -284,6 +284,9 @@ class PyTorchTarParser(TarParser, StorageReader):
         found = self._tensors.get(key)
         if found is None and key in self._storages:
             found = self._storages[key][0].as_tensor()
+        if found is None and not isinstance(value.id, tuple):  # that of a class
+            reason = f"its part tensors does not tell of {shorten(key, _SHOWN)!r}, which the pickle names"
+            self.note("missing-tensor", reason, None)
         return found
 
     @cached_property

@@ -510,10 +510,9 @@ class SafetensorsParser(Parser, Listing, Container):
         there = self.result.extraction.find_end() - self.data_start
         return not places.breaks and (there <= places.end or not places.known)
 
-    def status_of(self, info: HeaderEntry, there: int | None = None) -> Status:
-        """Return the status of a tensor, from its judged entry, the number of data bytes ``there`` (None: find out),
-        and what is known about those now."""
-        status, data = self.claimed_status(info, there), self.result.extraction.data
+    def status_of(self, info: HeaderEntry) -> Status:
+        """Return the status of a tensor, from its judged entry and what is known about its bytes now."""
+        status, data = self.claimed_status(info), self.result.extraction.data
         if info.begin == info.end or not data.flawed:
             return status
         start = self.data_start
@@ -555,7 +554,6 @@ class SafetensorsParser(Parser, Listing, Container):
     def begin(self, ctx: NodeContext) -> tuple[int, Any, int]:
         """Begin the root at its first byte; the other containers mirror a piece of the header."""
         node, index = ctx.node, ctx.index
-        assert index is not None  # noqa: S101 -- entries() never runs the engine here
         if node.kind == "safetensors":
             return node.start, self.expect_length, 8
         if node.kind == "tensors":

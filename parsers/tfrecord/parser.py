@@ -200,7 +200,7 @@ class TfrecordParser(ProtobufParser):
                 reason = "the file is empty: TFRecord without records, or a download that never began"
                 self.note("empty", reason, ctx.pos, severity=Severity.WARNING)
             return ctx.pos, DONE, 0
-        if ctx.collected is None and ctx.fresh is None and ctx.index is not None:  # they only have to be counted
+        if ctx.collected is None and ctx.fresh is None:  # they only have to be counted
             at = self._add_many(ctx, block, base)
             if at > ctx.pos:
                 return at, self.expect_record, 0
@@ -222,7 +222,6 @@ class TfrecordParser(ProtobufParser):
     def _add_many(self, ctx: NodeContext, block: bytes, base: int) -> int:
         """Index the records whose heads are in the block; return where the next one begins."""
         index, left = ctx.index, ctx.remaining
-        assert index is not None  # noqa: S101 -- asked before
         most = ctx.pos - base + left if left is not None else len(block)
         starts, lengths, pos = chain(block, ctx.pos - base, most)
         if not starts or index.count + len(starts) > ctx.entries_limit:
@@ -253,7 +252,7 @@ class TfrecordParser(ProtobufParser):
 
     def _emit(self, ctx: NodeContext, entry: Entry) -> None:
         ctx.emit(entry)
-        if ctx.collected is None and ctx.index is not None and entry.kind != "gap" and entry.end is not None:
+        if ctx.collected is None and entry.kind != "gap" and entry.end is not None:
             self._sizes(ctx.index).add(array("Q", (entry.end - entry.start,)))
 
     @staticmethod

@@ -209,7 +209,7 @@ class ZipParser(ArchiveParser):
         """Add some directory entries: their offsets, and their members if asked for."""
         if ctx.collected is None:
             self._note_archive(directory)
-        asked = ctx.collected is not None or ctx.wanted_occurrence or ctx.index is None
+        asked = ctx.collected is not None or ctx.wanted_occurrence
         most = _GROUP if asked or ctx.wanted_count is not None else BLOCK
         places = array("q")
         pos, need = ctx.pos, 0
@@ -228,7 +228,7 @@ class ZipParser(ArchiveParser):
             else:
                 places.append(pos)
             pos, need, most = pos + need, 0, most - 1
-        if places and ctx.index is not None:
+        if places:
             ctx.index.add_many(places)
             ctx.emitted += len(places)
             ctx.result.extraction.session.limits.check("entries", ctx.index.count, "the number of members")

@@ -715,7 +715,6 @@ def check_index(
     budget: MemoryBudget,
     limits: Limits | None = None,
     progress: Progress | None = None,
-    cancel: Callable[[], bool] | None = None,
 ) -> None:
     """Decode ``source`` from front to end and by way of every point of ``index``, and compare.
 
@@ -730,8 +729,6 @@ def check_index(
             with index.open(source, number, budget=budget, limits=limits) as part:
                 at = point.out
                 while at < point.next_out:
-                    if cancel is not None and cancel():
-                        raise CancelledError("cancelled by the caller")
                     count = min(_BLOCK, point.next_out - at)
                     if part.read_exact(at - point.out, count) != whole.read_exact(at, count):
                         raise MalformedError(

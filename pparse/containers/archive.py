@@ -17,7 +17,7 @@ from pparse.containers.member import ArchiveMember as ArchiveMember
 from pparse.containers.member import MemberFolder, folder_in
 from pparse.containers.member import NameCounter as NameCounter
 from pparse.document.extraction import Extraction, FolderExtraction, extraction_of
-from pparse.errors import DataError, EndOfDataError, FormatError, LimitError, PathError, UnsupportedError, spoken
+from pparse.errors import DataError, EndOfDataError, LimitError, PathError, UnsupportedError, spoken
 from pparse.findings import BROKEN, Finding, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.paths import join_extraction
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pparse.tree.node import Node
     from pparse.tree.result import Result
 
-    Refused = Callable[[str, Extraction, FormatError], object]
+    Refused = Callable[[str, Extraction | None, DataError], object]
 
 _SHORT: Final = "bytes of it are missing at an unknown place: the archive continues before its end"
 CUT_BEFORE: Final = "no member of this name in the archive, which is truncated"
@@ -485,7 +485,8 @@ def documents_in(
     """Yield the members of an archive whose format is recognised, with their names; not the members of those.
 
     Members refused by a limit are added to ``findings`` (None: the archive's), under ``prefix`` and their name.
-    ``refused`` is called with those of which no format is recognised, and the error that says so.
+    ``refused`` is called with those of which no format is recognised, or that cannot be read (None, if they cannot even
+    be opened), and the error that says so.
     """
     parser = result.parser
     if not isinstance(parser, ArchiveParser):
@@ -495,6 +496,7 @@ def documents_in(
         name = parser.listed_name(member, names)
         if member.kind not in ("file", "other"):
             continue
+        extraction: Extraction | None = None
         try:
             extraction = parser.open_member(member, name)
             extraction.parse()
@@ -502,11 +504,10 @@ def documents_in(
             finding = Finding("limit", f"not entered: {error.reason}", path=prefix + quoted(name))
             (result.findings if findings is None else findings).add(finding)
             continue
-        except FormatError as error:
+        except DataError as error:
+            error.offset = member.start if error.offset is None else error.offset
             if refused is not None:
                 refused(prefix + quoted(name), extraction, error)
-            continue
-        except DataError:
             continue
         yield name, extraction
 

@@ -15,7 +15,7 @@ from pparse.containers.model_code import (
 )
 from pparse.document.opening import open
 from pparse.document.registry import viewer_for
-from pparse.errors import FormatError, LimitError, PparseError, UnsupportedError
+from pparse.errors import DataError, FormatError, LimitError, UnsupportedError
 from pparse.tensors.viewer import Viewer
 from pparse.tree.code_use import NOT_FOLLOWED, CodeUse, Grade, in_order
 
@@ -83,19 +83,19 @@ def code_in(document: Extraction) -> Iterator[CodeUse]:
     for use in result.listing.globals():
         told.add((use.pickle, use.name))
         yield use
-    unknown: list[tuple[str, Extraction]] = []
-    for name, inner in documents_below(result, lambda name, extraction, _: unknown.append((name, extraction))):
+    refused: list[tuple[str, Extraction | None, DataError]] = []
+    for name, inner in documents_below(result, lambda *member: refused.append(member)):
         here = (
             *(inner.parse().listing.globals(), code_of_graphs(inner), code_of_configuration(name, inner)),
-            *(code_of_templates(inner), code_of_names(inner), _unread(inner)),
+            *(code_of_templates(inner), code_of_names(inner), _unread(inner), _of_content(inner)),
         )
         yield from _new(name, chain.from_iterable(here), told)
-        while unknown:
-            name, inner = unknown.pop()
-            yield from _new(name, _of_no_format(name, inner), told)
-    for name, inner in unknown:
-        yield from _new(name, _of_no_format(name, inner), told)
+        while refused:
+            yield from _new(refused[-1][0], _of_refused(*refused.pop()), told)
+    for member in refused:
+        yield from _new(member[0], _of_refused(*member), told)
     yield from _unread(document)
+    yield from _of_content(document)  # last: that it is no pickle is no fault of the document
 
 
 def _unread(document: Extraction) -> Iterator[CodeUse]:
@@ -103,8 +103,11 @@ def _unread(document: Extraction) -> Iterator[CodeUse]:
     finding = next((one for one in document.findings if one.is_fault or one.code == "limit"), None)
     if finding is not None:
         at = finding.offset if finding.offset is not None else document.start
-        reason = f"not all of it can be looked into: {finding.reason}"
-        yield CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, reason)
+        yield _not_looked_into(at, finding.reason)
+
+
+def _not_looked_into(at: int, reason: str) -> CodeUse:
+    return CodeUse(NOT_FOLLOWED, 1, at, Grade.UNKNOWN, f"not all of it can be looked into: {reason}")
 
 
 def _new(name: str, uses: Iterator[CodeUse], told: set[tuple[str, str]]) -> Iterator[CodeUse]:
@@ -113,6 +116,26 @@ def _new(name: str, uses: Iterator[CodeUse], told: set[tuple[str, str]]) -> Iter
         if (use.pickle, use.name) not in told:
             told.add((use.pickle, use.name))
             yield use
+
+
+def _of_refused(name: str, member: Extraction | None, error: DataError) -> Iterator[CodeUse]:
+    """Yield what a member of an archive does in which no format is recognised, or that cannot be read: who knows."""
+    if member is not None and isinstance(error, FormatError):
+        yield from _of_no_format(name, member)
+    else:
+        yield _not_looked_into(error.offset or 0, error.reason)
+
+
+def _of_content(document: Extraction) -> Iterator[CodeUse]:
+    """Yield what the content of a compressed stream does, if no format is recognised in it: else it is the document."""
+    container = document.parse().container
+    try:
+        content: Any = container.unwrapped() if container is not None else None
+    except UnsupportedError as error:
+        yield _not_looked_into(document.start, error.reason)
+        return
+    if content is not None:
+        yield from _of_no_format(content.name, content)
 
 
 def _of_no_format(name: str, document: Extraction) -> Iterator[CodeUse]:
@@ -131,7 +154,8 @@ def _as_pickle(document: Extraction) -> Iterator[CodeUse]:
         found = list(document.parse(_PICKLE).listing.globals())
     except UnsupportedError:
         raise
-    except PparseError:
+    except DataError as error:
+        yield _not_looked_into(document.start, error.reason)
         return
     if any(use.calls or use.called or use.name == NOT_FOLLOWED for use in found):
         yield from found

@@ -64,8 +64,6 @@ class ArchiveMember(HasStatus):
         link: str | None = None,
         method: str = "stored",
         checksum: tuple[str, int] | None = None,
-        status: Status = Status.COMPLETE,
-        finding: Finding | None = None,
         pieces: tuple[Range, ...] | None = None,
         extra: Any = None,
     ) -> None:
@@ -95,7 +93,8 @@ class ArchiveMember(HasStatus):
         """Compression method."""
         self.checksum = checksum
         """``("crc32", value)`` of the content, or None."""
-        self.status, self.finding = status, finding
+        self.status = Status.COMPLETE
+        self.finding: Finding | None = None
         self.pieces = pieces
         """The parts of the content, if that is not simply ``[start, end)``."""
         self.extra = extra

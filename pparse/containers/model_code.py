@@ -118,8 +118,14 @@ def code_of_templates(document: Extraction) -> Iterator[CodeUse]:
                     yield from _of_template(node.load(), node.start)
                 except DataError as error:  # another reader may take it nevertheless
                     yield _not_followed(error, node.start)
-    except DataError:  # told for every format
-        return
+    except DataError as error:
+        yield from _untold(error, document)
+
+
+def _untold(error: DataError, document: Extraction) -> Iterator[CodeUse]:
+    """Yield that what a document names is not known, unless its findings say that of every format."""
+    if not any(one.is_fault or one.code == "limit" for one in document.findings):
+        yield _not_followed(error, document.start)
 
 
 def _not_followed(error: DataError, at: int) -> CodeUse:
@@ -176,8 +182,7 @@ def code_of_configuration(name: str, document: Extraction) -> Iterator[CodeUse]:
             raise LimitError(f"it has more than {_MOST_BYTES >> 20} MiB", option="")
         config = document.root.to_python()
     except DataError as error:  # another reader may take it nevertheless
-        if not any(one.is_fault or one.code == "limit" for one in document.findings):  # told for every format
-            yield _not_followed(error, document.start)
+        yield from _untold(error, document)
         return
     found: dict[str, CodeUse] = {}
     if isinstance(config, dict):

@@ -13,7 +13,7 @@ from pparse.codecs.table import CODECS
 from pparse.containers.content import Collector, read_through
 from pparse.data.trailing_bytes import trailing_severity
 from pparse.document.extraction import extraction_of
-from pparse.errors import EndOfDataError, Fault, LimitError, PathError, UnsupportedError
+from pparse.errors import EndOfDataError, Fault, LimitError, PathError
 from pparse.findings import Finding, Severity, Status
 from pparse.limits import LITTLE, LITTLE_UNPACKED
 from pparse.tree.entry import LIST, MAP, Entry
@@ -134,11 +134,8 @@ class StreamParser(Parser, Listing, Container):
         return self._inner
 
     def unwrapped(self) -> Extraction | None:
-        """Return the content; None if the codec's library is missing."""
-        try:
-            return self.inner()
-        except UnsupportedError:
-            return None
+        """Return the content. Raises `UnsupportedError` if the codec's library is missing."""
+        return self.inner()
 
     def enter(self, name: str) -> Extraction:
         """Return the content, by its name. Raise `PathError` for another name."""

@@ -769,10 +769,6 @@ class Data(ABC):
         """Take the hint that these ranges, ``(offset, length)``, will be read soon; near data need none."""
         return
 
-    def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return what `pread` returns for each ``(offset, length)``; far data read several at once, or together."""
-        return [self.pread(offset, length) for offset, length in ranges]
-
     def keep(self, start: int, end: int) -> None:
         """Keep ``[start, end)`` in memory if seeking back to it is expensive and the budget has room."""
         return

@@ -162,11 +162,6 @@ class BlockCache(DerivedData):
                 else:
                     self._source.prefetch([(start, end - start)])
 
-    def pread_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read all ranges, near ones by one request."""
-        self.prefetch(ranges)
-        return [self.pread(offset, length) for offset, length in ranges]
-
     # -- the rest ----------------------------------------------------------------------------------------------------
 
     def check_unchanged(self) -> None:

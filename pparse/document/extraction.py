@@ -496,7 +496,10 @@ class Extraction(HasStatus):
         most = self.session.limits.nesting
         while format is None and not extraction_of(result)._named:
             container = result.container
-            inner: Extraction | None = container.unwrapped() if container is not None else None  # type: ignore[assignment]
+            try:
+                inner: Extraction | None = container.unwrapped() if container is not None else None  # type: ignore[assignment]
+            except UnsupportedError:
+                break
             if inner is None:
                 break
             most -= 1

@@ -11,7 +11,7 @@ import re
 from pparse.data.files import parts_in, whole_name
 from pparse.document.appearance import ARCHIVE_EXTENSIONS, DATA_FORMATS, Named, head_of, named, named_folder
 from pparse.document.extraction import FolderExtraction, snapshot_of
-from pparse.document.folder import FILE, FOLDER, STOPPED, folders_with
+from pparse.document.folder import FILE, FOLDER, folders_with
 from pparse.document.opening import files_of, open_split
 from pparse.document.registry import (
     ANY_MODELS,
@@ -21,6 +21,7 @@ from pparse.document.registry import (
     viewer_for,
 )
 from pparse.errors import (
+    DataChangedError,
     DataError,
     EndOfDataError,
     FormatError,
@@ -66,6 +67,8 @@ _UNFINISHED: Final = ".incomplete"
 # What files end in that name others, of which they come first.
 _INDEX: Final = ".index.json"
 _FIRST: Final = (_INDEX, ".index", ".pdmodel", ".metadata", "_model_states.pt")
+# What is no reason to stop: a file that cannot be read, or changes just now.
+_NOT_READ: Final = (DataError, SourceError, DataChangedError)
 
 
 class InventoryItem(Declared):
@@ -103,9 +106,7 @@ class InventoryItem(Declared):
             return {name}
         try:
             self.viewer.extent()  # it opens all files
-        except STOPPED:
-            raise
-        except PparseError:  # asking it for anything else says so
+        except _NOT_READ:  # asking it for anything else says so
             pass
         return {name} | files_of(self.viewer.extraction)
 
@@ -243,9 +244,7 @@ class Inventory:
         try:
             found = here.folder.split(name)
             return None if found is None else open_split(here.session, found)
-        except STOPPED:
-            raise
-        except PparseError:
+        except _NOT_READ:
             return None
 
     def models_beside(self) -> tuple[list[str], list[InventoryItem]]:
@@ -288,9 +287,7 @@ class Inventory:
                 absent = next((note.reason for note in found.notes if note.code.startswith("part-")), None)
                 lost = None if absent is None else EndOfDataError(absent, source=path)
                 return InventoryItem(path, own, size=found.size, error=lost, what=_PASSED)
-        except STOPPED:
-            raise
-        except PparseError as error:
+        except _NOT_READ as error:
             other = named(head_of(found, 64)) if found is not None else None
             if other is not None and other in DATA_FORMATS:
                 return _not_read(path, other, found)

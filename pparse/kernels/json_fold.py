@@ -72,8 +72,8 @@ class Carry:
 
     __slots__ = ("depth", "escaped", "in_string")
 
-    def __init__(self, depth: int = 1) -> None:
-        self.depth = depth
+    def __init__(self) -> None:
+        self.depth = 1
         self.in_string = 0
         self.escaped = 0
 

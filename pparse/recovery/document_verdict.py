@@ -9,7 +9,15 @@ from __future__ import annotations
 from itertools import islice
 
 from pparse.data.range_status import cut_status, joined
-from pparse.errors import DataError, EndOfDataError, FaultError, LimitError, NothingThereError, UnsupportedError
+from pparse.errors import (
+    DataError,
+    EndOfDataError,
+    FaultError,
+    FormatError,
+    LimitError,
+    NothingThereError,
+    UnsupportedError,
+)
 from pparse.findings import BROKEN, UNSURE_NUMBER, Finding, FindingList, HasStatus, Severity, Status
 from pparse.limits import count_words
 from pparse.tensors.viewer import findings_of
@@ -23,7 +31,6 @@ if TYPE_CHECKING:
     from pparse.containers.archive import ArchiveMember, ArchiveParser
     from pparse.containers.content import Verdict
     from pparse.document.extraction import Extraction
-    from pparse.errors import FormatError
     from pparse.tensors.status import Extent
 
 # Codes of findings about bytes that cannot be the original ones.
@@ -232,10 +239,11 @@ def findings_below(document: Extraction, *, strict: bool = False) -> Iterator[Fi
     told = set(document.findings)
     unlike: list[Finding] = []
 
-    def refused(name: str, extraction: Extraction, error: FormatError) -> None:
-        finding = unlike_its_name(name, extraction, error)
-        if finding is not None:
-            unlike.append(finding)
+    def refused(name: str, extraction: Extraction | None, error: DataError) -> None:
+        if extraction is not None and isinstance(error, FormatError):  # of others, the check of the archive tells
+            finding = unlike_its_name(name, extraction, error)
+            if finding is not None:
+                unlike.append(finding)
 
     apart: list[tuple[str, tuple[ArchiveParser, ArchiveMember]]] = []  # files that say nothing without others
     for name, extraction in documents_below(document.parse(), refused):

@@ -166,7 +166,7 @@ def open_target(
     *,
     max_output: int | None = None,
     exist_ok: bool = False,
-    run: Mapping[str, object] | None = None,
+    run: Mapping[str, object],
     beside: int = 0,
     threads: int = 1,
 ) -> Target:
@@ -229,7 +229,7 @@ def recover(
         run = _run_of(document, "recover", stamp=files.stamp if files is not None else None, **options)
         size = files.size if files is not None else _size_beside(document, result)
         with open_target(document, folder, **options, run=run, beside=size, threads=threads) as target:
-            report = RecoveryReport(target, fill="zeros")
+            report = RecoveryReport(target)
             kept.count = report.add
             unpacker = Unpacker(document, target, kept, recursive=True, drain=True, salvage=True, findings=findings)
             try:
@@ -326,7 +326,7 @@ def extract(
                 unpacker = Unpacker(document, target, kept, recursive=recursive, drain=drain, wanted=wanted)
                 unpacker.run(result)
                 resumed = resumed or unpacker.steps.resumed
-                if not unpacker.was_misled or target.journal is None:
+                if not unpacker.was_misled:
                     break
                 target.withdraw_all()
             document.forget()

@@ -19,7 +19,6 @@ from pparse.findings import HasStatus, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
 from pparse.recovery.names import printable
-from pparse.recovery.target import REPORT_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,17 +217,15 @@ class Summary:
 class RecoveryReport:
     """Writes the report into ``target``. It gets its name when `finish` is called.
 
-    ``fill`` describes, as plain data, what the files have in place of lost bytes. As a context manager it finishes the
-    report at the end, and discards it after an exception.
+    As a context manager it finishes the report at the end, and discards it after an exception.
     """
 
-    def __init__(self, target: Target, *, fill: object = None, name: str = REPORT_NAME) -> None:
+    def __init__(self, target: Target) -> None:
         self.summary = Summary()
         """Counts over all files so far."""
-        self._fill = fill
         self._buffer = bytearray(b'{"schema": %d, "files": [' % SCHEMA)
         self._separator = "\n"
-        self._file = target.atomic(name)
+        self._file = target.atomic()
 
     def add(self, file: RecoveredFile) -> None:
         """Write the entry of a file, and read its gaps. Raise `SourceError`."""
@@ -251,7 +248,7 @@ class RecoveryReport:
         if self._file.closed:
             return self.summary
         try:
-            self._put(f'\n], "fill": {_dump(self._fill)}, "findings": [')
+            self._put('\n], "fill": "zeros", "findings": [')
             separator = "\n"
             for finding in findings:
                 told = {**finding.to_dict(), "source": without_folder(finding.source)}

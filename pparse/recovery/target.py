@@ -9,8 +9,8 @@
         file.path, file.bytes, file.sha256, file.crc32
 
 It creates plain files and folders with the permissions of the user's umask: no links, no devices, no setuid bits. A
-file gets its name when it is complete; until then it is in a hidden folder (`pparse.recovery.folder_writer`). If the
-target is given a ``run``, a journal is kept there, too, and the same run continues where it was killed.
+file gets its name when it is complete; until then it is in a hidden folder (`pparse.recovery.folder_writer`). A journal
+is kept there, too, and the same run continues where it was killed.
 
 Every name goes through `safe_name`, is created below an open folder without following links, and must be new. A name
 that is taken gets a number: ``a~2.txt``. Names that differ only in case or composition also count as taken, so that the
@@ -30,6 +30,7 @@ import zlib
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from itertools import islice
+from types import MappingProxyType
 
 from pparse.containers.content import Verdict
 from pparse.errors import ClosedError, LimitError, OptionError, SourceError, refused, system_error, told
@@ -77,10 +78,9 @@ class Target:
     With ``exist_ok`` it need not be empty: existing files stay, and new files get other names. ``max_bytes`` limits the
     bytes of all files together, without holes (default: `default_max_output` for ``source_size``), ``limits`` those of
     their holes (``hole_bytes``), the files and folders (``extracted_entries``), and what `Expansion` allows a member
-    (``expansion_ratio``); ``max_depth`` the parts of a path (deeper folders are left out of it). ``reserved`` are names
-    at the root that members cannot have. ``run`` describes what is done, as plain data; its item ``of`` names the
-    source for people. With a ``run`` there is a ``journal``, and if the folder holds the journal of the same run,
-    unfinished, that is continued. With ``threads``, two or more, one of them makes the digests of the files.
+    (``expansion_ratio``); ``max_depth`` the parts of a path (deeper folders are left out of it). ``run`` describes what
+    is done, as plain data; its item ``of`` names the source for people. If the folder holds the ``journal`` of the same
+    run, unfinished, that is continued. With ``threads``, two or more, one of them makes the digests of the files.
 
     As a context manager it ends with `close`. If the user stops it, or the disk is full, it keeps what is needed to
     continue. Raise `OptionError` if the folder is not empty or not a folder, or holds another unfinished run;
@@ -97,8 +97,7 @@ class Target:
         max_depth: int = MAX_DEPTH,
         budget: MemoryBudget | None = None,
         exist_ok: bool = False,
-        reserved: tuple[str, ...] = (REPORT_NAME,),
-        run: Mapping[str, Any] | None = None,
+        run: Mapping[str, Any] = MappingProxyType({}),
         threads: int = 1,
     ) -> None:
         self.limits = limits or Limits()
@@ -113,7 +112,7 @@ class Target:
         self.entries = 0
         """Number of files and folders created."""
         self.closed = True
-        self.journal: Journal | None = None
+        self.journal: Journal
         self._budget = budget or MemoryBudget()
         self._thread: Executor | None = None
         self._threads = ExitStack()
@@ -126,7 +125,6 @@ class Target:
         self._renamed: dict[int, str] = {}  # folders created under another name than their own
         self._renamed_charge = self._budget.charge(0, "the table of renamed folders")
         self.places = places()
-        self._reserved = reserved
         self._root: Any = self._open()
         self._work = Workspace(self.places, self._root)
         try:
@@ -136,7 +134,7 @@ class Target:
             self._let_go(keep=True)
             raise
         self.closed = False
-        for name in (WORK_NAME, *reserved):
+        for name in (WORK_NAME, REPORT_NAME):
             self._taken.add(self._key_of(name))
 
     def _open(self) -> Any:
@@ -150,38 +148,36 @@ class Target:
 
     # -- continuing a run ----------------------------------------------------------------------------------------------
 
-    def _begin(self, exist_ok: bool, run: Mapping[str, Any] | None) -> None:
+    def _begin(self, exist_ok: bool, run: Mapping[str, Any]) -> None:
         """Continue the journal of the same run; or check that the folder is free, and begin one."""
-        if run is not None:
-            self.journal = self._read_journal(make=False)
-        if run is not None and self.journal is not None and self._goes_on(self.journal, run):
+        is_there = self._read_journal(make=False)
+        if is_there and self._goes_on(self.journal, run):
             self._work.sweep()
             if self.journal.pending is not None:
                 self.withdraw(self.journal.pending, pending=True)
             return
-        if not exist_ok and not self.places.is_empty(self._root, "" if run is None else WORK_NAME):
+        if not exist_ok and not self.places.is_empty(self._root, WORK_NAME):
             raise OptionError(
                 f"the target {self.folder} is not empty; name another folder, or allow it with "
                 + told("--force", "exist_ok=True")
             )
-        if run is None:
-            return
-        journal = self.journal or self._read_journal(make=True)
-        if journal is None or journal.run is not None:
+        if not is_there:
+            self._read_journal(make=True)
+        if self.journal.run is not None:
             raise OptionError("another process is writing to this folder now")
-        self.journal = journal
         self._work.sweep()
-        journal.begin(dict(run))
+        self.journal.begin(dict(run))
 
-    def _read_journal(self, *, make: bool) -> Journal | None:
+    def _read_journal(self, *, make: bool) -> bool:
         descriptor = self._work.journal(make=make)
         if descriptor is None:
-            return None
+            return False
         try:
-            return Journal(descriptor, self._budget, lambda path: self._key("", path, "made"))
+            self.journal = Journal(descriptor, self._budget, lambda path: self._key("", path, "made"))
         except BaseException:
             os.close(descriptor)
             raise
+        return True
 
     def _goes_on(self, journal: Journal, run: Mapping[str, Any]) -> bool:
         """Say whether ``journal`` is that of ``run``. Raise `OptionError` if it is that of another run."""
@@ -202,7 +198,6 @@ class Target:
         ``pending``: the unit was not finished. Nobody has a reason to change its files, so a changed one is somebody
         else's.
         """
-        assert self.journal is not None  # noqa: S101 -- its caller has it
         # The others: it is not a line of a journal.
         with refused("cannot write", self.folder), suppress(TypeError, IndexError, AttributeError):
             for at, _, entry in self.journal.entries(offset):
@@ -214,12 +209,7 @@ class Target:
                     self._withdraw(entry[1], None)
 
     def withdraw_all(self) -> None:
-        """Remove all unchanged files that this run has written, and its folders if they are empty then.
-
-        Without a journal no files are known, and none are removed.
-        """
-        if self.journal is None:
-            return
+        """Remove all unchanged files that this run has written, and its folders if they are empty then."""
         with refused("cannot write", self.folder):
             for _, path, known in self.journal.lines("name"):
                 self._withdraw(path, known)
@@ -324,8 +314,7 @@ class Target:
             elif not isinstance(error, FileExistsError):
                 raise
             file.named(folder + self._claim(place, folder, base, take))
-        if self.journal is not None:
-            self.journal.put("file", file.parts, file.path, _known(found), file.output, file.skipped)
+        self.journal.put("file", file.parts, file.path, _known(found), file.output, file.skipped)
 
     def forget(self, file: TargetFile) -> None:
         """Release the name and the bytes of a discarded file."""
@@ -334,13 +323,11 @@ class Target:
         self.entries -= 1
         if not self.closed:
             self._taken.discard(self._key_of(file.path))
-            if self.journal is not None:
-                self.journal.put("file", file.parts, None, [], 0, 0)
+            self.journal.put("file", file.parts, None, [], 0, 0)
 
     def _note(self, *entry: object) -> None:
         """Add a line that the next step relies on."""
-        if self.journal is not None:
-            self.journal.put(*entry, flush=True)
+        self.journal.put(*entry, flush=True)
 
     def make_folder(self, name: str, raw_name: bytes | None = None) -> str:
         """Create the folder stored as ``name``, unless it exists; return its path (``""`` for the target itself)."""
@@ -354,13 +341,11 @@ class Target:
         """Return what makes the digest of a file while it is written."""
         return Digest(self._budget, self._thread)
 
-    def atomic(self, name: str) -> AtomicReport:
-        """Return a file at the root that gets ``name``, a reserved name, when it is complete."""
+    def atomic(self) -> AtomicReport:
+        """Return the report, which gets its name at the root when it is complete."""
         self._check()
-        if name not in self._reserved:
-            raise ValueError(f"a member may have that name: {name!r}")
-        with refused("cannot write", name):
-            return AtomicReport(self, *self._work.create(), name)
+        with refused("cannot write", REPORT_NAME):
+            return AtomicReport(self, *self._work.create(), REPORT_NAME)
 
     def close(self, *, keep: bool = False) -> None:
         """Release the folder; may be called again. ``keep`` what the same run needs to continue."""
@@ -371,7 +356,7 @@ class Target:
             self._let_go(keep=keep)
 
     def _let_go(self, *, keep: bool) -> None:
-        journal, self.journal = self.journal, None
+        journal: Journal | None = getattr(self, "journal", None)
         self._threads.close()
         try:
             if journal is not None:
@@ -453,7 +438,7 @@ class Target:
             return self.places.enter(place, name), name
 
     def _was_made(self, path: str) -> bool:
-        return self.journal is not None and self.journal.made_folder(path)
+        return self.journal.made_folder(path)
 
     def _make(self, place: Any, folder: str, name: str) -> None:
         """Create a folder, unless the run that this one continues has created it."""

@@ -665,10 +665,7 @@ class Steps:
 
     def tell(self, file: RecoveredFile) -> None:
         """Report a file of the current unit."""
-        if self._journal is not None:
-            if iter(file.gaps) is file.gaps:
-                file.gaps = tuple(file.gaps)  # they are read twice
-            self._journal.put("told", file.status.value, list(file.gaps), _told_of(file))
+        self._journal.put("told", file.status.value, list(file.gaps), _told_of(file))
         self._report(file)
 
     def do(self, key: tuple[object, ...], lists: Sequence[FindingList], work: Callable[[], bool | None]) -> None:
@@ -677,11 +674,7 @@ class Steps:
         ``lists`` are all lists that may receive findings. ``work`` returns True if the unit turned out to be a
         container, for which nothing was written yet.
         """
-        journal = self._journal
-        if journal is None:
-            work()
-            return
-        number = self._number
+        journal, number = self._journal, self._number
         digest = blake2b(repr(key).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
         self._number += 1
         offset = journal.unit(number)

@@ -45,14 +45,14 @@ def _descr(dtype: np.dtype[Any]) -> Any:
     return dtype.str
 
 
-def write_npy(tensor: Any, stream: BinaryIO, *, block: int = 4 << 20) -> None:
+def write_npy(tensor: Any, stream: BinaryIO) -> None:
     """Write ``tensor`` as .npy, a block at a time.
 
     Types that numpy lacks (bfloat16, float8 …) are written as numpy does: as bytes of that width (``<V2``).
     Raises the errors of `Tensor.blocks`.
     """
     stream.write(npy_header(tensor._known_dtype().numpy, tensor.shape))
-    for part in tensor.blocks(max(block, 16)):
+    for part in tensor.blocks():
         stream.write(part.tobytes())
 
 

@@ -119,7 +119,7 @@ class NodeContext:
     """Entries that are read again, from child ``collect_from`` to before ``collect_to``; None while indexing."""
     collect_from = collect_to = 0
 
-    def __init__(self, node: Node, index: ChildIndex | None) -> None:
+    def __init__(self, node: Node, index: ChildIndex) -> None:
         self.node = node
         """The node that is parsed."""
         self.result: Services = node.result
@@ -131,7 +131,7 @@ class NodeContext:
         self.entries_limit = self.result.extraction.session.limits.entries
         """The limit on the number of children."""
         self.index = index
-        """Receives the children; None when nothing is indexed."""
+        """Receives the children that are indexed."""
         self.pos = self._mark = node.start  # a state that needs more bytes is entered again at the mark
         """Where the state begins, as an offset of ``data``."""
         around = bounded_by(node)
@@ -167,8 +167,6 @@ class NodeContext:
                 self.collected.append(entry)
             return
         index = self.index
-        if index is None:
-            return
         if index.count >= self.entries_limit:
             self.result.extraction.session.limits.check(
                 "entries", index.count + 1, "the number of children", path=self.node.path
@@ -192,7 +190,7 @@ class NodeContext:
         Only while children are indexed, by offsets. Raises `LimitError` above the limit ``entries``.
         """
         index = self.index
-        assert index is not None and self.is_indexing and not self.keeps_entries  # noqa: S101, PT018 -- a parser's promise
+        assert self.is_indexing and not self.keeps_entries  # noqa: S101, PT018 -- a parser's promise
         if index.count + len(starts) > self.entries_limit:
             count = index.count + len(starts)
             self.result.extraction.session.limits.check("entries", count, "the number of children", path=self.node.path)
@@ -202,7 +200,7 @@ class NodeContext:
     @property
     def is_indexing(self) -> bool:
         """Whether children are indexed now, in contrast to entries that are read again."""
-        return self.collected is None and self.index is not None and self.index.tail is None
+        return self.collected is None and self.index.tail is None
 
     # -- taking bytes ------------------------------------------------------------------------------------------------
 
@@ -376,8 +374,7 @@ class NodeContext:
 
         The engine does that once it must, with the child's own states, and keeps what it learns for the child.
         """
-        if self.index is not None:
-            self.index.learns = True
+        self.index.learns = True
         if self._last is not None:
             self.pending, self.pending_known = (self.emitted - 1, self._last), self._last.end is not None
         return self.pos, state, 0
@@ -396,7 +393,7 @@ class NodeContext:
             return True
         if self.collected is not None:
             return self.emitted >= self.collect_to
-        return self.wanted_count is not None and self.index is not None and self.index.count >= self.wanted_count
+        return self.wanted_count is not None and self.index.count >= self.wanted_count
 
 
 def decode_text(raw: bytes, start: int, what: str = "the text") -> str:

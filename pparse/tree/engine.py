@@ -279,7 +279,7 @@ class _Feed:
 
 
 def _output(ctx: NodeContext) -> int:
-    return ctx.emitted + (ctx.index.count if ctx.index is not None else 0)
+    return ctx.emitted + ctx.index.count
 
 
 def _name(state: object) -> str:
@@ -293,8 +293,7 @@ def _close(ctx: NodeContext, parser: Parser | None = None) -> None:
         if ctx.collected is None:
             if parser is not None:
                 parser.finish(ctx)
-            if ctx.index is not None:
-                ctx.index.finish()
+            ctx.index.finish()
         ctx.state = DONE
 
 
@@ -303,7 +302,7 @@ def _cut(ctx: NodeContext, parser: Parser) -> None:
     index = ctx.index
     if ctx.collected is not None:
         again = None  # what was emitted here before is kept, see `ChildIndex.tail`
-    elif index is None or ctx.keeps_entries:
+    elif ctx.keeps_entries:
         again = parser.cut(ctx)
     else:
         index.tail = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from itertools import chain
+from itertools import chain, islice
 from operator import methodcaller
 
 from pparse.data.base import Access
@@ -87,7 +87,8 @@ class Container(Doored):
         return None
 
     def unwrapped(self) -> Host | None:
-        """Return the document inside if this format only wraps it; else None. Raises `LimitError`."""
+        """Return the document inside if this format only wraps it; else None. Raises `LimitError`, and
+        `UnsupportedError` if a library is missing."""
         return None
 
     def model_file(self) -> Host | None:
@@ -625,9 +626,8 @@ class Parser(Doored):
 
     def key_hashes(self, node: Node, first: int = 0, stop: int | None = None) -> Iterator[int]:
         """Yield the hashes of the children's keys, from child ``first`` to before ``stop`` (None: all), in order."""
-        for ordinal, entry in self.result.entries_from(node, first):
-            if stop is not None and ordinal >= stop:
-                return
+        entries = self.result.entries_from(node, first)
+        for _, entry in entries if stop is None else islice(entries, max(0, stop - first)):  # none is indexed behind it
             yield key_hash(entry.key)
 
     @property

@@ -182,7 +182,7 @@ class Result(HasStatus):
         The entry in ``ctx.pending`` then has the child's end and status.
         """
         ordinal, entry = ctx.pending or (0, None)
-        assert entry is not None and ctx.index is not None  # noqa: S101, PT018 -- the engine asks for a pending child only
+        assert entry is not None  # noqa: S101 -- the engine asks for a pending child only
         known = ctx.index.children.get(ordinal) if entry.end is None else None
         if known is not None and known[1] is not None:
             entry.end, entry.status, entry.finding = known[1]
@@ -209,7 +209,6 @@ class Result(HasStatus):
     def learn_child(self, ctx: NodeContext, inner: NodeContext) -> None:
         """Note for ``ctx`` what its pending child turned out to be; keep the child's index until it is asked for."""
         kid, index = inner.node, inner.index
-        assert index is not None  # noqa: S101 -- every child that is read has one
         self._reading = self._reading - {id(index)}
         if inner.fresh:
             index.group = kept = (0, inner.fresh)
@@ -449,7 +448,7 @@ class Result(HasStatus):
         table = self.key_table(node, ordinal + 1)
         if table is not None:
             return 1 + table.before(key, ordinal)
-        if not index.complete and ordinal > BY_READING:
+        if not index.complete and ordinal > BY_READING and id(index) not in self._reading:
             index = node.index_to(None)
         if index.complete and key_hash(key) not in self.repeated_keys(node):
             return 1

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from pparse.data.base import Data
+    from pparse.findings import Finding
     from pparse.parsers.pickle.parser import PickleParser
     from pparse.parsers.pickle.program import Program
     from pparse.parsers.pytorch.rebuild import StoredTensor
@@ -261,6 +262,9 @@ class PickleWalk:
                 yield Leaf(name, Odd("shared values have more names than the pickle has bytes: the rest is left out"))
                 return
             if isinstance(value, Node):
+                why = _why_nameless(value)
+                if why is not None:
+                    self._parser.note_damage(root, MalformedError(why.reason, offset=why.offset))
                 made = self._of_node(name, value)
                 if isinstance(made, Leaf):
                     yield made
@@ -295,7 +299,8 @@ class PickleWalk:
         if is_scalar and size > _LARGEST and node.kind != "alias":
             return Leaf(name, node)  # described by its size
         # What is only suspect is read: whoever shows it says so.
-        if is_scalar or (size <= SMALL and (node.status is Status.COMPLETE or node.known_status in _WHOLE)):
+        is_whole = node.status is Status.COMPLETE or node.known_status in _WHOLE or _why_nameless(node) is not None
+        if is_scalar or (size <= SMALL and is_whole):
             try:
                 return iter([(name, program.decoder.decode(node.start, end))])
             except UnsupportedError as error:
@@ -339,6 +344,12 @@ class PickleWalk:
             return False
         name = _class_of(node)
         return name.startswith("torch.") and ("_rebuild_" in name or name == FROM_BYTES)
+
+
+def _why_nameless(node: Node) -> Finding | None:
+    """Return why the key of a value in a map cannot be read; None if it can. Names are lost, then, and no values."""
+    is_lost = node.key is None and node.known_status is Status.DAMAGED and node.parent is not None
+    return node.finding if is_lost and node.parent.shape == MAP else None  # type: ignore[union-attr]
 
 
 def _class_of(node: Node) -> str:

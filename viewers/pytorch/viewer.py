@@ -337,6 +337,8 @@ class PyTorchViewer(PickleViewer):
             reason = f"{count_words(len(rest), 'storage')} {are} to no tensor that is shown, the first is {rest[0]!r}"
             # What a program keeps beside its tensors may stay without a name; but not all that there is.
             self._note("unnamed-storage", reason, severity=Severity.NOTE if extent.count else Severity.ERROR)
+            if not extent.count and extent.document_status is Status.COMPLETE:
+                extent.document_status = Status.DAMAGED
         return extent
 
 
