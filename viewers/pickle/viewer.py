@@ -12,7 +12,7 @@ from pparse.data.spliced import FlippedData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
-from pparse.errors import DataError, told
+from pparse.errors import DataError, UnsupportedError, told
 from pparse.findings import COMPLETE, Finding, Severity, Status, worst_status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, Described, scalar_of
@@ -121,16 +121,20 @@ class SpanToPlace(HeldSpan):
 
 
 def _as_type(array: Array, wanted: str) -> Array:
-    """Return an array with its elements as another type, as torch makes them; as it is if they have none to change."""
-    if array.type.dtype is None or array.type.dtype[0] == "[" or array.content is None:
+    """Return an array with its elements as another type, as torch makes them; as it is if it has no numbers."""
+    target = DTYPES.get(wanted)
+    if target is None or target.packed:
+        return Array(array.shape, Described(wanted, None, reason=f"the type {wanted} is not known"))
+    try:
+        source = DType.of(array.type.dtype or "")
+    except ValueError:
+        return array
+    if array.content is None or source.packed or not source.is_number or len(array.content) % source.itemsize:
         return array
     import numpy as np
 
-    source = np.dtype(array.type.dtype).newbyteorder(">" if array.type.big_endian else "<")
-    target = DTYPES.get(wanted)
-    if target is None or len(array.content) % source.itemsize:
-        return array
-    content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
+    stored = source.numpy.newbyteorder(">" if array.type.big_endian else "<")
+    content = np.frombuffer(array.content, stored).astype(target.numpy).tobytes()
     return Array(array.shape, Described(array.type.what, wanted), content, fortran=array.fortran)
 
 
@@ -667,9 +671,11 @@ def _number(scalar: Array) -> Any:
     import numpy as np
 
     try:
-        dtype = np.dtype(scalar.type.dtype).newbyteorder(">" if scalar.type.big_endian else "<")
+        dtype = DType.of(scalar.type.dtype or "").numpy
+        if dtype.fields is None:  # of a structure, each field has an order
+            dtype = dtype.newbyteorder(">" if scalar.type.big_endian else "<")
         value = np.frombuffer(scalar.content or b"", dtype, 1)[0].item()
-    except (TypeError, ValueError):
+    except (ValueError, UnsupportedError):
         return f"<{scalar.type.what}>"
     return value if isinstance(value, str | int | float) else str(value)
 
