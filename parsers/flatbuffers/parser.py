@@ -179,8 +179,6 @@ class FlatBuffersParser(Parser, Listing):
             width = _width(note)
             end = node.start if node.end is None else node.end
             index.keep(note, self.reader.there(node.start, end) // width)
-        if node.known_status is None and node.parent is not None:
-            self.result.close_node(node, COMPLETE, None)
         return True
 
     def _fill_table(self, node: Node, index: ChildIndex, type: Type) -> None:
@@ -361,10 +359,7 @@ class FlatBuffersParser(Parser, Listing):
         return Survey(self)
 
     def resolve(self, node: Node) -> None:
-        """Find out the status of a node; of the root, by going through all tables."""
-        if node.parent is not None:
-            super().resolve(node)
-            return
+        """Find out the status of the root, by going through all tables; that of others is known from the first on."""
         try:
             survey = self.survey
         except LimitError as error:

@@ -142,10 +142,6 @@ class Schema:
         """The type of the root table."""
         return self.type(self.root)
 
-    def has(self, name: str) -> bool:
-        """Say whether there is a type of this name."""
-        return name in self._lines
-
     def is_map(self, kind: str) -> bool:
         """Say whether nodes of a kind are tables or structs."""
         return self._lines.get(kind, ("",))[0] in ("table", "struct")
