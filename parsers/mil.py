@@ -270,9 +270,9 @@ class _MilReader:
                 self._value(inner, in_file=False)
                 found[key] = inner.immediateValue.tensor
             self._take(b")")
-            place = found["offset"]
-            value.blobFileValue.fileName = found["path"].strings.values[0]
-            value.blobFileValue.offset = [*place.ints.values, *place.longInts.values][0]
+            blob, place = value.blobFileValue, found["offset"]
+            offset = (*place.ints.values, *place.longInts.values)[0]
+            blob.CopyFrom(blob.__class__(fileName=found["path"].strings.values[0], offset=offset))
             return
         words, depth = [], 0
         while depth or self._peek() != b")":

@@ -263,7 +263,7 @@ def _ordered(pairs: Any = ()) -> Any:
     return made
 
 
-# What returns plain data, by its full name: what makes the result, and how many arguments it takes at least and at most.
+# What returns plain data, by its full name: what makes the result, and how many arguments it takes.
 _MAKERS: Final[dict[str, tuple[Callable[..., Any], int, int]]] = {
     "_codecs.encode": (_encode, 1, 2),
     "collections.OrderedDict": (_ordered, 0, 1),
