@@ -30,7 +30,7 @@ from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import KIB, MIB, MemoryBudget, count_words
 from pparse.parsers.flatbuffers.flex import FlexVector, held
 from pparse.parsers.flatbuffers.reader import Reader
-from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type
+from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type, no_member
 from pparse.tree.context import SHORT_TEXT, NumberArray, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.entry import SCALAR as LEAF
@@ -243,8 +243,7 @@ class FlatBuffersParser(Parser, Listing):
         """Return the entry of a union's value of type ``number``: the offset at ``at`` leads to a struct, too."""
         type = self.schema.member(union, number)
         if type is None:
-            error = MalformedError(f"there is no type {number} of {union.name}", offset=at)
-            return self._broken(key, union.name, at, error)
+            return self._broken(key, union.name, at, no_member(union, number, at))
         if type.what == STRUCT:
             try:
                 at = self.reader.target(at)

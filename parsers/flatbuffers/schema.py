@@ -25,7 +25,7 @@ from functools import partial
 from struct import calcsize
 
 from pparse.data import files
-from pparse.errors import MalformedError
+from pparse.errors import MalformedError, UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +99,18 @@ class Type:
 
     def __repr__(self) -> str:
         return f"<Type {self.name}>"
+
+
+def no_member(union: Type, number: int, at: int) -> MalformedError | UnsupportedError:
+    """Return the error on a value of a union of type ``number``, which the schema does not have.
+
+    Readers pass over such values, as those of newer versions (flatbuffers/verifier.h); no writer leaves a value of
+    type 0.
+    """
+    if not number:
+        return MalformedError(f"a value of {union.name} has no type", offset=at)
+    reason = f"{union.name} has no type {number} in the schema: the file is newer, or damaged"
+    return UnsupportedError(reason, offset=at)
 
 
 class Field:
