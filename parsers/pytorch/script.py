@@ -150,11 +150,11 @@ def _statement(made: Statement) -> Statement:
     return made
 
 
-def _tokens(text: str, pos: int = 0) -> list[Token]:
+def _tokens(text: str) -> list[Token]:
     if len(text) > LONGEST:
         raise MalformedError(f"a line has {len(text):,} characters: more than {LONGEST:,}")
     found: list[Token] = []
-    last = len(text.rstrip())
+    pos, last = 0, len(text.rstrip())
     while pos < last:
         match = _TOKEN.match(text, pos)
         if match is None:  # at once: who looked for the end of a text again and again would take long

@@ -58,8 +58,8 @@ class Stored(HasStatus):
 class StoredAt(Stored):
     """A storage of ``size`` bytes that begins at ``begin``, where the file has those before ``end``."""
 
-    def __init__(self, data: Data, begin: int, size: int, end: int, finding: Finding | None = None) -> None:
-        self.size, self.finding = max(0, min(size, end - begin)), finding
+    def __init__(self, data: Data, begin: int, size: int, end: int) -> None:
+        self.size, self.finding = max(0, min(size, end - begin)), None
         self.status = Status.COMPLETE if self.size >= size else cut_status(self.size > 0)
         self._place = data, begin, begin + self.size
 

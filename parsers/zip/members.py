@@ -218,7 +218,7 @@ def agrees(member: ArchiveMember, header: LocalHeader, behind: Callable[[], byte
         return said[1:] == meant[1:] and crc in (None, header.crc)
     if any(each and wanted is not None and each != wanted for each, wanted in zip(said, meant, strict=True)):
         return False
-    return match_descriptor(behind(), 0, crc, member.compressed_size, member.size) > 0
+    return match_descriptor(behind(), crc, member.compressed_size, member.size) > 0
 
 
 def blame(member: ArchiveMember, source: str, status: Status, code: str, reason: str) -> None:

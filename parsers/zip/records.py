@@ -362,9 +362,9 @@ class EndRecord:
         return self.entries == FULL16 or FULL in (self.size, self.offset)
 
 
-def read_end(block: bytes, at: int = 0) -> EndRecord | None:
-    """Return the end record at ``at``; None if it is not there (its comment may be cut)."""
-    fields = _fields(_END, END, block, at)
+def read_end(block: bytes) -> EndRecord | None:
+    """Return the end record that ``block`` begins with; None if it does not (its comment may be cut)."""
+    fields = _fields(_END, END, block)
     return None if fields is None else EndRecord(fields, fields.comment, END_SIZE + fields.comment)
 
 
@@ -380,10 +380,9 @@ def read_locator(block: bytes) -> int | None:
     return None if fields is None else int(fields.offset)
 
 
-def _fields(record: Record, signature: bytes, block: bytes, at: int = 0) -> Values | None:
-    """Return the fields of the record at ``at``; None if there is none with this signature."""
-    whole = len(block) - at >= record.size and block.startswith(signature, at)
-    return record.read(block, at, at) if whole else None
+def _fields(record: Record, signature: bytes, block: bytes) -> Values | None:
+    """Return the fields of the record that ``block`` begins with; None if there is none with this signature."""
+    return record.read(block, 0, 0) if len(block) >= record.size and block.startswith(signature) else None
 
 
 def end_records(data: Bytes, start: int, end: int) -> Iterator[int]:
@@ -550,9 +549,9 @@ class LocalHeader:
         return known and is_name(self.raw_name, self.flags)
 
 
-def local_length(block: bytes, at: int = 0) -> int:
-    """Return the length of the local header at ``at``; its fixed 30 bytes must be in ``block``."""
-    *_, name, extra = _LOCAL.unpack(block, at)
+def local_length(block: bytes) -> int:
+    """Return the length of the local header that ``block`` begins with; its fixed 30 bytes must be there."""
+    *_, name, extra = _LOCAL.unpack(block, 0)
     return int(LOCAL_SIZE + name + extra)
 
 
@@ -567,14 +566,15 @@ def may_be_local(head: bytes) -> bool:
     return fields.version & 0xFF <= 63 and fields.method in METHODS and not fields.flags & RESERVED
 
 
-def read_local(block: bytes, at: int = 0, *, broken: bool = False) -> LocalHeader | None:
-    """Return the local header at ``at``; None if it is not there, or incomplete. ``broken`` ignores the signature."""
-    if len(block) - at < LOCAL_SIZE or not (broken or block.startswith(LOCAL, at)):
+def read_local(block: bytes, *, broken: bool = False) -> LocalHeader | None:
+    """Return the local header that ``block`` begins with; None if there is none, or not all of it. ``broken`` ignores
+    the signature."""
+    if len(block) < LOCAL_SIZE or not (broken or block.startswith(LOCAL)):
         return None
-    fields = _LOCAL.unpack(block, at)
-    end = at + LOCAL_SIZE + fields[9]
+    fields = _LOCAL.unpack(block, 0)
+    end = LOCAL_SIZE + fields[9]
     behind = end + fields[10]
-    return LocalHeader(fields[1:9], block[at + LOCAL_SIZE : end], block[end:behind]) if len(block) >= behind else None
+    return LocalHeader(fields[1:9], block[LOCAL_SIZE:end], block[end:behind]) if len(block) >= behind else None
 
 
 def local_at(data: Bytes, pos: int, end: int, *, broken: bool = False) -> LocalHeader | None:
@@ -626,19 +626,20 @@ _SHORT: Final = (12, 16)  # the lengths of those with sizes of 4 bytes
 MOST_SIZE: Final = 1 << 48
 
 
-def _readings(block: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield ``(length, crc, compressed size, size)`` as each layout that is possible at ``at`` has them."""
+def _readings(block: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yield ``(length, crc, compressed size, size)`` as each layout that ``block`` may begin with has them."""
     for length, signed, layout in LAYOUTS:
-        if len(block) - at >= length and not (signed and not block.startswith(DESCRIPTOR, at)):
-            yield length, *layout.unpack_from(block, at)
+        if len(block) >= length and not (signed and not block.startswith(DESCRIPTOR)):
+            yield length, *layout.unpack_from(block)
 
 
-def match_descriptor(block: bytes, at: int, crc: int | None, compressed_size: int, size: int | None) -> int:
-    """Return the length of the data descriptor at ``at`` with exactly these values; 0 if none of the four layouts fits.
+def match_descriptor(block: bytes, crc: int | None, compressed_size: int, size: int | None) -> int:
+    """Return the length of the data descriptor that ``block`` begins with, with exactly these values; 0 if none of the
+    four layouts fits.
 
     ``crc`` or ``size`` None means any value. What 4 bytes are too few for is there modulo 2^32.
     """
-    for length, crc_there, *there in _readings(block, at):
+    for length, crc_there, *there in _readings(block):
         if crc in (None, crc_there) and _is_there((compressed_size, size), there, length):
             return length
     return 0
@@ -651,7 +652,7 @@ def _is_there(sizes: tuple[int, int | None], there: list[int], length: int) -> b
 
 def descriptor_crc(block: bytes, compressed_size: int, size: int | None) -> int | None:
     """Return the CRC-32 in a data descriptor with these sizes at the beginning of ``block``; None if there is none."""
-    for length, crc, *there in _readings(block, 0):
+    for length, crc, *there in _readings(block):
         if _is_there((compressed_size, size), there, length):
             return crc
     return None

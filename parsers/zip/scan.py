@@ -309,7 +309,7 @@ class Scanner(Walker):
         block, _ = self.read(end, 28)
         signed = block.startswith(DESCRIPTOR)
         if (streamed or signed) and (
-            length := match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size)
+            length := match_descriptor(block, claim.crc, claim.compressed_size, claim.size)
         ):
             return end + length
         if self.is_boundary(end):
@@ -404,7 +404,7 @@ class Scanner(Walker):
                 extent.blame("contradiction", reason)
         block, _ = self.read(found.end, 28)
         if header.flags & STREAMED or block.startswith(DESCRIPTOR):
-            length = match_descriptor(block, 0, found.crc, compressed_size, found.size)
+            length = match_descriptor(block, found.crc, compressed_size, found.size)
             extent.next += length
             if length:
                 extent.crc = found.crc if claim is None else claim.crc
@@ -616,7 +616,7 @@ class Scanner(Walker):
         """Return the length of the descriptor before ``end`` that agrees with ``claim``; 0 if there is none."""
         for length in LENGTHS:
             block, unknown = self.read(end - length, length)
-            if not unknown and match_descriptor(block, 0, claim.crc, claim.compressed_size, claim.size) == length:
+            if not unknown and match_descriptor(block, claim.crc, claim.compressed_size, claim.size) == length:
                 return length
         return 0
 

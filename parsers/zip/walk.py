@@ -608,7 +608,7 @@ class Walker:
             return None
         for start, length in _starts(end, entry):
             block, _ = self.read(end - length, length)
-            agrees = not length or match_descriptor(block, 0, entry.crc, entry.compressed_size, entry.size) == length
+            agrees = not length or match_descriptor(block, entry.crc, entry.compressed_size, entry.size) == length
             if agrees and least <= start <= least + 0xFFFF:
                 return start
         return None
