@@ -307,6 +307,9 @@ def test_a_scalar_of_no_type_is_named_by_its_word():
         assert dict(model.metadata) == {"a": "<|O8>"}
     with pparse.view(pickle.dumps({"a": structure})) as model:
         assert dict(model.metadata) == {"a": "(7, 2.5)"}
+    texts = b"cnumpy.core.multiarray\nscalar\n(" + OF_WORD % b"<U1" + b"C\x04\0\1\2\3tR"  # beyond Unicode
+    with pparse.view(b"\x80\3}(X\1\0\0\0a" + texts + b"u.") as model:
+        assert dict(model.metadata) == {"a": "<<U1>"}
 
 
 def test_numbers_too_long_for_a_text_are_described(tmp_path, run):

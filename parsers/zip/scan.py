@@ -308,9 +308,7 @@ class Scanner(Walker):
             return None
         block, _ = self.read(end, 28)
         signed = block.startswith(DESCRIPTOR)
-        if (streamed or signed) and (
-            length := match_descriptor(block, claim.crc, claim.compressed_size, claim.size)
-        ):
+        if (streamed or signed) and (length := match_descriptor(block, claim.crc, claim.compressed_size, claim.size)):
             return end + length
         if self.is_boundary(end):
             return end

@@ -19,7 +19,7 @@ from pparse.parsers.pickle.arrays import Array, Described, scalar_of
 from pparse.parsers.pickle.values import MOST_BITS, Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
-from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.dtype import DTYPES, DType, are_characters
 from pparse.tensors.node_viewer import node_called
 from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place, unwritten_in
@@ -674,9 +674,12 @@ def _number(scalar: Array) -> Any:
         dtype = DType.of(scalar.type.dtype or "").numpy
         if dtype.fields is None:  # of a structure, each field has an order
             dtype = dtype.newbyteorder(">" if scalar.type.big_endian else "<")
-        value = np.frombuffer(scalar.content or b"", dtype, 1)[0].item()
+        array = np.frombuffer(scalar.content or b"", dtype, 1)
     except (ValueError, UnsupportedError):
         return f"<{scalar.type.what}>"
+    if not are_characters(array):
+        return f"<{scalar.type.what}>"
+    value = array[0].item()
     return value if isinstance(value, str | int | float) else str(value)
 
 
