@@ -59,6 +59,8 @@ _ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\0"}
 _PROGRAM, _FUNCTIONS, _BLOCKS, _OPERATIONS = 502, 2, 3, 3
 # Types in types.
 _MOST_TYPES: Final = 16
+# Of a dimension, which has 64 bits.
+_MOST_DIGITS: Final = 19
 
 
 class MilParser(MessageTextParser):
@@ -243,32 +245,34 @@ class _MilReader:
             for _ in self._listed(b"]"):
                 size, dimension = self._take(), type.tensorType.dimensions.add()
                 if size.isdigit():
+                    if len(size) > _MOST_DIGITS:
+                        raise MalformedError("a dimension has too many digits", offset=self._at)
                     dimension.constant.size = int(size)
                 else:
                     dimension.unknown.SetInParent()
             type.tensorType.rank = len(type.tensorType.dimensions)
             self._take(b">")
 
-    def _value(self, value: Any) -> None:
-        """Read a value: its type, and in brackets what it is."""
+    def _value(self, value: Any, *, in_file: bool = True) -> None:
+        """Read a value: its type, and in brackets what it is, or if it may be ``in_file``, where that has it."""
         self._type(value.type)
         if not value.type.HasField("tensorType"):
             self._skip(b"(", b")")
             return
         self._take(b"(")
-        if self._goes_on(b"BLOBFILE"):
+        if in_file and self._goes_on(b"BLOBFILE"):
             found = {}
             self._take(b"(")
             for _ in self._listed(b")"):
                 key = self._word()
                 self._take(b"=")
                 inner = value.__class__()
-                self._value(inner)
-                tensor = inner.immediateValue.tensor
-                found[key] = [*tensor.strings.values, *tensor.ints.values, *tensor.longInts.values]
+                self._value(inner, in_file=False)
+                found[key] = inner.immediateValue.tensor
             self._take(b")")
-            blob = value.blobFileValue
-            blob.CopyFrom(blob.__class__(fileName=found["path"][0], offset=found["offset"][0]))
+            blob, place = value.blobFileValue, found["offset"]
+            offset = (*place.ints.values, *place.longInts.values)[0]
+            blob.CopyFrom(blob.__class__(fileName=found["path"].strings.values[0], offset=offset))
             return
         words, depth = [], 0
         while depth or self._peek() != b")":

@@ -194,7 +194,9 @@ class Writer:
             self.sized(b"\x8e", "<Q", data)
         elif way == 2:
             self.sized(b"\x96", "<Q", data)
-            return "bytearray"
+            if self.rnd.random() < 0.7:
+                return "bytearray"
+            self.out += b"\x98"
         elif way == 3:
             self.out += b"\x97"
             if self.rnd.random() < 0.4:

@@ -43,6 +43,8 @@ HAVE_ARGUMENTS = {"GLOBAL", "INST", "PERSID", "EXT1", "EXT2", "EXT4"}
 FRAME = b"\x95"
 #: Of texts and bytes that are longer only the beginning is told.
 LONG, CUT_AT = 4_000, 200
+#: Of what is given at once, how many values are told at most; behind these, ``...`` stands for more.
+PARTS = 16
 #: The largest index of the memo that a program may have: the C unpickler reserves as much memory.
 MOST_INDEX = 1 << 20
 
@@ -138,7 +140,7 @@ def spread(found: Any) -> Iterator[Told]:
         yield told._replace(args=(args,), more=opcode != "BUILD" and args[-1:] == [...])
     else:
         size, given = (1 if opcode == "ADDITEMS" else 2), list(args)
-        more = given[-1] is ... and len(given) % size == size - 1  # else it is a value that is not told
+        more = len(given) > PARTS
         del given[len(given) - more :]
         last = len(given) - size
         for number in range(0, len(given), size):

@@ -104,6 +104,11 @@ DECLARED = 'bool d = const()[name = string("d"), val = bool(true)];'
             {"d"},
             "damaged",
         ),
+        ("(tensor<fp32, [1]> x)", f"(tensor<fp32, [{'9' * 30}]> x)", set(), "damaged"),
+        ("([-8, 7, 1])", "(BLOBFILE(path = uint64(5), offset = uint64(64)))", {"b"}, "damaged"),
+        ("([-8, 7, 1])", '(BLOBFILE(path = string("x"), offset = string("64")))', {"b"}, "damaged"),
+        ("([-8, 7, 1])", "(BLOBFILE(offset = uint64(64)))", {"b"}, "damaged"),
+        ("([-8, 7, 1])", "(BLOBFILE(path = string" * 3_000 + '("x")' + "))" * 3_000, {"b"}, "damaged"),
         ("val = bool(true)];\n", None, {"d", "y.k", "other/a"}, "truncated"),
     ],
 )

@@ -609,3 +609,19 @@ def test_a_vector_that_many_tables_share_is_gone_through_once():
             patch.setattr(type(reader), "take", lambda self, at, count: taken.append(at) or original(self, at, count))
             assert document.status is Status.COMPLETE
         assert len(taken) < 40_000
+
+
+@rows("number, status, kind", [(0, Status.DAMAGED, "OpParameter"), (200, Status.UNSUPPORTED, "OpParameter")])
+def test_a_value_of_a_newer_type_is_not_called_damaged(number, status, kind):
+    with pparse.open(DATA / "small.mnn") as document:
+        place = document.root.at("oplists[0].main_type").start
+    content = bytearray((DATA / "small.mnn").read_bytes())
+    content[place] = number
+    with pparse.open(bytes(content), format="mnn") as document:
+        found = document.root.at("oplists[0].main")
+        assert (document.status, found.status, found.kind) == (status, status, kind)
+        with document.view() as model:
+            assert model["c.weight"].status is Status.COMPLETE
+    # What is cut, too, is told as cut.
+    with pparse.open(bytes(content[:-100]), format="mnn") as document:
+        assert document.status is (Status.TRUNCATED if number else Status.DAMAGED)

@@ -6,6 +6,7 @@ import pytest
 
 import pparse
 from pparse import LimitError, Status
+from pparse.parsers.flatbuffers.flex import FlexVector
 from tests.flatbuffers_files import Builder, Flex, Raw
 from tests.rows import rows
 
@@ -86,6 +87,22 @@ def test_keys_out_of_order_are_found_all_the_same():
         assert [root.find("k060", number).ordinal for number in (1, 2)] == [60, 61]
         assert root.child(61).path == "k060#2"
         assert root.find("k050") is None
+
+
+def test_which_of_many_equal_keys_one_is_takes_no_pass_over_the_others(monkeypatch):
+    names = [f"k{number:05}" for number in range(2_000)]
+    content = Flex(dict.fromkeys(names, 7)).content
+    for name in names:
+        content = content.replace(name.encode(), b"k00000")
+    with opened(content) as document:
+        root = document.root
+        assert root.child(1_000).path == "k00000#1001"  # its keys are compared once
+        asked: list[int] = []
+        inner = FlexVector.key
+        monkeypatch.setattr(FlexVector, "key", lambda self, number: asked.append(number) or inner(self, number))
+        assert root.child(1_001).path == "k00000#1002"
+        assert root.find("k00000", 2_000).ordinal == 1_999
+        assert len(asked) < 500
 
 
 def test_a_cut_file_gives_maps_and_texts_under_no_name_of_theirs():

@@ -308,6 +308,9 @@ def test_rows_that_are_not_held_are_read_again(small, monkeypatch):
                 model.extraction.session.budget.charge(model.extraction.session.budget.limit, "all").release()
                 assert [tensor.name for tensor in model.tensors()] == long_names(60)
                 assert all(model[name].name == name for name in reversed(long_names(60)))
+            with opened(lambda: content, 256) as model:  # looked for before anything is listed
+                assert [model[name].spans for name in long_names(60)] == [tensor.spans for tensor in model.tensors()]
+                assert "model.layers" not in model
 
 
 ROW = '"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}'

@@ -175,6 +175,9 @@ def test_a_sparse_matrix_is_told():
     with pparse.view(npz(**arrays)) as model:
         assert model.metadata == {"matrix": "scipy.sparse", "format": "csr", "shape": [2, 2]}
         assert list(model) == list(arrays)
+    for beyond in (b"\0\1\2\3", b"\xff" * 4):  # numpy makes a text of it, on which Python breaks
+        with pparse.view(npz(**{**arrays, "format": np.frombuffer(beyond, "<U1").reshape(())})) as model:
+            assert model.metadata == {}
     del arrays["indptr"]
     with pparse.view(npz(**arrays)) as model:
         assert model.metadata == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import random
@@ -312,6 +313,29 @@ def test_of_a_file_that_is_longer_all_tensors_may_have_moved(folder):
             others_are_whole(found)
             found.extent()
             assert ("trailing-bytes" in {finding.code for finding in found.findings}) is (behind == b"more")
+
+
+@rows(
+    "content, stated, whole, codes",
+    [
+        (b"01234567abcdefgh", b"01234567abcdefgh", 2, set()),
+        (b"01234567abcdefgX", b"01234567abcdefgh", 0, {"hash"}),
+        # Bytes that are known to be missing explain it: the tensor before them is whole.
+        (b"01234567abc", b"01234567abcdefgh", 1, {"truncated"}),
+    ],
+)
+def test_the_checksum_of_another_file_is_compared(content, stated, whole, codes, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "good.bin").write_bytes(b"01234567")
+    (folder / "both.bin").write_bytes(content)
+    digest = hashlib.sha1(stated).hexdigest().upper()
+    places = {f"t{at}": external(location="both.bin", offset=at, length=8, checksum=digest) for at in (0, 8)}
+    with pparse.view(put(folder, **places)) as found:
+        assert {finding.code for finding in found.check()} == codes
+        tensors = [found["t0"], found["t8"]]
+        assert sum(one.status is Status.COMPLETE for one in tensors) == whole
+        assert all(one.verified is True for one in tensors) is (not codes)
+        others_are_whole(found)
 
 
 def test_behind_a_gap_of_unknown_length_in_the_other_file_tensors_are_in_doubt(tmp_path):

@@ -457,6 +457,14 @@ def test_a_hostile_program_in_json_form_is_read_in_bounds():
         assert list(model.graph.check())  # nothing makes %5
 
 
+@rows("listed", [5, True, 1.5, {}, "x", [5]])
+def test_operators_whose_attributes_are_no_list_have_none(listed):
+    made = json.loads((DATA / "emb.json").read_bytes())
+    made["program"]["regions"][0]["blocks"][0]["ops"][1]["A"] = listed
+    with pparse.view(json.dumps(made, separators=(",", ":")).encode()) as model:
+        assert [row[1] for row in model.graph.rows()][:3] == ["eager_tmp_0", "%2", "linear_0.w_0"]
+
+
 def test_a_program_is_told_by_its_first_block():
     with pparse.open(program().SerializeToString()) as document:
         assert document.format == "paddle"

@@ -312,6 +312,7 @@ def test_a_mark_that_damage_makes_a_part_is_shown_as_one() -> None:
     with pparse.open(b"\x80\x02(K\x05\x85R.", format="pickle") as document:
         parts = [(kid.key, kid.kind, kid.start) for kid in document.root.children()]
         assert parts == [("callable", "unfinished", 2), ("args", "tuple", 3)]
+        assert [finding.reason for finding in document.check()] == ["an opcode takes a mark for a value"]
     with pparse.open(b"\x80\x02(cbuiltins\nint\no.", format="pickle") as document:
         assert [(kid.key, kid.kind) for kid in document.root.children()] == [("callable", "global")]
 
@@ -362,6 +363,8 @@ def test_nothing_is_duplicated_across_a_mark() -> None:
         assert document.root.child(0).load() == 1
         with pytest.raises(MalformedError):
             document.root.to_python()
+    with pparse.open(b"\x80\x04]2K\x01a.") as document, pytest.raises(pparse.UnsupportedError, match="DUP takes"):
+        document.root.to_python()
 
 
 @rows("value", [[*range(20_000)], tuple(range(20_000)), {f"k{number}": [number] for number in range(20_000)}])

@@ -25,6 +25,7 @@ from tests.rows import rows
 
 CALL = b"(S'echo'\ntR"
 GETATTR = b"cbuiltins\ngetattr\n("
+GETITEM = b"coperator\ngetitem\n("
 IMPORT = b"cbuiltins\n__import__\n(S'os'\ntR"
 
 
@@ -81,6 +82,14 @@ def graded(content: bytes, format: str | None = "pickle") -> dict[str, str]:
         (b"cfunctools\npartial\n(cos\nsystem\ntR(S'echo'\ntR.", "os.system", "dangerous"),
         (b"coperator\nmethodcaller\n(S'system'\nS'echo'\ntR(" + IMPORT + b"tR.", "os.system", "dangerous"),
         (b"cbuiltins\ngetattr\n.", "builtins.getattr", "unknown"),
+        (b"coperator\nattrgetter\n(S'x'\nS'__globals__'\ntR.", "operator.attrgetter", "dangerous"),
+        (b"coperator\nattrgetter\n(S'x'\nS'y'\ntR.", "operator.attrgetter", "unknown"),
+        (GETITEM + b"(dS'a'\ntR.", "operator.getitem", "harmless"),
+        (GETITEM + b"cshop\nColor\nS'RED'\ntR.", "operator.getitem", "unknown"),
+        (GETITEM + b"cshop\nColor\nS'__init__'\ntR.", "operator.getitem", "dangerous"),
+        (b"coperator\ngetitem\ncoperator\nadd\n)RR.", "operator.getitem", "unknown"),
+        # A bytearray that is made read-only.
+        (b"\x80\x05cos\nsystem\n\x96\x01" + bytes(7) + b"a\x98\x85R.", "os.system", "dangerous"),
         # A class that is changed.
         (b"cdatetime\ndate\n}S'x'\nNsb.", "datetime.date", "dangerous"),
         # A pickle in bytes, in two depths.

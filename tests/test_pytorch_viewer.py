@@ -260,6 +260,58 @@ def test_an_array_whose_shape_numpy_refuses_is_damaged_and_not_gone(shape, count
         assert (len(str(bad.finding)) < 300, other.status) == (True, Status.COMPLETE)
 
 
+UTILS = b"ctorch._utils\n_rebuild_"
+STRIDED = b"((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0aX\3\0\0\0cpuK\4tQK\0K\4\x85K\1\x85"
+LAYOUT = b"ctorch.serialization\n_get_layout\n"
+BY_CHANNEL = b"(ctorch\nper_channel_affine\n]G" + bytes(8) + b"a"
+ARRAY = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\0\x85C\1btR(K\1K\1\x85"
+OF_WORD = b"cnumpy\ndtype\n(X\3\0\0\0%sK\0K\1tR(K\3X\1\0\0\0<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"
+FROM_ARRAY = UTILS + b"device_tensor_from_numpy\n(" + ARRAY + OF_WORD + b"\x89C\3abctbctorch\n%s\nNtR"
+
+
+@rows(
+    "made, reason",
+    [
+        (UTILS + b"sparse_tensor\n(" + LAYOUT + b"}K\0K\1sR)tR", "a sparse tensor has an unknown layout"),
+        (UTILS + b"sparse_tensor\n(" + LAYOUT + b"K\5R)tR", "a sparse tensor has an unknown layout"),
+        (UTILS + b"qtensor\n" + STRIDED + BY_CHANNEL + b"K\5K\0ttR", "its scale are not a tensor"),
+        (UTILS + b"qtensor\n" + STRIDED + BY_CHANNEL + b"]K\5aK\0ttR", "not one for each index along dimension 0"),
+        (UTILS + b"tensor_v3\n" + STRIDED + b"\x89NK\0tR", "its type is not a torch.dtype"),
+        (UTILS + b"tensor_v2\n" + STRIDED + b"\x89N}X\4\0\0\0conj\x88stR", "conjugated, and of type float32"),
+        (UTILS + b"meta_tensor_no_storage\n(K\1)NtR", "a meta tensor has no type"),
+        (UTILS + b"tensor_v2\nK\5R", "has no arguments"),
+        (FROM_ARRAY % (b"foo", b"float32"), "not an element type: 'foo'"),
+        (FROM_ARRAY % (b"|i1", b"foo"), "the type foo is not known"),
+    ],
+)
+def test_what_no_torch_writes_costs_only_its_tensor(made, reason):
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr(
+            "m/data.pkl", b"\x80\3}(X\1\0\0\0a" + made + b"X\1\0\0\0b" + ARRAY + OF_WORD % b"|i1" + b"\x89C\1atbu."
+        )
+        archive.writestr("m/data/a", bytes(16))
+    with pparse.view(zipped.getvalue()) as model:
+        found = {tensor.name: tensor for tensor in model.tensors()}
+        assert found["a"].finding is not None
+        assert reason in found["a"].finding.reason
+        assert found["b"].numpy().tolist() == [97]
+        assert list(model.tree()) == ["a", "b"]
+
+
+def test_a_scalar_of_no_type_is_named_by_its_word():
+    """numpy takes None for float64: eight bytes of an object are no number."""
+    scalar = b"cnumpy.core.multiarray\nscalar\n(" + OF_WORD % b"|O8" + b"C\x08" + bytes(8) + b"tR"
+    structure = np.array([(7, 2.5)], [("a", ">i4"), ("b", "<f8")])[0]
+    with pparse.view(b"\x80\3}(X\1\0\0\0a" + scalar + b"u.") as model:
+        assert dict(model.metadata) == {"a": "<|O8>"}
+    with pparse.view(pickle.dumps({"a": structure})) as model:
+        assert dict(model.metadata) == {"a": "(7, 2.5)"}
+    texts = b"cnumpy.core.multiarray\nscalar\n(" + OF_WORD % b"<U1" + b"C\x04\0\1\2\3tR"  # beyond Unicode
+    with pparse.view(b"\x80\3}(X\1\0\0\0a" + texts + b"u.") as model:
+        assert dict(model.metadata) == {"a": "<<U1>"}
+
+
 def test_numbers_too_long_for_a_text_are_described(tmp_path, run):
     number = 1 << 20_000
     held = {number: np.ones(3), (number,): 1, "n": -number, "c": np.zeros(2)}

@@ -449,9 +449,6 @@ class ShardTable:
         self._shards = array("i", (where[number] for number in ranking))
         self._seen = bytearray(len(hashes))
 
-    def __len__(self) -> int:
-        return len(self._hashes)
-
     def see(self, name: str) -> int | None:
         """Record that ``name`` was found; return the number of the shard it is mapped to (-1: none).
 

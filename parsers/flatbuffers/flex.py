@@ -16,8 +16,6 @@ the root's place, its type byte is before that, and the place before both.
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import itemgetter
 from struct import unpack
 
 from pparse.data.base import find_not_utf8
@@ -210,26 +208,10 @@ class SortedKeys(KeyTable):
                 self._ordered = False
         return self._ordered
 
-    def candidates(self, key: object) -> Iterator[int]:
-        """Yield the numbers of the keys that may equal ``key``."""
-        number = 1
-        while (found := self.nth(key, number)) is not None:
-            yield found
-            number += 1
-
     def before(self, key: object, ordinal: int) -> int:
         """Return how many keys equal to ``key`` come before ``ordinal``."""
-        return sum(found < ordinal for found in self.candidates(key))
-
-    def repeated(self) -> Iterator[list[int]]:
-        """Yield groups of numbers whose keys are equal."""
-        if not self._is_ordered():
-            yield from super().repeated()
-            return
-        for _, equal in groupby(enumerate(self._keys()), itemgetter(1)):
-            group = [number for number, _ in equal]
-            if len(group) > 1:
-                yield group
+        first = self.nth(key, 1) if self._is_ordered() else None
+        return super().before(key, ordinal) if first is None else ordinal - first
 
     @property
     def memory(self) -> int:

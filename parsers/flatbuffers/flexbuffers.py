@@ -102,10 +102,7 @@ class FlexBuffersParser(FlatBuffersParser):
         return super().load_scalar(node)
 
     def resolve(self, node: Node) -> None:
-        """Find out the status of the root by going through all values."""
-        if node.parent is not None:
-            super().resolve(node)
-            return
+        """Find out the status of the root, by going through all values; that of others is known from the first on."""
         try:
             finding = self.flaw()
         except LimitError as error:

@@ -30,7 +30,7 @@ from pparse.findings import COMPLETE, Finding, Status
 from pparse.limits import KIB, MIB, MemoryBudget, count_words
 from pparse.parsers.flatbuffers.flex import FlexVector, held
 from pparse.parsers.flatbuffers.reader import Reader
-from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type
+from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, Schema, Type, no_member
 from pparse.tree.context import SHORT_TEXT, NumberArray, decode_text
 from pparse.tree.entry import LIST, MAP, Entry
 from pparse.tree.entry import SCALAR as LEAF
@@ -179,8 +179,6 @@ class FlatBuffersParser(Parser, Listing):
             width = _width(note)
             end = node.start if node.end is None else node.end
             index.keep(note, self.reader.there(node.start, end) // width)
-        if node.known_status is None and node.parent is not None:
-            self.result.close_node(node, COMPLETE, None)
         return True
 
     def _fill_table(self, node: Node, index: ChildIndex, type: Type) -> None:
@@ -245,8 +243,7 @@ class FlatBuffersParser(Parser, Listing):
         """Return the entry of a union's value of type ``number``: the offset at ``at`` leads to a struct, too."""
         type = self.schema.member(union, number)
         if type is None:
-            error = MalformedError(f"there is no type {number} of {union.name}", offset=at)
-            return self._broken(key, union.name, at, error)
+            return self._broken(key, union.name, at, no_member(union, number, at))
         if type.what == STRUCT:
             try:
                 at = self.reader.target(at)
@@ -361,10 +358,7 @@ class FlatBuffersParser(Parser, Listing):
         return Survey(self)
 
     def resolve(self, node: Node) -> None:
-        """Find out the status of a node; of the root, by going through all tables."""
-        if node.parent is not None:
-            super().resolve(node)
-            return
+        """Find out the status of the root, by going through all tables; that of others is known from the first on."""
         try:
             survey = self.survey
         except LimitError as error:

@@ -105,11 +105,6 @@ class Reader:
         self._charge = None
         self._pages, self._vtables, self._lost = {}, {}, {}  # new ones: another thread may be reading
 
-    def uint32(self, at: int) -> int:
-        """Return the number at ``at``."""
-        (found,) = _UINT32(self.take(at, 4))
-        return int(found)
-
     def target(self, at: int, wide: int = 0) -> int:
         """Return where the offset at ``at`` leads to; ``wide``: it has 64 bits."""
         (offset,) = _UINT64(self.take(at, 8)) if wide else _UINT32(self.take(at, 4))

@@ -25,7 +25,7 @@ from functools import partial
 from struct import calcsize
 
 from pparse.data import files
-from pparse.errors import MalformedError
+from pparse.errors import MalformedError, UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,6 +101,18 @@ class Type:
         return f"<Type {self.name}>"
 
 
+def no_member(union: Type, number: int, at: int) -> MalformedError | UnsupportedError:
+    """Return the error on a value of a union of type ``number``, which the schema does not have.
+
+    Readers pass over such values, as those of newer versions (flatbuffers/verifier.h); no writer leaves a value of
+    type 0.
+    """
+    if not number:
+        return MalformedError(f"a value of {union.name} has no type", offset=at)
+    reason = f"{union.name} has no type {number} in the schema: the file is newer, or damaged"
+    return UnsupportedError(reason, offset=at)
+
+
 class Field:
     """A field of a table or struct."""
 
@@ -141,10 +153,6 @@ class Schema:
     def root_type(self) -> Type:
         """The type of the root table."""
         return self.type(self.root)
-
-    def has(self, name: str) -> bool:
-        """Say whether there is a type of this name."""
-        return name in self._lines
 
     def is_map(self, kind: str) -> bool:
         """Say whether nodes of a kind are tables or structs."""

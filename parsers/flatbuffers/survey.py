@@ -13,8 +13,8 @@ from __future__ import annotations
 from struct import Struct, unpack_from
 
 from pparse.errors import DataError, EndOfDataError, MalformedError
-from pparse.findings import COMPLETE, Finding, Status
-from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR
+from pparse.findings import COMPLETE, Finding, Status, worst_status
+from pparse.parsers.flatbuffers.schema import ARRAY, SCALAR, STRUCT, TABLE, TEXT, UNION, VECTOR, no_member
 from pparse.parsers.flatbuffers.table import Tally
 from pparse.tree.context import SHORT_TEXT
 
@@ -47,7 +47,7 @@ class Survey:
         self.torn: tuple[int, int] | None = None
         """Where bytes may have come in or gone, if some did: only what touches this can be wrong and look whole."""
         self.status = COMPLETE
-        """COMPLETE if everything is there; TRUNCATED if the end is not; DAMAGED."""
+        """COMPLETE if everything is there; UNSUPPORTED: some is of newer types; TRUNCATED: the end is not; DAMAGED."""
         self.finding: Finding | None = None
         """What is wrong first."""
         self._parser = parser
@@ -150,16 +150,9 @@ class Survey:
         return found
 
     def _union(self, of: Type, at: int, place: int, number: int, raw: bytes) -> None:
-        union = of if of.what == UNION else of.item
-        if union is None:
-            return
+        union: Any = of if of.what == UNION else of.item
         if of is union:
-            member = self._parser.schema.member(union, raw[number]) if number else None
-            if member is None:
-                kind = raw[number] if number else 0
-                self._break(at + place, at + place, MalformedError(f"there is no type {kind} of {union.name}"))
-            else:
-                self._follow(member, at + place)
+            self._member(union, raw[number] if number else 0, at + place)
             return
         reader = self._reader
         numbers, types = reader.vector(reader.target(at + number), 1) if number else (0, 0)
@@ -169,10 +162,18 @@ class Survey:
             self._break(at + place, at + place, error)
             return
         for each in range(min(count, reader.there(start, start + 4 * count) // 4)):
-            member = self._parser.schema.member(union, reader.take(numbers + each, 1)[0])
-            if member is not None:
-                self._follow(member, start + 4 * each)
+            self._member(union, reader.take(numbers + each, 1)[0], start + 4 * each)
         self._reach(start, start + 4 * count)
+
+    def _member(self, union: Type, number: int, ref: int) -> None:
+        """Look at a value of a union, of type ``number``."""
+        member = self._parser.schema.member(union, number)
+        if member is not None:
+            self._follow(member, ref)
+        elif number:
+            self._note(no_member(union, number, ref))
+        else:
+            self._break(ref, ref, no_member(union, number, ref))
 
     def _follow(self, of: Type, ref: int) -> None:
         """Look at what the reference at ``ref`` leads to; tables come later."""
@@ -258,7 +259,7 @@ class Survey:
 
     def _note(self, error: DataError) -> None:
         status = Status.after(error)
-        if self.status is Status.DAMAGED or (self.status is not COMPLETE and status is not Status.DAMAGED):
+        if worst_status(self.status, status) is self.status:
             return
         self.status = status
         self.finding = Finding.after(error, source=self._parser.result.extraction.name)

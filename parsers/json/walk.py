@@ -353,12 +353,9 @@ def walk_document(parser: JsonParser, node: Node, *, detail: bool) -> Iterator[V
     node.index_to(None)  # finds the end, and what follows it
     yield Visit.of(node, 0)
     walk = TextWalk(parser, node)
-    before, odd = parser.decoder.duplicates, parser.decoder.odd_numbers
+    odd = parser.decoder.odd_numbers
     walk.enter(node)
     yield from tokens(walk, detail)
-    repeated = parser.decoder.duplicates - before
-    if repeated > 0 and not detail:
-        walk.warn("duplicate-key", f"{repeated} keys occur more than once in one object", node.start)
     if parser.decoder.odd_numbers > odd:
         walk.warn("not-finite", NOT_FINITE, node.start)
     walk.charge.release()

@@ -203,9 +203,9 @@ def kind_of(head: bytes, least: int = 0) -> str | None:
     found = _MessageHead(head, least)
     if found.is_tensor(0, _FARTHEST):
         return TENSOR
-    if found.holds_tensor(_SEQUENCES, 0, _FARTHEST):
+    if found.holds_tensor(_SEQUENCES):
         return SEQUENCE
-    return MAP if found.holds_tensor(_MAPS, 0, _FARTHEST) else None
+    return MAP if found.holds_tensor(_MAPS) else None
 
 
 class _MessageHead:
@@ -283,8 +283,9 @@ class _MessageHead:
                 numbers.append(value)
         return numbers if len(numbers) <= _MOST_DIMS else None
 
-    def holds_tensor(self, kind: int, at: int, end: int) -> bool:
-        """Say whether a message of this kind is one, down to the first tensor in it."""
+    def holds_tensor(self, kind: int) -> bool:
+        """Say whether the message is one of this kind, down to the first tensor in it."""
+        at, end = 0, _FARTHEST
         for _ in range(_DEEPEST):
             if kind == _TENSORS:
                 return self.is_tensor(at, end)

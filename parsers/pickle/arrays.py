@@ -8,7 +8,7 @@ from pparse.display.text import shorten
 from pparse.limits import count_words
 from pparse.parsers.pickle.joblib import WATCHED, order_of, wrapper_name
 from pparse.parsers.pickle.values import Call, Global, as_latin1, as_text
-from pparse.tensors.npy import ObjectsError, described
+from pparse.tensors.npy import described
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -250,8 +250,6 @@ def _field(kind: Call) -> tuple[str, int]:
     text = (">" if simple.big_endian else "<") + simple.dtype
     try:
         known, _ = described(text)
-    except ObjectsError:
-        raise _NotReadError("a field has Python objects") from None
     except ValueError as error:
         raise _NotReadError(f"of the type {shorten(word)!r} of a field, {error}") from error
     single = known.itemsize == 1 or word[0] in "SV"

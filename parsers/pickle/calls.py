@@ -31,7 +31,7 @@ from warnings import catch_warnings, simplefilter
 
 from pparse.data.base import Range, find_not_utf8
 from pparse.data.spliced import SplicedData
-from pparse.errors import LimitError, MalformedError
+from pparse.errors import LimitError
 from pparse.parsers.pickle.program import payload
 from pparse.parsers.pickle.values import KIND_OF, KINDS, WIDTHS, Call, Extension, Global, Persistent, as_text, constant
 
@@ -65,7 +65,6 @@ _MOST_TORN: Final = 16
 _CHECK_EVERY: Final = 4096
 
 # Constants by the size of opcode and argument, if that is fixed.
-_BUFFER: Final = 0x97
 _FIXED: Final = {0x4E: 1, 0x88: 1, 0x89: 1, 0x29: 1, 0x97: 1, 0x4B: 2, 0x4D: 3, 0x4A: 5, 0x47: 9}
 _UTF8: Final = frozenset(b"\x8cX\x8d")
 _SIGNED: Final = frozenset(b"T\x8b")
@@ -74,7 +73,7 @@ _BYTES: Final = frozenset(KINDS["bytes"])
 _IN_PIECES: Final = frozenset(KINDS["bytes"] + KINDS["bytearray"])
 _NUMBERS: Final = frozenset(b"IL")
 _HIGHEST_PROTOCOL: Final = 5
-_LISTS, _TUPLES, _DICTS, _SETS, _FROZEN = "list", "tuple", "dict", "set", "frozenset"
+_LISTS, _TUPLES, _DICTS, _SETS, _FROZEN, _BUFFERS = "list", "tuple", "dict", "set", "frozenset", "buffer"
 
 
 class Stacked:
@@ -84,7 +83,7 @@ class Stacked:
 
     def __init__(self, kind: str, parts: list[Value], *, loose: bool = False, is_shared: bool = False) -> None:
         self.kind = kind
-        """``list``, ``tuple``, ``dict``, ``set`` or ``frozenset``."""
+        """``list``, ``tuple``, ``dict``, ``set`` or ``frozenset``; ``buffer``: a read-only view of a bytearray."""
         self.count = len(parts)
         """How many values it holds; keys and values of a dict are two, and one key twice counts twice."""
         self.parts = parts[:_PARTS]
@@ -108,8 +107,11 @@ def _is_data(value: Value) -> bool:
     return type(value) in (int, Stacked)
 
 
-_SHARED: Final = {kind: Stacked(kind, [], is_shared=True) for kind in (_LISTS, _DICTS, _SETS, _FROZEN, _TUPLES)}
-_LOOSE: Final = Stacked(_TUPLES, [], loose=True, is_shared=True)
+_SHARED: Final = {
+    (kind, loose): Stacked(kind, [], loose=loose, is_shared=True)
+    for kind in (_LISTS, _DICTS, _SETS, _FROZEN, _TUPLES, _BUFFERS)
+    for loose in (False, True)
+}
 _SOME_RESULT: Final = Call(None, None)
 
 
@@ -227,11 +229,6 @@ class CallReading:
                 dropped = [*dropped, (torn.at, torn.frame_end - torn.at)]
                 data = SplicedData([Range(data, 0, torn.at), Range(data, torn.frame_end, end)])
                 end -= torn.frame_end - torn.at
-
-
-def events(data: Data, start: int, end: int) -> Iterator[Event]:
-    """Yield what the pickle at ``start`` would look up and call if the C unpickler read it from a file object."""
-    return CallReading(data, start, end).events()
 
 
 class Machine:
@@ -364,10 +361,7 @@ class Machine:
         if value is None or room[0] < 0 or depth < 0:
             return None if value is None else ...
         if type(value) is int:
-            try:
-                return self.constant(value)
-            except (MalformedError, LimitError):
-                return ...
+            return self.constant(value)
         if type(value) is Call:
             return Call(*(self._plain(part, room, depth - 1) for part in (value.callable, value.args, value.kwargs)))
         if type(value) is Persistent:
@@ -378,18 +372,9 @@ class Machine:
             return ...
         parts = [self._plain(part, room, depth - 1) for part in value.parts]
         if value.kind == _DICTS:
-            found = {}
-            for key, part in zip(parts[::2], parts[1::2], strict=False):
-                try:
-                    found[key] = part
-                except TypeError:  # it has no hash because it is not all there
-                    found[...] = part
+            found = dict(zip(parts[::2], parts[1::2], strict=False))
             return {**found, ...: ...} if value.count > len(parts) else found
-        parts += [...] * (value.count > len(parts))
-        try:
-            return _PLAIN[value.kind](parts)
-        except TypeError:
-            return ...
+        return _PLAIN[value.kind](parts + [...] * (value.count > len(parts)))
 
     def type_of(self, value: Value) -> str:
         """Return what a value is: ``int``, ``str``, ``list`` …; "" for what only a call knows."""
@@ -442,7 +427,7 @@ class Machine:
     def _box(self, kind: str, parts: list[Value]) -> Stacked:
         loose = kind == _TUPLES and not all(map(self._has_hash, parts))
         if len(self._stack) > _MOST_KEPT:
-            return _LOOSE if loose else _SHARED[kind]
+            return _SHARED[kind, loose]
         return Stacked(kind, parts, loose=loose)
 
     # -- the memo ----------------------------------------------------------------------------------------------------
@@ -468,21 +453,13 @@ class Machine:
 
     def _keep(self, value: Any) -> int:
         """Return the number of an object that is memoized; of too many, of one that stands for all of its kind."""
-        if type(value) is Global:
-            known = self._numbers.get(id(value))
-            if known is None:
-                known = self._numbers[id(value)] = len(self._kept)
-                self._kept.append(value)
-            return known
-        if len(self._kept) >= _MOST_KEPT:
-            if type(value) is Stacked:
-                value = _LOOSE if value.loose else _SHARED[value.kind]
-            else:
-                value = _SOME_RESULT
-            known = self._numbers.get(id(value))
-            if known is not None:
+        is_full = len(self._kept) >= _MOST_KEPT
+        if type(value) is Global or is_full:
+            if type(value) is not Global:
+                value = _SHARED[value.kind, value.loose] if type(value) is Stacked else _SOME_RESULT
+            known = self._numbers.setdefault(id(value), len(self._kept))
+            if known < len(self._kept):
                 return known
-            self._numbers[id(value)] = len(self._kept)
         self._kept.append(value)
         return len(self._kept) - 1
 
@@ -856,8 +833,7 @@ class Machine:
             raise _BadOpcode(f"a {kind} is no buffer")
         self.certain = self.certain and kind not in ("", "str")  # texts of Python 2 may be read as bytes
         if kind == "bytearray":  # bytes are read-only by themselves
-            self._pop()
-            self._push(at << 8 | _BUFFER)
+            self._stack[-1] = _SHARED[_BUFFERS, False]
 
     def _persistent(self, op: int, at: int) -> None:
         if op == 0x51:

@@ -223,7 +223,8 @@ def _decide_getattr(call: Call) -> tuple[Grade, str]:
 
 def _decide_getter(call: Call) -> tuple[Grade, str]:
     args = _arguments(call)
-    if not all(isinstance(word, str) for word in args[:1]) or any(_is_hidden(str(word)) for word in args[:1]):
+    named = isinstance(args[0], str) if args else False
+    if not named or any(word is ... or (isinstance(word, str) and _is_hidden(word)) for word in args):
         return Grade.DANGEROUS, "gets attributes by hidden names, or such as other calls put together"
     return Grade.UNKNOWN, "gets an attribute"
 
@@ -246,7 +247,8 @@ def _decide_item(call: Call) -> tuple[Grade, str]:
     name, words = _name_of(call)
     if name and words and _is_hidden(words):
         return Grade.DANGEROUS, f"gets {name}"
-    return (Grade.UNKNOWN if args and isinstance(args[0], Call | Global) else Grade.HARMLESS), "gets an item"
+    is_data = bool(args) and isinstance(args[0], dict | list | tuple | str | bytes)
+    return (Grade.HARMLESS if is_data else Grade.UNKNOWN), "gets an item"
 
 
 def _decide_open(call: Call) -> tuple[Grade, str]:

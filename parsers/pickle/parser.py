@@ -357,8 +357,6 @@ class PickleParser(Parser, Listing):
             index.end = end
         else:
             self._fill_value(program, node, index, end)
-        if node.known_status is None:
-            self.result.close_node(node, Status.COMPLETE, None)
         return True
 
     def _fill_value(self, program: Program, node: Node, index: ChildIndex, end: int) -> None:

@@ -353,6 +353,8 @@ class Program:
         if stop is Stop.STOP:
             if 0 < state.numbered < state.count and (state.numbers or state.first):  # MEMOIZE counts on from PUT's
                 return "its memo is numbered in two ways, which no pickler does: what is named is not known"
+            if any(at >= len(slots) or slots[at] & 0xFF != MARK for at in state.marks):
+                return "an opcode takes a mark for a value"
             if slots and slots[-1] & 0xFF != MARK:  # Unpickler.load takes the uppermost value, whatever lies below
                 return ""
             return "STOP finds no value on the stack"
@@ -419,11 +421,11 @@ class Program:
         return running.memo or array("q"), running.puts
 
     def definition(self, slot: int) -> int | None:
-        """Return the slot of the memoized value that a slot only names; None if it is a value itself.
+        """Return the slot of the memoized value that a slot names; None: it doubles the one before.
 
         Raises `MalformedError` if it names nothing.
         """
-        if slot & 0xFF not in GETS or slot & 0xFF == DUP:
+        if slot & 0xFF == DUP:
             return None
         at = slot >> 8
         head = self.decoder.read(at, min(at + 24, self.end))

@@ -174,8 +174,6 @@ class Reading:
             return Stop.GAP if gap is not None and not self.data.is_cut_at(self._find_end) else Stop.CUT
         if why == LONG_LINE:
             return self._long_line(base + i)
-        if why == UNKNOWN and self.pos >= base + have:
-            return Stop.CUT
         return _STOPS.get(why, Stop.UNDERFLOW)
 
     def _scan(self, block: bytes, stop: int, base: int) -> tuple[int, int]:

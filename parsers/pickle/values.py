@@ -203,14 +203,6 @@ def as_set(items: Iterable[Any], into: set[Any]) -> set[Any]:
     return into
 
 
-def plain_result(name: str, args: Any) -> Any:
-    """Return what a call would return if that is plain data, else None. ``name`` is that of the global, in full."""
-    maker, least, most = _MAKERS.get(name, (None, 0, 0))
-    if maker is None or type(args) is not tuple or not least <= len(args) <= most:
-        return None
-    return maker(*args)
-
-
 def _set(items: Any = ()) -> Any:
     return as_set(items, set()) if isinstance(items, list | tuple) else None
 
@@ -271,8 +263,8 @@ def _ordered(pairs: Any = ()) -> Any:
     return made
 
 
-# What makes the results, and how many arguments it takes at least and at most.
-_MAKERS: Final[dict[str, tuple[Callable[..., Any] | None, int, int]]] = {
+# What returns plain data, by its full name: what makes the result, and how many arguments it takes.
+_MAKERS: Final[dict[str, tuple[Callable[..., Any], int, int]]] = {
     "_codecs.encode": (_encode, 1, 2),
     "collections.OrderedDict": (_ordered, 0, 1),
     **{
@@ -728,9 +720,12 @@ def _reduce(frame: _Frame, i: int, kwargs: Any = None) -> None:
 
 
 def _called(target: Any, args: Any, frame: _Frame, i: int, kwargs: Any = None) -> Any:
-    is_plain = kwargs is None and type(target) is Global and target._full in _MAKERS
-    made = plain_result(target._full, args) if is_plain else None
-    return made if made is not None else Call(target, args, kwargs, frame.base + i)
+    if kwargs is None and type(target) is Global and target._full in _MAKERS and type(args) is tuple:
+        maker, least, most = _MAKERS[target._full]
+        made = maker(*args) if least <= len(args) <= most else None
+        if made is not None:
+            return made
+    return Call(target, args, kwargs, frame.base + i)
 
 
 def _build(frame: _Frame, i: int) -> None:
@@ -789,6 +784,8 @@ def _pop(frame: _Frame, _: int) -> None:
 def _dup(frame: _Frame, _: int) -> None:
     if frame.marks and frame.marks[-1] == len(frame.stack):
         raise IndexError
+    if not frame.stack:
+        raise UnsupportedError("DUP takes the value before it once more: this one cannot be read alone")
     frame.stack.append(frame.stack[-1])
 
 

@@ -80,9 +80,8 @@ def torch_type(dtype: Any) -> tuple[str, str] | None:
 
 def layout_name(value: Any) -> str:
     """Return the name of a ``torch.layout``, such as ``sparse_coo``; "" if it is none."""
-    if isinstance(value, Call) and value.name == "torch.serialization._get_layout" and value.args:
-        return str(value.args[0]).removeprefix("torch.")
-    return ""
+    args = value.args if isinstance(value, Call) and value.name == "torch.serialization._get_layout" else ()
+    return str(args[0]).removeprefix("torch.") if isinstance(args, tuple) and args else ""
 
 
 _UTILS: Final = "torch._utils."
@@ -386,7 +385,7 @@ def _quantized(args: tuple[Any, ...]) -> Parts:
         return [("", made), (".scale", _held((), "d", [told[1]])), (".zero_point", _held((), "q", [told[2]]))]
     if scheme not in _BY_CHANNEL or len(told) != 4 or type(told[3]) is not int:
         raise Odd("its scale and zero point are not described as known")
-    if isinstance(told[1], list):  # as torch before 1.7 wrote them
+    if isinstance(told[1], list) and isinstance(told[2], list):  # as torch before 1.7 wrote them
         named = zip(_QUANTIZER, _BY_CHANNEL[scheme], told[1:3], strict=True)
         parts: Parts = [(f".{name}", _held((len(numbers),), form, numbers)) for name, form, numbers in named]
     else:

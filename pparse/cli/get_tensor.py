@@ -24,7 +24,7 @@ from pparse.errors import (
 )
 from pparse.findings import Status
 from pparse.limits import LITTLE, MIB, count_words, format_size
-from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.dtype import DTYPES, DType, are_characters
 from pparse.tensors.scales import codes_of, is_scale, quantisation_of
 from pparse.tensors.span import Span
 from pparse.tensors.status import status_words
@@ -54,7 +54,6 @@ _TEXT_LIMIT: Final = 64 * MIB
 # How many texts of a tensor are shown, and how much of each.
 _STRINGS_SHOWN: Final = 100
 _STRING_BYTES: Final = 4096
-_LAST_CHARACTER: Final = 0x10FFFF
 
 
 def write_chosen(items: list[Chosen], form: str, options: Any, out: Output, viewer: Viewer) -> None:
@@ -162,24 +161,10 @@ def _array(tensor: Tensor, index: Index, partial: str | None) -> Any:
 
 
 def _of_characters(tensor: Tensor, array: Any) -> Any:
-    if tensor.dtype is not None and not tensor.dtype.is_number and not _is_text(array):
+    if tensor.dtype is not None and not tensor.dtype.is_number and not are_characters(array):
         reason = "a text has characters that Unicode does not; --raw and .npy take the bytes as they are"
         raise MalformedError(reason, path=tensor.name)
     return array
-
-
-def _is_text(array: Any) -> bool:
-    """Return whether all texts in an array, or in the fields of a structure, are of characters that exist."""
-    import numpy as np
-
-    parts = [np.ma.getdata(array)]
-    while parts:
-        part = parts.pop()
-        if part.dtype.names is not None:
-            parts += [part[name] for name in part.dtype.names]
-        elif part.dtype.kind == "U" and part.size and (np.ascontiguousarray(part).view("u4") > _LAST_CHARACTER).any():
-            return False
-    return True
 
 
 def _elements(tensor: Tensor, index: Index, partial: str | None) -> Any:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_LAST_CHARACTER: Final = 0x10FFFF
 # Bytes of a character of text, of bytes, of plain bytes.
 _WIDTHS: Final = {"S": 1, "U": 4, "V": 1}
 
@@ -365,6 +366,23 @@ def new_floats(count: int, name: str) -> NDArray[Any]:
 # -- Numbers from one type to another; floating ones rounded to the nearest, ties to even ------------------------------
 
 _BY_NUMPY: Final = ("float64", "float32", "float16")
+
+
+def are_characters(array: Any) -> bool:
+    """Return whether all texts in an array, or in the fields of a structure, are of characters that exist: numpy makes
+    texts of others, on which Python breaks."""
+    import numpy as np
+
+    parts = [np.ma.getdata(array)]
+    while parts:
+        part = parts.pop()
+        if part.dtype.names is not None:
+            parts += [part[name] for name in part.dtype.names]
+        elif part.dtype.kind == "U" and part.size:
+            codes = np.ascontiguousarray(part).view(part.dtype.byteorder + "u4")
+            if (codes > _LAST_CHARACTER).any():
+                return False
+    return True
 
 
 def as_type(values: NDArray[Any], target: DType) -> tuple[NDArray[Any], int]:

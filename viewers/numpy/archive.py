@@ -13,6 +13,7 @@ from pparse.findings import Finding, Severity, Status
 from pparse.parsers.numpy.npy import ArrayHeader, nameless, read_header
 from pparse.parsers.numpy.npz import EXTENSION, is_little
 from pparse.parsers.zip.members import ZipNote
+from pparse.tensors.dtype import are_characters
 from pparse.tensors.span import Span
 from pparse.tensors.status import SETTLED
 from pparse.tensors.tensor import UNKNOWN_SHAPE, Tensor
@@ -384,12 +385,12 @@ class NpzViewer(Viewer):
         if form is None or shape is None or form.size != 1 or shape.size != 2 or form.dtype is None:
             return {}
         try:
-            word = form.numpy().item()
-            lengths = shape.numpy().tolist()
+            words, lengths = form.numpy(), shape.numpy().tolist()
         except PASSING:
             raise
         except (PparseError, ValueError):
             return {}
+        word = words.item() if are_characters(words) else ""
         text = word.decode("latin-1") if isinstance(word, bytes) else str(word)
         if any(self.parser.array(name) is None for name in _SPARSE.get(text, ("",))):
             return {}

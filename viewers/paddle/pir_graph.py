@@ -157,7 +157,8 @@ def _numbers(told: dict[str, Any], side: str) -> list[int]:
 
 def _attribute(told: dict[str, Any], name: str | int) -> str:
     """Return an attribute that is a text, by its name, or of a parameter by its number; empty if there is none."""
-    for number, one in enumerate(told.get("A") or ()):
+    listed = told.get("A")
+    for number, one in enumerate(listed if isinstance(listed, list) else ()):
         if number == name and isinstance(one, str):
             return one
         if isinstance(one, dict) and one.get("N") == name and isinstance(one.get("AT"), dict):

@@ -12,14 +12,14 @@ from pparse.data.spliced import FlippedData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
-from pparse.errors import DataError, told
+from pparse.errors import DataError, UnsupportedError, told
 from pparse.findings import COMPLETE, Finding, Severity, Status, worst_status
 from pparse.limits import LITTLE
 from pparse.parsers.pickle.arrays import Array, Described, scalar_of
 from pparse.parsers.pickle.values import MOST_BITS, Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
-from pparse.tensors.dtype import DTYPES, DType
+from pparse.tensors.dtype import DTYPES, DType, are_characters
 from pparse.tensors.node_viewer import node_called
 from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place, unwritten_in
@@ -121,16 +121,20 @@ class SpanToPlace(HeldSpan):
 
 
 def _as_type(array: Array, wanted: str) -> Array:
-    """Return an array with its elements as another type, as torch makes them; as it is if they have none to change."""
-    if array.type.dtype is None or array.type.dtype[0] == "[" or array.content is None:
+    """Return an array with its elements as another type, as torch makes them; as it is if it has no numbers."""
+    target = DTYPES.get(wanted)
+    if target is None or target.packed:
+        return Array(array.shape, Described(wanted, None, reason=f"the type {wanted} is not known"))
+    try:
+        source = DType.of(array.type.dtype or "")
+    except ValueError:
+        return array
+    if array.content is None or source.packed or not source.is_number or len(array.content) % source.itemsize:
         return array
     import numpy as np
 
-    source = np.dtype(array.type.dtype).newbyteorder(">" if array.type.big_endian else "<")
-    target = DTYPES.get(wanted)
-    if target is None or len(array.content) % source.itemsize:
-        return array
-    content = np.frombuffer(array.content, source).astype(target.numpy).tobytes()
+    stored = source.numpy.newbyteorder(">" if array.type.big_endian else "<")
+    content = np.frombuffer(array.content, stored).astype(target.numpy).tobytes()
     return Array(array.shape, Described(array.type.what, wanted), content, fortran=array.fortran)
 
 
@@ -667,10 +671,15 @@ def _number(scalar: Array) -> Any:
     import numpy as np
 
     try:
-        dtype = np.dtype(scalar.type.dtype).newbyteorder(">" if scalar.type.big_endian else "<")
-        value = np.frombuffer(scalar.content or b"", dtype, 1)[0].item()
-    except (TypeError, ValueError):
+        dtype = DType.of(scalar.type.dtype or "").numpy
+        if dtype.fields is None:  # of a structure, each field has an order
+            dtype = dtype.newbyteorder(">" if scalar.type.big_endian else "<")
+        array = np.frombuffer(scalar.content or b"", dtype, 1)
+    except (ValueError, UnsupportedError):
         return f"<{scalar.type.what}>"
+    if not are_characters(array):
+        return f"<{scalar.type.what}>"
+    value = array[0].item()
     return value if isinstance(value, str | int | float) else str(value)
 
 

@@ -520,8 +520,8 @@ def _parts_of_object(name: str, call: Call) -> Iterator[tuple[str, Any]]:
         yield from _parts_of_masked(name, masked)
     elif array is not None:
         yield from _parts(name, array.objects)
-    elif _is_tensor(call):  # one with attributes
-        yield name, _bare(call)
+    elif tensors_of(call) is not None:  # one with attributes, which are its fourth argument
+        yield name, Call(call.callable, call.args[:3], start=call.start)
         yield from _attributes(name, state)
     elif call.name == _FROM_TYPE and state is not None:  # a subclass, which has its parts there
         yield from _attributes(name, state)
@@ -560,8 +560,8 @@ def _packed(call: Call) -> Any:
             return {"": state}
     if kind.endswith(_EMBEDDING) and isinstance(state, tuple) and len(state) > 1:
         weights = state[1]
-        if isinstance(weights, Call) and weights.name.startswith(_TYPED) and weights.args:
-            weights = weights.args[0]
+        if isinstance(weights, Call) and weights.name.startswith(_TYPED) and isinstance(weights.args, tuple):
+            weights = weights.args[0] if weights.args else None
         if isinstance(weights, list) and len(weights) == 1:
             return {"": weights[0], **{number: part for number, part in enumerate(state) if number != 1}}
         return {"": state}
@@ -569,13 +569,6 @@ def _packed(call: Call) -> Any:
     if is_convolution and isinstance(state, tuple) and len(state) == len(_CONVOLUTION):
         return dict(zip(_CONVOLUTION, state, strict=True))
     return None
-
-
-def _is_tensor(call: Call) -> bool:
-    try:
-        return tensors_of(call) is not None
-    except Odd:
-        return False
 
 
 def _arguments(name: str, call: Call) -> Iterator[tuple[str, Any]]:
@@ -589,13 +582,6 @@ def _arguments(name: str, call: Call) -> Iterator[tuple[str, Any]]:
         yield name, args[0]
     elif _is_container(args):
         yield from _parts(name, args)
-
-
-def _bare(call: Call) -> Call:
-    """Return a tensor's call without the attributes it was saved with."""
-    if isinstance(call.args, tuple) and len(call.args) > 3:
-        return Call(call.callable, call.args[:3], start=call.start)
-    return call
 
 
 def _attributes(name: str, state: Any) -> Iterator[tuple[str, Any]]:
@@ -655,8 +641,8 @@ def tree_of(viewer: PickleViewer) -> Any:
     parser: PickleParser = root.result.parser  # type: ignore[assignment]
     size = parser.program(root.start).size_of(root.start, root.end or root.start)
     if size > _MOST_IN_TREE:
-        reason = "the pickle is too large for a tree in memory"
-        raise LimitError(reason, option="tensors()", wanted=size, got=_MOST_IN_TREE)
+        reason = "the pickle is too large for a tree in memory: list its tensors instead"
+        raise LimitError(reason, option="", wanted=size, got=_MOST_IN_TREE)
     return _Builder(viewer, parser).build(root.to_python(None) if root.shape != "scalar" else root.load())
 
 

@@ -142,11 +142,9 @@ class SafetensorsViewer(Viewer):
         return self.parser.count()
 
     def _shown(self, ordinal: int, name: Key) -> str:
-        """Return the name of a tensor from the key of its header entry."""
+        """Return the name of a tensor whose key in the header is no text, or that of another one, too."""
         if not isinstance(name, str):
             return f"header[#{ordinal}]"
-        if ordinal not in self.parser.namesakes:
-            return name
         header = self.parser.header
         number = header.occurrence(header.root, ordinal, name)
         return name_of_repeated(name, number, lambda key, nth: header.find(header.root, key, nth))
