@@ -77,9 +77,6 @@ class Codec:
         self.marks = self.marks or tuple((0, magic) for magic in self.magics)
         self._implementations: dict[str, Callable[..., Any]] = {}  # looked up once: archives have many small streams
 
-    def __repr__(self) -> str:
-        return f"<Codec {self.name}>"
-
     @property
     def parser(self) -> str:
         """``module:class`` of the parser of such files."""

@@ -388,9 +388,6 @@ class GapTable(Sequence[Gap]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
-        return f"<GapTable of {len(self)}>"
-
 
 class IoStats:
     """Counts what sources served; all sources of a document share one."""

@@ -133,9 +133,6 @@ class RangeStatus(HasStatus):
         self.there = there
         """How many bytes from the start of the stretch can be read."""
 
-    def __repr__(self) -> str:
-        return f"<RangeStatus {self.status}, verified {self.verified}, {self.there} bytes there: {self.reason}>"
-
 
 def cut_status(there: object = True, *, damaged: bool = False) -> Status:
     """Return the status of something that ends early, be it a tensor, a node, a member or a file.

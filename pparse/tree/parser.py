@@ -278,9 +278,6 @@ class Signature:
         self.strength = strength
         """What `Parser.match` answers for them, if the parser does not look further."""
 
-    def __repr__(self) -> str:
-        return f"Signature({self.magic!r}, {self.at}, {self.strength.name})"
-
 
 def signatures(*magics: bytes, at: int = 0, strength: Confidence = Confidence.POSSIBLE) -> tuple[Signature, ...]:
     """Return a signature for each of ``magics``; by default none that is enough by itself."""
