@@ -26,6 +26,7 @@ import re
 from array import array
 from itertools import chain, islice, pairwise
 
+from pparse.data.base import is_utf8
 from pparse.data.index_files import find_index
 from pparse.document.extraction import extraction_of
 from pparse.errors import DataError, GapError, LimitError, MalformedError, UnsupportedError
@@ -225,11 +226,8 @@ def are_plain(lines: bytes, count: int) -> bool:
     first, last = (b"\n{", b"}\n") if braces else (b"\n[", b"]\n")
     if text.count(first) != count or text.count(last) != count or len(text.translate(None, _CONTROL)) < len(text):
         return False
-    if not text.isascii():
-        try:
-            text.decode()
-        except UnicodeDecodeError:
-            return False
+    if not text.isascii() and not is_utf8(text):
+        return False
     outside = json_fold.brackets_outside(text, b"\n")
     if outside.count(b"\n") != text.count(b"\n"):
         return False  # a string goes on in the next line

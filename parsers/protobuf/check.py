@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pparse.data.base import BytesData, blocks, find_not_utf8
+from pparse.data.base import BytesData, blocks, find_not_utf8, is_utf8
 from pparse.errors import EndOfDataError, GapError, MalformedError
 from pparse.kernels.wire import (
     END_GROUP,
@@ -226,7 +226,7 @@ class Checker:
                     if at > size:
                         if find_not_utf8(data, base + start, base + at) is not None:
                             return False
-                    elif not (text := block[start:at]).isascii() and not _sound_text(text):
+                    elif not (text := block[start:at]).isascii() and not is_utf8(text):
                         return False
                 elif found.__class__ is _FieldChecks:
                     if length <= small and at <= size and found.sound is not None:
@@ -261,14 +261,6 @@ def _are_varints(data: Data, pos: int, end: int) -> bool:
         if _TOO_LONG.search(tail + piece) is not None or (pos == end and piece[-1] >= 0x80):
             return False
         tail = piece[-10:]
-    return True
-
-
-def _sound_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
     return True
 
 

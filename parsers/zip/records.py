@@ -23,6 +23,7 @@ from itertools import islice
 from struct import Struct
 from zlib import crc32
 
+from pparse.data.base import is_utf8
 from pparse.errors import OptionError
 from pparse.lazy import lazy_pattern
 from pparse.limits import KIB, MIB
@@ -145,15 +146,7 @@ def with_zip64(extra: bytes, *values: int) -> tuple[int, ...]:
 
 def is_name(raw: bytes, flags: int) -> bool:
     """Say whether ``raw`` may be a member's name: not empty, no control characters, valid UTF-8 if flagged as such."""
-    return bool(raw) and len(raw.translate(None, _CONTROL)) == len(raw) and (not flags & UTF8 or _is_utf8(raw))
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return bool(raw) and len(raw.translate(None, _CONTROL)) == len(raw) and (not flags & UTF8 or is_utf8(raw))
 
 
 def check_encoding(encoding: str) -> str:
@@ -232,7 +225,7 @@ def is_japanese(names: Iterable[bytes]) -> bool:
 
 def needs_guess(raw: bytes, flags: int) -> bool:
     """Return whether nothing says which encoding a name is in: it is not ASCII, nor flagged as or valid UTF-8."""
-    return not raw.isascii() and not flags & UTF8 and not _is_utf8(raw)
+    return not raw.isascii() and not flags & UTF8 and not is_utf8(raw)
 
 
 def kind_of(declared: str, size: int) -> str:

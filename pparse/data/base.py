@@ -877,9 +877,18 @@ def copy_into(data: Data, offset: int, length: int, write: Callable[[bytes], obj
         write(block)
 
 
-# -- Texts that are too long to be decoded at once ---------------------------------------------------------------------
+# -- Texts -------------------------------------------------------------------------------------------------------------
 
 _BLOCK: Final = 128 << 10
+
+
+def is_utf8(raw: bytes) -> bool:
+    """Return whether ``raw`` is a text in UTF-8."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def find_not_utf8(data: Data, start: int, end: int, errors: str = "strict") -> int | None:
