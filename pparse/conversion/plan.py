@@ -348,9 +348,10 @@ class Plan:
         """Note what is wrong with the source beside its tensors: a header that was cut may have named more."""
         extent = self.viewer.extent()
         if extent.document_status is not Status.COMPLETE:
-            self.report.document_reason = (
-                f"what the source holds beside its tensors (names, headers, other values) is {extent.document_status}"
-            )
+            what = f"what the source holds beside its tensors (names, headers, other values) is {extent.document_status}"
+            errors = (one for one in self.viewer.findings if one.severity is Severity.ERROR and not one.path)
+            first = next(errors, None)
+            self.report.document_reason = what if first is None else f"{what}: {first.reason}"
         elif extent.missing_files and extent.at_least:
             files = count_words(extent.missing_files, "file")
             self.report.document_reason = f"{files} of the source may hold more tensors, and cannot be read"
