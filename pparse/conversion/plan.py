@@ -348,7 +348,8 @@ class Plan:
         """Note what is wrong with the source beside its tensors: a header that was cut may have named more."""
         extent = self.viewer.extent()
         if extent.document_status is not Status.COMPLETE:
-            what = f"what the source holds beside its tensors (names, headers, other values) is {extent.document_status}"
+            status = extent.document_status
+            what = f"what the source holds beside its tensors (names, headers, other values) is {status}"
             errors = (one for one in self.viewer.findings if one.severity is Severity.ERROR and not one.path)
             first = next(errors, None)
             self.report.document_reason = what if first is None else f"{what}: {first.reason}"
