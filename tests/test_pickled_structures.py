@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import sys
 import warnings
@@ -288,3 +289,15 @@ def test_bytes_that_stand_as_a_text_are_damaged_with_it(size: int, run: Any, tmp
         with pytest.raises(pparse.PparseError):
             viewer["a"].numpy()
         assert viewer["a"].status is Status.DAMAGED
+
+
+def test_scalars_are_what_get_and_info_say_they_are(run: Any, tmp_path: Any) -> None:
+    path = tmp_path / "m.pkl"
+    held = {"f": np.float64(2.5), "i": np.int16(-7), "b": np.bool_(True), "t": np.str_("hi"), "v": np.void(b"ab")}
+    path.write_bytes(pickle.dumps(held | {"l": [np.float32(1.5)] * 2, "d": np.datetime64("2020-01-02")}))
+    told = json.loads(run("get", path, "--json", "--bare").out)
+    assert told == {"f": 2.5, "i": -7, "b": True, "t": "hi", "v": "b'ab'", "l": [1.5, 1.5], "d": "2020-01-02"}
+    for name in ("f", "i", "b", "t", "d"):
+        assert f"{name} = {told[name]}" in run("info", path).out, name
+        assert json.loads(run("get", path, name).out) == told[name]
+    assert run("get", path, "l[1]").out == "1.5\n"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from pparse.display.text import shorten
+from pparse.errors import UnsupportedError
 from pparse.limits import count_words
 from pparse.parsers.pickle.joblib import WATCHED, order_of, wrapper_name
 from pparse.parsers.pickle.values import Call, Global, as_latin1, as_text
+from pparse.tensors.dtype import DType, are_characters
 from pparse.tensors.npy import described
 
 TYPE_CHECKING = False
@@ -376,6 +378,23 @@ def scalar_of(call: Call) -> Array | None:
     if call.name in SCALARS and isinstance(call.args, tuple) and len(call.args) == 2:
         return _array((), call.args[0], False, call.args[1])
     return None
+
+
+def number_of(scalar: Array) -> Any:
+    """Return a numpy scalar as a number of Python, or as text."""
+    import numpy as np
+
+    try:
+        dtype = DType.of(scalar.type.dtype or "").numpy
+        if dtype.fields is None:  # of a structure, each field has an order
+            dtype = dtype.newbyteorder(">" if scalar.type.big_endian else "<")
+        array = np.frombuffer(scalar.content or b"", dtype, 1)
+    except (ValueError, UnsupportedError):
+        return f"<{scalar.type.what}>"
+    if not are_characters(array):
+        return f"<{scalar.type.what}>"
+    value = array[0].item()
+    return value if isinstance(value, str | int | float) else str(value)
 
 
 def _array(shape: Any, dtype: Any, fortran: bool, content: Any, *, mask: bool = False) -> Array | None:

@@ -46,7 +46,7 @@ from pparse.parsers.pickle.program import (
     open_from,
 )
 from pparse.parsers.pickle.reading import Parts
-from pparse.parsers.pickle.values import KIND_OF, KINDS, Decoder, Global, check_key, key_of
+from pparse.parsers.pickle.values import KIND_OF, KINDS, Call, Decoder, Global, check_key, key_of
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.index import STRIDE
@@ -744,6 +744,13 @@ class PickleParser(Parser, Listing):
     def value_inside(self, place: RawArray) -> Any:
         """Return the array of objects that joblib keeps in a pickle of its own. Raises what `Decoder.decode` does."""
         return self.program(place.begin).value()
+
+    def json_default(self, value: object) -> object:
+        """Return what a numpy scalar holds, as `pparse info` shows it; of any other object the text."""
+        from pparse.parsers.pickle.arrays import number_of, scalar_of
+
+        scalar = scalar_of(value) if isinstance(value, Call) else None
+        return super().json_default(value) if scalar is None else number_of(scalar)
 
     def to_python(self, node: Node) -> Any:
         """Return the value of ``node``, with objects as `pparse.parsers.pickle.values.Call`."""

@@ -487,7 +487,8 @@ def _as_json(node: Node, value: Any, options: Any, start: int | None = None) -> 
     """Return the value of a node, or a slice that begins at ``start``, as JSON."""
     from pparse.cli.get_json import deep_dumps
 
-    return deep_dumps(value if options.bare else _head(node, options, start) | {"value": value})
+    told = value if options.bare else _head(node, options, start) | {"value": value}
+    return deep_dumps(told, node.result.parser.json_default)
 
 
 def _head(node: Node, options: Any, start: int | None = None) -> dict[str, Any]:
@@ -522,7 +523,8 @@ def _node_text(node: Node, output: str | None) -> str | Iterator[str]:
         return value.hex()
     if node.shape != SCALAR:
         _refuse_extension(output, "a node with members")
-    return value if isinstance(value, str) else deep_dumps(value, indent=2, ensure_ascii=False)
+    default = node.result.parser.json_default
+    return value if isinstance(value, str) else deep_dumps(value, default, indent=2, ensure_ascii=False)
 
 
 def _node_json(node: Node, options: Any) -> str | Iterator[str]:

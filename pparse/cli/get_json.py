@@ -44,10 +44,13 @@ _DIGITS: Final = 1_000_000
 _REPEATED: Final = 10_000_000
 
 
-def deep_dumps(value: Any, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
+def deep_dumps(
+    value: Any, default: Callable[[Any], Any], *, indent: int | None = None, ensure_ascii: bool = True
+) -> str:
     """Return the result of `json.dumps` for any depth; values too deep for it are indented down to level 200.
 
-    Keys of other types become text: bytes as in paths, all else as ``str`` shows it. Raises `UnsupportedError` for a
+    ``default``: see `Parser.json_default`. Keys of other types become text: bytes as in paths, all else as ``str``
+    shows it. Raises `UnsupportedError` for a
     value that holds itself, one whose shared parts come to more than ten million values, or a number of more than a
     million digits.
     """
@@ -55,9 +58,9 @@ def deep_dumps(value: Any, *, indent: int | None = None, ensure_ascii: bool = Tr
     digits = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(_DIGITS)
     try:
-        return dumps(value, default=plain_default, indent=indent, ensure_ascii=ensure_ascii)
+        return dumps(value, default=default, indent=indent, ensure_ascii=ensure_ascii)
     except (RecursionError, TypeError, ValueError):
-        return "".join(_pieces(value, plain_default, indent, ensure_ascii))
+        return "".join(_pieces(value, default, indent, ensure_ascii))
     finally:
         sys.set_int_max_str_digits(digits)
 
@@ -126,11 +129,6 @@ def _pieces(value: Any, default: Callable[[Any], Any], indent: int | None, ensur
                 raise UnsupportedError(
                     f"a number of more than {_DIGITS:,} digits cannot be written; --raw gives its bytes"
                 ) from error
-
-
-def plain_default(value: object) -> object:
-    """Return what stands in JSON for a value that it has no form for: of bytes their digits, else the text."""
-    return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
 
 
 def _line(indent: int | None, depth: int) -> str:
@@ -401,15 +399,27 @@ class _CutElements:
         if self.lost == self.count:
             yield from repeat(None, self.lost)
 
+    def _encoder(self, *, ensure_ascii: bool) -> Callable[[Any], str]:
+        default = self.node.result.parser.json_default
+        plain = JSONEncoder(ensure_ascii=ensure_ascii, default=default).encode
+
+        def encode(value: Any) -> str:
+            try:
+                return plain(value)
+            except (RecursionError, TypeError, ValueError):  # deep, or with keys that are no texts
+                return deep_dumps(value, default, ensure_ascii=ensure_ascii)
+
+        return encode
+
     def _lines(self) -> Iterator[str]:
-        encode = _encoder(ensure_ascii=False)
+        encode = self._encoder(ensure_ascii=False)
         shown = sys.stdout.isatty() and not self.options.output
         texts = (safe(encode(value)) if shown else encode(value) for value in self._values())
         for lines in _together(texts, 1 if shown else _LINES):
             yield "\n".join(lines) + "\n"
 
     def _list(self) -> Iterator[str]:
-        options, encode = self.options, _encoder(ensure_ascii=True)
+        options, encode = self.options, self._encoder(ensure_ascii=True)
         values = self._values()
         values = chain(list(islice(values, 1)), values)  # nothing is written if no element has what is wanted
         if not options.bare:
@@ -438,18 +448,6 @@ def _together(texts: Iterator[str], most: int) -> Iterator[list[str]]:
         raise
     if some:
         yield some
-
-
-def _encoder(*, ensure_ascii: bool) -> Callable[[Any], str]:
-    plain = JSONEncoder(ensure_ascii=ensure_ascii, default=plain_default).encode
-
-    def encode(value: Any) -> str:
-        try:
-            return plain(value)
-        except (RecursionError, TypeError, ValueError):  # deep, or with keys that are no texts
-            return deep_dumps(value, ensure_ascii=ensure_ascii)
-
-    return encode
 
 
 def _below(value: Any, way: _Way) -> Any:

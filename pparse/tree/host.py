@@ -129,6 +129,9 @@ class Format(Protocol):
     def repeated_keys(self) -> int:
         """How many keys were met again in one object so far."""
 
+    def json_default(self, value: object) -> object:
+        """Return what stands in JSON for a value that has no form there."""
+
     def json_text(self, node: Node, indent: int | None, *, ensure_ascii: bool) -> Iterator[str] | None:
         """Return what yields the JSON text of a large node, a piece at a time; None if that is not worth it."""
 

@@ -691,6 +691,11 @@ class Parser(Doored):
         """Return ``node`` in the format's own JSON form, as plain Python; `UNLOADED_VALUE` if the format has none."""
         return UNLOADED_VALUE
 
+    def json_default(self, value: object) -> object:
+        """Return what stands in JSON for a value in `to_python` that has no form there: of bytes their digits, else the
+        text."""
+        return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
+
     def json_text(self, node: Node, indent: int | None, *, ensure_ascii: bool) -> Iterator[str] | None:
         """Return what yields the text that `json.dumps` makes of `to_python`, a piece at a time, for a large node; None
         if that is not worth it, or the format has no such way. All of it is read before, and its faults are raised."""

@@ -12,14 +12,14 @@ from pparse.data.spliced import FlippedData
 from pparse.data.zero_runs import zeros_at_end
 from pparse.document.extraction import Extraction
 from pparse.document.opening import Resume, is_inside
-from pparse.errors import DataError, UnsupportedError, told
+from pparse.errors import DataError, told
 from pparse.findings import COMPLETE, Finding, Severity, Status, worst_status
 from pparse.limits import LITTLE
-from pparse.parsers.pickle.arrays import Array, Described, scalar_of
+from pparse.parsers.pickle.arrays import Array, Described, number_of, scalar_of
 from pparse.parsers.pickle.values import MOST_BITS, Call, Persistent
 from pparse.parsers.pytorch.rebuild import Odd, Refused, storage_id
 from pparse.parsers.pytorch.storages import StorageReader
-from pparse.tensors.dtype import DTYPES, DType, are_characters
+from pparse.tensors.dtype import DTYPES, DType
 from pparse.tensors.node_viewer import node_called
 from pparse.tensors.span import Span
 from pparse.tensors.status import status_by_place, unwritten_in
@@ -666,23 +666,6 @@ def _judged(root: Node | None) -> str | None:
     return None if why is None else f"the {_FORMS[is_json][0]} that describes it may be wrong: {why}"
 
 
-def _number(scalar: Array) -> Any:
-    """Return a numpy scalar as a number of Python, or as text."""
-    import numpy as np
-
-    try:
-        dtype = DType.of(scalar.type.dtype or "").numpy
-        if dtype.fields is None:  # of a structure, each field has an order
-            dtype = dtype.newbyteorder(">" if scalar.type.big_endian else "<")
-        array = np.frombuffer(scalar.content or b"", dtype, 1)
-    except (ValueError, UnsupportedError):
-        return f"<{scalar.type.what}>"
-    if not are_characters(array):
-        return f"<{scalar.type.what}>"
-    value = array[0].item()
-    return value if isinstance(value, str | int | float) else str(value)
-
-
 def plain(value: Any) -> Any:
     """Return a value as data that JSON knows, or as text."""
     if isinstance(value, str) and len(value) > _LONGEST:
@@ -695,7 +678,7 @@ def plain(value: Any) -> Any:
         return f"<{value.kind} of {(value.end or value.start) - value.start:,} bytes>"
     if isinstance(value, Call):
         scalar = scalar_of(value)
-        return _number(scalar) if scalar is not None else f"<{value.name or 'object'}>"
+        return number_of(scalar) if scalar is not None else f"<{value.name or 'object'}>"
     if isinstance(value, Persistent):
         return "<persistent>"
     if isinstance(value, bytes | bytearray):
