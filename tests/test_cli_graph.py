@@ -361,6 +361,11 @@ def test_what_is_wrong(run, small, saved, tmp_path):
     assert found.code == 4
     assert found.json["status"] == "damaged"
     assert [row["code"] for row in found.json["findings"]] == ["missing-input", "cycle"]
+    assert "no tensor, but a node of the graph (A), which is node[0] in" in run("get", bad, "a").err
+    bad.write_bytes(graph_def(**{f"n{number}": "A gone" for number in range(12)}).SerializeToString())
+    assert (
+        run("graph", bad).lines[-1] == "… and 2 more; 'pparse graph --json' shows all"
+    )  # 'pparse check' finds nothing
     cut = tmp_path / "cut.pb"
     cut.write_bytes(small.read_bytes()[:-3])
     for option in ((), ("--dot",), ("--json",), ("-q",)):

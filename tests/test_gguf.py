@@ -726,6 +726,33 @@ def test_a_part_under_another_name_is_not_the_model() -> None:
             assert [each.status for each in model.tensors()] == [Status.COMPLETE] * 2
 
 
+def test_parts_in_an_archive_that_are_named_as_what_they_are_lack_nothing(tmp_path, run):
+    archive, names = tmp_path / "a.zip", [path.name for path in PARTS]
+    with zipfile.ZipFile(archive, "w") as out:
+        for path in PARTS:
+            out.write(path, path.name)
+    ran = run("check", "-R", archive, "--jsonl")
+    told = [json.loads(line) for line in ran.out.splitlines()]
+    found = [(each["source"], each["code"], each["severity"]) for each in told if "code" in each]
+    assert (ran.code, found) == (0, [(name, "shards-not-read", "note") for name in names])
+    assert run("recover", archive, "-o", tmp_path / "saved").code == 0
+    for path in PARTS:
+        assert (tmp_path / "saved" / path.name).read_bytes() == path.read_bytes()
+    with zipfile.ZipFile(archive, "w") as out:
+        out.write(PARTS[0], names[1])  # in the place of another one
+    ran = run("check", "-R", archive)
+    assert ran.code == 4
+    assert "number 1 of 3 parts of a model, and not named as one" in ran.out
+
+
+def test_the_metadata_tell_that_a_long_array_is_cut() -> None:
+    whole = Writer().file([("n", ("uint32", [*range(100)]))], [("a", (8,), F32, 0)], bytes(32))
+    with pparse.view(whole) as model:
+        assert model.metadata["n"] == "100 elements"
+    with pparse.view(whole[: whole.index(pack("<2I", 90, 91))]) as model:
+        assert model.metadata["n"] == "truncated: 90 elements are there"
+
+
 def test_tensors_of_a_file_that_is_longer_than_its_table_says_may_have_moved() -> None:
     content = Writer().file([], [("a", (8,), F32, 0), ("b", (8,), F32, 32)], pack("<16f", *range(16)))
     for at in (len(content) - 64, len(content) - 20, len(content)):

@@ -341,6 +341,20 @@ def test_members_with_a_damaged_body(number):
         assert number == 0  # all of its blocks are damaged
 
 
+@rows("between", [0, 10, 2000])
+@rows("size", [100, 3000, 60_000])
+def test_damage_across_the_border_of_members_moves_nothing(size, between):
+    """The last piece of a member has its size, and may not be what is left of the one before."""
+    parts = [content("text", size), content("mixed", between), content("text", 250_000)]
+    members = [gzip.compress(part) for part in parts if part]
+    truth, whole = b"".join(parts), b"".join(members)
+    last = len(whole) - len(members[-1])
+    for damage in (zeros, noise, missing):
+        data = joined(damage(whole, len(members[0]) - 6, last - len(members[0]) + 30)[0])
+        hold_against(truth, data)
+        assert data.size >= 150_000  # in doubt or not, it is there
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_members_that_are_cut_before_others(number):
     members = list(MEMBERS)

@@ -115,6 +115,27 @@ def test_a_name_is_found_whatever_the_varint_of_its_length():
             assert model.find("abc") is not None
 
 
+@rows("pad", [b"\x80", b"\x00", b"\x80\x80"])
+def test_a_tensor_is_found_whatever_the_varint_of_its_tag(pad):
+    """The library reads a tag, or a length, in more bytes than it needs."""
+    longer = pad if pad[-1:] == b"\0" else pad + b"\0"
+    tensor = b"\xc2" + longer + b"\x04\x08\x01\x12\0"
+    for value in (tensor, b"\x0a" + bytes((len(tensor),)) + tensor):
+        pair = b"\x0a\x05value\x12" + bytes((len(value),)) + value
+        for op in (b"\x12\x85" + longer + b"Const", b"\x12\x01A"):
+            node = b"\x0a\x01n" + op + b"\x2a" + bytes((len(pair),)) + pair
+            raw = b"\x0a" + bytes((len(node),)) + node
+            (said,) = GRAPH.FromString(raw).node
+            assert said.attr["value"].WhichOneof("value") == ("tensor" if value is tensor else "list")
+            name = "n" + ".value" * (said.op == "A") + "[0]" * (value is not tensor)
+            with pparse.view(raw, format="graph-def") as model:
+                assert name in list(model)
+    lacks = b"\x0a\x01n" + b"\x92" + longer + b"\x05Const"
+    for node in (lacks, b"\x0a\x01n\x12\x85" + longer + b"Const"):
+        with pparse.view(b"\x0a" + bytes((len(node),)) + node, format="graph-def") as model:
+            assert [str(each.status) for each in model.tensors()] == ["damaged"]
+
+
 def test_a_word_that_stands_everywhere_is_looked_up_in_a_table_in_the_end(monkeypatch):
     monkeypatch.setattr(tensorflow_constants, "_MOST_LOOKED", 1_000)
     content = graph_of(["same"] * 1_500)

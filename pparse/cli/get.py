@@ -284,6 +284,8 @@ def _unknown_name(viewer: Viewer, path: str, name: str, error: PathError) -> Pat
     odd = _odd_slice(path, viewer)
     if odd is not None:
         return PathError(odd, path=path)
+    if (graph_node := _graph_node(viewer, name)) is not None:
+        return PathError(graph_node, path=path)
     why = viewer.why_unknown()
     reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
     if "*" in path or "{" in path:
@@ -291,6 +293,19 @@ def _unknown_name(viewer: Viewer, path: str, name: str, error: PathError) -> Pat
     near = viewer.suggest(name) or error.suggestions
     reason += "" if near else "; 'pparse ls' lists the tensors"
     return PathError(reason, path=path, suggestions=near)
+
+
+def _graph_node(viewer: Viewer, name: str) -> str | None:
+    """Return what the node of the graph is that is called ``name``, and where; None if there is none."""
+    try:
+        graph = viewer.graph
+        node = graph.nodes.get(name) if graph is not None else None
+        if node is None:
+            return None
+        where = safe(node.node.path)
+    except PparseError:  # of a graph that cannot be read
+        return None
+    return f"no tensor, but a node of the graph ({safe(node.op)}), which is {where} in 'pparse tree' and 'pparse get'"
 
 
 def _odd_slice(path: str, viewer: Viewer) -> str | None:

@@ -209,7 +209,7 @@ def _summary(
     if graph is whole and options.outputs is None:
         _around(whole, options, out)
     out.field("status", out.status(_status(document, graph)))
-    out.findings([*document.findings, *graph.findings])
+    out.findings([*document.findings, *graph.findings], shows_all="graph --json")  # 'pparse check' goes by the file
 
 
 def _around(whole: Graph, options: Any, out: Output) -> None:

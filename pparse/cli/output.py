@@ -260,13 +260,14 @@ class Output:
         color = {Status.COMPLETE: "green", Status.UNSUPPORTED: "yellow"}.get(status, "red")
         return self.paint(status_words(status, verified), color)
 
-    def findings(self, findings: Iterable[Finding], limit: int = 10) -> None:
-        """Write findings, a line each, at most ``limit``; errors first: they must not be lost among warnings."""
+    def findings(self, findings: Iterable[Finding], limit: int = 10, shows_all: str = "check") -> None:
+        """Write findings, a line each, at most ``limit``; errors first: they must not be lost among warnings.
+        ``shows_all``: the command that does."""
         found = sorted(findings, key=lambda finding: finding.severity is not Severity.ERROR)
         for finding in found[:limit]:
             self.finding(finding)
         if len(found) > limit:
-            self.say(f"… and {len(found) - limit} more; 'pparse check' shows all")
+            self.say(f"… and {len(found) - limit} more; 'pparse {shows_all}' shows all")
 
     def finding(self, finding: Finding, path: str | None = None) -> None:
         """Write one finding; ``path``: what to call its place, if not by its path."""

@@ -137,7 +137,8 @@ def _plain(node: Node) -> Any:
         if node.shape == SCALAR:
             return node.load()
         if len(node) > _MOST_SHOWN:
-            return Remark(f"{len(node):,} elements", node)
+            count = f"{len(node):,} elements"
+            return Remark(count if node.status is Status.COMPLETE else f"{node.status}: {count} are there", node)
         return node.to_python()
     except PparseError as error:
         return Remark(f"{node.status}: {error.reason}")

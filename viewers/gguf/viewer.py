@@ -5,7 +5,7 @@ from __future__ import annotations
 from pparse.data.trailing_bytes import SHIFTED, has_odd_tail
 from pparse.findings import COMPLETE, Finding, Severity, Status
 from pparse.limits import count_words
-from pparse.parsers.gguf.parser import TYPES, decoder
+from pparse.parsers.gguf.parser import TYPES, decoder, part_of
 from pparse.tensors.block_tensor import BlockTensor
 from pparse.tensors.dtype import DTYPES
 from pparse.tensors.node_viewer import NodeViewer, repeated_names
@@ -161,9 +161,7 @@ class GgufViewer(NodeViewer):
         if promised is not None and promised > extent.count and parts is not None and parts < 2:
             reason = f"{TENSORS} says {count_words(promised, 'tensor')}, {extent.count} are known"
             self.findings.add(Finding("split", reason, source=source, wanted=promised, got=extent.count))
-        lacks = self.is_alone and parts is not None and parts > 1
-        if lacks and parts is not None:
-            self._note_part(extent, promised, parts)
+        lacks = self.is_alone and parts is not None and parts > 1 and self._lacks_parts(extent, promised, parts)
         if self.behind[1]:
             end, first = self.behind
             reason = "bytes after the last tensor belong to no tensor"
@@ -186,16 +184,23 @@ class GgufViewer(NodeViewer):
             extent.document_status = Status.TRUNCATED
         return extent
 
-    def _note_part(self, extent: Extent, promised: int | None, parts: int) -> None:
-        """Say that the file is one of several parts, and the others are not known."""
-        number = self.split_value(NUMBER)
+    def _lacks_parts(self, extent: Extent, promised: int | None, parts: int) -> bool:
+        """Say that the file is one of several parts, and the others are not known; return whether the model lacks them:
+        one that is named as the part that it is has them elsewhere, say in the same archive."""
+        number, source = self.split_value(NUMBER), self.extraction.name
         which = "one" if number is None else f"number {number + 1}"
-        reason = f"it is {which} of {parts:,} parts of a model, and not named as one (NAME-00001-of-{parts:05}.gguf)"
+        reason = f"it is {which} of {parts:,} parts of a model"
+        if number is not None and (part_of(source) or ())[1:] == (number + 1, parts):
+            reason += "; the others were not read, as it does not lie in a folder"
+            self.findings.add(Finding("shards-not-read", reason, severity=Severity.NOTE, source=source))
+            return False
+        reason += f", and not named as one (NAME-00001-of-{parts:05}.gguf)"
         extent.missing_files = parts - 1
         if promised is not None:
             extent.unlisted = max(0, promised - extent.count)
             reason += f": it has {extent.count:,} of {count_words(promised, 'tensor')}"
-        self.findings.add(Finding("split", reason, source=self.extraction.name, wanted=promised, got=extent.count))
+        self.findings.add(Finding("split", reason, source=source, wanted=promised, got=extent.count))
+        return True
 
     def check(self, *, strict: bool = False) -> Iterator[Finding]:
         """Check everything, and yield each finding as it is made; keys that occur twice are looked for, too."""

@@ -82,9 +82,10 @@ _REST: Final = (0x1A, 0x22, 0x32, 0x3A)
 # NodeDefs up to this size are scanned in one go.
 _SMALL: Final = 16 << 10
 CONST: Final = "Const"
-_OP_CONST: Final = b"\x12\x05Const"
-# A NodeDef without any of these holds no tensor.
-_HOLDING: Final = (bytes((_TAG_TENSOR,)), _OP_CONST)
+# How the tag of a tensor begins: in one byte, or in more than it needs, which the library reads, too.
+_TENSORS: Final = (bytes((_TAG_TENSOR,)), bytes((_TAG_TENSOR | 0x80, 0)), bytes((_TAG_TENSOR | 0x80, 0x80)))
+# A NodeDef without any of these holds no tensor; a longer varint with the length of `CONST` ends with a zero.
+_HOLDING: Final = (*_TENSORS, b"\x05Const", b"\0Const")
 # NodeDefs that are searched for names before a table of all names is made, and how often others may be skipped.
 _MOST_LOOKED: Final = 1 << 16
 _MOST_SEARCHES: Final = 64
@@ -224,7 +225,7 @@ class Constants(TensorPlaces):
         if part is not None and part.end - part.start <= _SMALL:
             window = window or WireWindow(part.data, part.end)
             raw = window.read(part.start, part.end)
-            if _TAG_TENSOR not in raw and _OP_CONST not in raw:
+            if _next(raw, _HOLDING, 0) < 0:
                 return
             found = tensors_in(raw + PADDING, len(raw))
             if found is not None:
@@ -417,7 +418,7 @@ def _tensors_of_value(raw: bytes, pos: int, end: int, key: str, found: list[tupl
         return False
     if tag == _TAG_TENSOR:
         found.append((key, -1, start, end))
-    elif tag == _TAG_NAME and raw.find(_TAG_TENSOR, start, end) >= 0:
+    elif tag == _TAG_NAME and _next(raw[start:end], _TENSORS, 0) >= 0:
         number = 0
         while start < end:
             tag = raw[start]

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 # Compressed bytes that a chain of blocks must have, to be believed though it ends in damage; see rule 2.
 _LONG: Final = 72 * KIB
 _HEADER_ROOM: Final = 8 + 64  # from the last block of a member to the first of the next: a trailer, and a header
+# Bytes that are lost are not compressed so many times as well as those behind them.
+_RATES: Final = 2
 _ENDED_BY_GAP: Final = 2 * KIB
 # Such a chain, shorter but longer than this, is delivered in doubt.
 _SHORT: Final = 2 * KIB
@@ -72,6 +74,7 @@ _CUT_ZEROS: Final = 16
 _BEGINNING: Final = EnteredAt(unknown=0)
 _UNKNOWN: Final = EnteredAt()
 _PUT_TOGETHER: Final = "it copies from lost bytes, which were inferred from where the next block must begin"
+_ANOTHERS: Final = "it may belong to a gzip member whose beginning is lost, and have another place"
 _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
 
 
@@ -160,6 +163,7 @@ class _DeflateWalk:
         self._failure, self._codec, self._env, self._size = failure, codec, env, size
         self._work = 4 * (source.end - source.start) + 64 * MIB  # source bytes that may be decoded in vain
         self._inside = Inside(self._data, self._end, self._end - source.start, env)
+        self._is_unsure = False  # whether what is placed by its size may belong elsewhere, and all behind it
 
     # -- the walk ----------------------------------------------------------------------------------------------------
 
@@ -280,6 +284,9 @@ class _DeflateWalk:
             failed_at = end if error is None or error.offset is None else error.offset
             data = EnteredData(inner, inner.name, inner.produced, array("q"), None)
             piece = Piece(data, at, failed_at, position=here.member_out, joins=joins, error=error)
+            is_unsure = self._is_unsure and piece.position is not None
+            if is_unsure:
+                data.suspect_ranges = (SuspectRange(0, inner.produced, _ANOTHERS),)
             yield piece
             joins = True
             if error is None or isinstance(error, EndOfDataError):
@@ -289,7 +296,7 @@ class _DeflateWalk:
                 failed_at -= 8 if agreed else 4
             if error.fault not in TRAILER_FAULTS or not (agreed or source.may_end(failed_at + 8)):
                 return self._failed_in(inner, failed_at, error, piece, here)
-            if not agreed:
+            if not agreed and not is_unsure:
                 data.suspect_ranges = (SuspectRange(inner.member_out, inner.produced, _CONTRADICTED),)
             member_end = source.end_of_member(
                 inner.member_start, failed_at + 8, inner.member_out, inner.produced, error
@@ -526,6 +533,8 @@ class _DeflateWalk:
         elif found.resolved is not None:
             data.suspect_ranges = (SuspectRange(0, size - trial.length + found.resolved, _PUT_TOGETHER),)
         member_end = None if found.fresh else self._member_end(here, found.bit, trial)
+        if tail is None and member_end is not None and self._may_be_anothers(here, found.bit, trial, member_end):
+            self._is_unsure = True
         member_out = member_end if trial.ended and not found.fresh else here.member_out
         position = found.place
         if position is None and member_end is not None:
@@ -535,6 +544,8 @@ class _DeflateWalk:
             position = member_out
         end = trial.end + (self._source.trailer if trial.ended else 0)
         at = start if tail is None else tail.at
+        if self._is_unsure and position is not None:
+            data.suspect_ranges = (SuspectRange(0, size, _ANOTHERS),)
         return Piece(data, at, min(end, self._end), position=position, joins=whole, error=trial.error), member_out
 
     def _member_end(self, here: _Position, bit: int, trial: Trial) -> int | None:
@@ -558,3 +569,15 @@ class _DeflateWalk:
         if not least <= total - trial.length <= here.least + 1032 * lost + 64 * KIB:
             return None  # the trailer is damaged, too, or another member's
         return int(here.member_out + total)
+
+    def _may_be_anothers(self, here: _Position, bit: int, trial: Trial, end: int) -> bool:
+        """Say whether a piece with the end of a member may be another's than the one that is damaged: its beginning,
+        and the end of that, are lost, too. Then what it lacks is not much more than such bytes make of what is lost."""
+        if self._codec != "gzip" or (here.chain is None and here.at == self._source.start):
+            return False  # a file begins with one member, as nearly all do
+        gaps = self._data.gaps_in(here.at, bit // 8) if here.by_gap else ()
+        if here.by_gap and sum((gap.end or self._end) - gap.offset for gap in gaps) <= self._source.trailer:
+            return False  # all else is there, and no header is in it
+        lost = bit // 8 - (here.at if here.sound is None else here.sound)
+        rate = max(1, trial.length / max(1, trial.end - bit // 8))
+        return bool(lost >= _HEADER_ROOM and end - here.member_out - trial.length <= _RATES * rate * lost)
