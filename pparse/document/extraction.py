@@ -627,8 +627,8 @@ class Extraction(HasStatus):
         """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
 
         ``around=False`` leaves out the streams and archives around it (see `verify`), if they were checked already.
-        A ``viewer`` of it that exists is asked instead of a new one. What only its tensors show, such as bytes that they
-        need and that nobody has, is told last; not with ``around=False``, since they may lie in what is around it.
+        A ``viewer`` of it that exists is asked instead of a new one. What only its tensors show, such as bytes of them
+        that nobody has, is told last; not with ``around=False``, since they may lie in what is around it.
         """
         from pparse.tree.code_use import code_findings
 

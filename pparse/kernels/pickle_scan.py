@@ -109,7 +109,7 @@ class Scan:
         self.globals: list[Part] | None = None
         """Slots and ends of globals; None: nobody asks."""
         self.extension: int | None = None
-        """The offset of the first global that is named by a code, of a registry elsewhere (EXT); None: there is none."""
+        """The offset of the first global that is named by a code of a registry elsewhere (EXT); None: there is none."""
         self.ids: list[Part] | None = None
         """Slots and ends of persistent ids; None: nobody asks."""
         self.parts: list[Part] = []
@@ -372,12 +372,8 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
     if action == SIZE8:
         slots.append(at << 8 | op)
         return i + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"), 0
-    if action == SKIP:  # PROTO, FRAME
-        if op == 0x80:
-            state.protocol = max(state.protocol, buf[i + 1])
-            return i + 2, 0
-        state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
-        return i + 9, FRAMED if state.minds_frames else 0
+    if action == SKIP:
+        return _skip(buf, i, at, state, op)
     if action == END:
         return i + 1, STOPPED
     if action in (LINE, LINES, LINE_PUT):
@@ -394,19 +390,33 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
     if action == NOTHING:
         return i, UNKNOWN
     if action == CODE:
-        end = i + 1 + (1 << (op - 0x82))
-        if int.from_bytes(buf[i + 1 : end], "little", signed=op == 0x84) <= 0:
-            return i, UNKNOWN
-        slots.append(at << 8 | op)
-        if state.extension is None:
-            state.extension = at
-        if state.globals is not None:
-            state.globals.append((slots[-1], base + end))
-        return end, 0
+        return _name_by_code(buf, i, at, state, op)
     if not slots:
         return i, UNDERFLOW
     _drop_or_double(state, op, at)
     return i + 1, 0
+
+
+def _skip(buf: bytes, i: int, at: int, state: Scan, op: int) -> tuple[int, int]:
+    """Run PROTO or FRAME."""
+    if op == 0x80:
+        state.protocol = max(state.protocol, buf[i + 1])
+        return i + 2, 0
+    state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
+    return i + 9, FRAMED if state.minds_frames else 0
+
+
+def _name_by_code(buf: bytes, i: int, at: int, state: Scan, op: int) -> tuple[int, int]:
+    """Run EXT1, EXT2 or EXT4, whose code is a signed number only in the last."""
+    width = 1 << (op - 0x82)
+    if int.from_bytes(buf[i + 1 : i + 1 + width], "little", signed=op == 0x84) <= 0:
+        return i, UNKNOWN
+    state.slots.append(at << 8 | op)
+    if state.extension is None:
+        state.extension = at
+    if state.globals is not None:
+        state.globals.append((state.slots[-1], at + 1 + width))
+    return i + 1 + width, 0
 
 
 def _drop_or_double(state: Scan, op: int, at: int) -> None:

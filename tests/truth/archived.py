@@ -73,8 +73,8 @@ def ends_of_members(content: bytes) -> list[int]:
 
 
 def is_shorter_tar(case: Case) -> bool:
-    """Say whether a cut leaves a tar that lacks its mark of the end only: it ends where a header began. Or it lacks some
-    of the mark, which is two blocks of zeros, but not all, or what fills up the last record behind it.
+    """Say whether a cut leaves a tar that lacks its mark of the end only: it ends where a header began. Or it lacks
+    some of the mark, which is two blocks of zeros, but not all, or what fills up the last record behind it.
 
     Tars that were written so are read everywhere; a finding tells of it, and no more can be known.
     """
