@@ -16,6 +16,7 @@ from pparse.findings import Severity, Status
 from pparse.parsers.zip.parser import ZipParser
 from pparse.testing.fakes import GappyData, UnknownSizeData
 from tests import sweep
+from tests.rows import rows
 from tests.zip_samples import Archive, Made, noise, torch_like
 
 if TYPE_CHECKING:
@@ -378,10 +379,28 @@ class TestChanges:
     def test_a_listed_size_that_cannot_be_is_unknown(self) -> None:
         archive = Archive(Made("a", b"a" * 700, method=8), Made("b", b"b" * 70))
         source = bytearray(archive.whole)
-        struct.pack_into("<I", source, len(archive.body) + 24, 1 << 30)
+        for at in (22, len(archive.body) + 24):  # one of the two alone contradicts the other
+            struct.pack_into("<I", source, at, 1 << 30)
         one, two = (got.member for got in read(bytes(source)))
         assert (one.size, one.finding.code if one.finding else "") == (None, "contradiction")
         assert (two.size, two.finding) == (70, None)
+
+    @rows("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+    def test_an_entry_that_is_wrong_about_a_member_loses_nothing_of_it(self, method: int) -> None:
+        """Its local header fits the file, and has the same name and CRC: the content agrees with that.
+
+        But of deflate, bzip2 is a method, too, that may have these sizes.
+        """
+        archive = Archive(Made("a", b"a" * 70), Made("b", b"some text " * 70, method=method), Made("c", b"c" * 70))
+        entry = archive.directory.index(b"PK\1\2", 4) + len(archive.body)
+        flips = [(8, 1), *((at, 1 << bit) for at in (10, 20, 21, 23, 24, 25, 27) for bit in range(8))]
+        for at, bit in flips if method == zipfile.ZIP_STORED else [flip for flip in flips if flip != (10, 4)]:
+            source = bytearray(archive.whole)
+            source[entry + at] ^= bit
+            with opened(bytes(source)) as extraction:
+                content = [bytes(node.load()) for node in extraction.root.children()]
+                assert content == [member.content for member in archive.members], (at, bit)
+                assert [finding.severity for finding in extraction.check()][:1] == ["error"], (at, bit)
 
     def test_a_size_that_cannot_be_is_not_filled_up(self) -> None:
         """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""

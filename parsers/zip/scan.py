@@ -480,12 +480,12 @@ class Scanner(Walker):
         return note_cut(MemberExtent(start, end, claim), claim.compressed_size)
 
     def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
-        """Return where in ``(start, end)`` the record begins that the directory lists right after the member.
+        """Return where in ``[start, end)`` the record begins that the directory lists right after the member.
 
         It is there if bytes of the member are missing. A stored nested archive may hold members with the same names, so
         the last one counts. None if there is none.
         """
-        low, found = start + 1, None
+        low, found = start, None
         while self.hints and self.work.spend(SHORT):
             low = self.find_next(low)
             if low >= end:
