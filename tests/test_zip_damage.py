@@ -402,6 +402,18 @@ class TestChanges:
                 assert content == [member.content for member in archive.members], (at, bit)
                 assert [finding.severity for finding in extraction.check()][:1] == ["error"], (at, bit)
 
+    @rows("field", [28, 30, 32])
+    def test_an_entry_that_swallows_others_hides_none(self, field: int) -> None:
+        """The length of its name, extra field or comment is wrong, and leads to an entry behind the next ones."""
+        archive = Archive(*(Made(name, name.encode() * 70) for name in "abcd"))
+        places = [at for at in range(len(archive.directory)) if archive.directory.startswith(b"PK\1\2", at)]
+        source = bytearray(archive.whole)
+        struct.pack_into("<H", source, len(archive.body) + field, places[2] - places[1] + (field == 28))
+        with opened(bytes(source)) as extraction:
+            files = (node for node in extraction.root.children() if node.note.kind == "file")
+            assert [bytes(node.load()) for node in files] == [member.content for member in archive.members]
+            assert "error" in [finding.severity for finding in extraction.check()]
+
     def test_a_size_that_cannot_be_is_not_filled_up(self) -> None:
         """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""
         archive = three()

@@ -259,10 +259,10 @@ class ZipParser(ArchiveParser):
         It has the name and the CRC of the directory, and what follows the bytes that it tells of is a record.
         """
         header, note = local_at(self.extraction.data, member.start, self.extraction.find_end()), member.extra
-        if header is None or header.raw_name != member.raw_name or header.crc != crc or not crc:
+        if header is None or header.raw_name != member.raw_name or header.crc != crc:
             return None
         packed, size = header.compressed_size or 0, header.size or 0
-        odd = header.flags & (ENCRYPTED | MASKED | STREAMED) or header.method not in READABLE
+        odd = (not crc and size) or header.flags & (ENCRYPTED | MASKED | STREAMED) or header.method not in READABLE
         said = note.flags & (ENCRYPTED | MASKED), note.method, member.compressed_size, member.size
         if odd or said == (0, header.method, packed, size) or (header.method == STORED and packed != size):
             return None
