@@ -80,6 +80,11 @@ class _Arrays(pickle._Unpickler):  # type: ignore[name-defined,misc] -- the othe
             raise OtherObjectError(f"{module}.{name} is no array")
         return known[module, name]
 
+    def get_extension(self, code: int) -> Any:
+        if code <= 0:
+            return super().get_extension(code)  # which refuses it
+        raise OtherObjectError(f"extension {code} is no array")
+
 
 def _made_by_dill(make: Any, args: Any, state: Any, attributes: Any = None) -> Any:
     """Do what dill's ``_create_array`` does."""

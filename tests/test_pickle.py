@@ -292,6 +292,21 @@ def test_the_uppermost_value_is_the_one_that_counts() -> None:
         assert document.status is pparse.Status.DAMAGED
 
 
+@rows("opcode", [b"\x82\x62", b"\x83\x62\1", b"\x84\x62\1\2\0"])
+def test_a_class_that_is_named_by_a_code_is_told(opcode: bytes) -> None:
+    """Its name is in a registry of the program that wrote the pickle, and no other one reads it (PEP 307)."""
+    with pparse.open(b"\x80\2]" + opcode + b")Ra.", format="pickle") as document:
+        (name, found) = (document.result.listing.globals(), list(document.check()))
+        assert [(finding.code, finding.offset) for finding in found] == [("extension", 3), ("unknown-code", 3)]
+        assert [use.name for use in name] == [f"extension {int.from_bytes(opcode[1:], 'little')}"]
+        assert document.status is pparse.Status.COMPLETE
+    refused = b"\x80\2" + opcode[:1] + bytes(len(opcode) - 1) + b"."
+    with pytest.raises(pickle.UnpicklingError):
+        pickle.loads(refused)
+    with pparse.open(refused, format="pickle") as document:
+        assert document.status is pparse.Status.DAMAGED
+
+
 @pytest.mark.parametrize("protocol", [1, 2, 4, 5])
 def test_what_was_filled_before_the_cut_is_closed(protocol: int) -> None:
     """An inner dict that has its items takes no more: what follows belongs to the outer one."""

@@ -283,6 +283,38 @@ def test_a_key_that_is_no_text_any_more_takes_its_name_alone(make, run, tmp_path
         assert (ran.code, "damaged" in ran.out or "not whole" in ran.out) == (4, True)
 
 
+def test_why_an_old_tar_is_damaged_is_said_of_its_pickle(tmp_path, run):
+    content = tar_checkpoint(TENSORS, CONTENTS).content
+    at = content.index(NAMES[3].encode())
+    (tmp_path / "old.pt").write_bytes(changed(content, at - 8, b"\xff" * 4))
+    for words in (("check",), ("info",), ("ls",), ("recover", "-o", tmp_path / "out")):
+        ran = run(words[0], tmp_path / "old.pt", *words[1:])
+        assert (ran.code, "what describes its tensors" in ran.out + ran.err) == (4, True), words
+
+
+def in_bytes(checkpoint: bytes) -> bytes:
+    """A plain pickle of a tensor whose storage is a checkpoint of its own, as `torch.storage` reduces storages."""
+    head = b"\x80\2}X\1\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(ctorch.storage\n_load_from_bytes\n(B"
+    tail = b"tRK\0(K\2t(K\1t\x89ccollections\nOrderedDict\n)RtRs."
+    return head + pack("<I", len(checkpoint)) + checkpoint + tail
+
+
+def test_the_checksum_of_a_storage_in_a_plain_pickle_is_compared_by_all(tmp_path, run):
+    """It is in memory, and read anew by whoever lists the tensor again."""
+    content = in_bytes((FOLDER / "root_storage.pt").read_bytes())
+    at = content.index(b"PK\3\4") + 640  # of its storage, which torch aligns
+    for damage, status in ((content[at], "complete"), (content[at] ^ 1, "damaged")):
+        (tmp_path / "it.pkl").write_bytes(changed(content, at, bytes([damage])))
+        for words in (("ls",), ("info",), ("check",), ("recover", "-o", tmp_path / status)):
+            ran = run(words[0], tmp_path / "it.pkl", *words[1:])
+            assert ran.code in ((0, 5) if status == "complete" else (4, 5)), words
+            assert ("CRC-32" in ran.out or "doubtful" in ran.out) == (status == "damaged"), words
+        with pparse.view(tmp_path / "it.pkl") as model:
+            assert statuses(model) == {"w": status}
+            list(model.check())
+            assert statuses(model) == {"w": status}
+
+
 def test_every_storage_of_an_old_tar_belongs_to_a_tensor():
     with pparse.view(tar_checkpoint(TENSORS, CONTENTS).content) as model:
         model.extent()
@@ -339,6 +371,14 @@ def test_arrays_before_a_gap_are_read(behind):
         for name in ("a", "big"):
             assert found[name].numpy().tobytes() == BYTES[name]
         assert model.status.value != "complete"
+
+
+@rows("make", [checkpoint, legacy_checkpoint, tar_checkpoint])
+def test_check_tells_of_a_gap_that_only_tensors_show(make):
+    made = make(TENSORS, CONTENTS)
+    with pparse.open(GappyData(made.content, [(made.places[NAMES[3]][0] + 100, 50)])) as document:
+        assert [finding.severity for finding in document.check()][:1] == ["error"]
+        assert document.view().status is Status.DAMAGED
 
 
 # -- what is said of them --------------------------------------------------------------------------------------------

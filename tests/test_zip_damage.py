@@ -16,6 +16,7 @@ from pparse.findings import Severity, Status
 from pparse.parsers.zip.parser import ZipParser
 from pparse.testing.fakes import GappyData, UnknownSizeData
 from tests import sweep
+from tests.rows import rows
 from tests.zip_samples import Archive, Made, noise, torch_like
 
 if TYPE_CHECKING:
@@ -378,10 +379,40 @@ class TestChanges:
     def test_a_listed_size_that_cannot_be_is_unknown(self) -> None:
         archive = Archive(Made("a", b"a" * 700, method=8), Made("b", b"b" * 70))
         source = bytearray(archive.whole)
-        struct.pack_into("<I", source, len(archive.body) + 24, 1 << 30)
+        for at in (22, len(archive.body) + 24):  # one of the two alone contradicts the other
+            struct.pack_into("<I", source, at, 1 << 30)
         one, two = (got.member for got in read(bytes(source)))
         assert (one.size, one.finding.code if one.finding else "") == (None, "contradiction")
         assert (two.size, two.finding) == (70, None)
+
+    @rows("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+    def test_an_entry_that_is_wrong_about_a_member_loses_nothing_of_it(self, method: int) -> None:
+        """Its local header fits the file, and has the same name and CRC: the content agrees with that.
+
+        But of deflate, bzip2 is a method, too, that may have these sizes.
+        """
+        archive = Archive(Made("a", b"a" * 70), Made("b", b"some text " * 70, method=method), Made("c", b"c" * 70))
+        entry = archive.directory.index(b"PK\1\2", 4) + len(archive.body)
+        flips = [(8, 1), *((at, 1 << bit) for at in (10, 20, 21, 23, 24, 25, 27) for bit in range(8))]
+        for at, bit in flips if method == zipfile.ZIP_STORED else [flip for flip in flips if flip != (10, 4)]:
+            source = bytearray(archive.whole)
+            source[entry + at] ^= bit
+            with opened(bytes(source)) as extraction:
+                content = [bytes(node.load()) for node in extraction.root.children()]
+                assert content == [member.content for member in archive.members], (at, bit)
+                assert [finding.severity for finding in extraction.check()][:1] == ["error"], (at, bit)
+
+    @rows("field", [28, 30, 32])
+    def test_an_entry_that_swallows_others_hides_none(self, field: int) -> None:
+        """The length of its name, extra field or comment is wrong, and leads to an entry behind the next ones."""
+        archive = Archive(*(Made(name, name.encode() * 70) for name in "abcd"))
+        places = [at for at in range(len(archive.directory)) if archive.directory.startswith(b"PK\1\2", at)]
+        source = bytearray(archive.whole)
+        struct.pack_into("<H", source, len(archive.body) + field, places[2] - places[1] + (field == 28))
+        with opened(bytes(source)) as extraction:
+            files = (node for node in extraction.root.children() if node.note.kind == "file")
+            assert [bytes(node.load()) for node in files] == [member.content for member in archive.members]
+            assert "error" in [finding.severity for finding in extraction.check()]
 
     def test_a_size_that_cannot_be_is_not_filled_up(self) -> None:
         """No stream of so few bytes holds 4 GiB, and nothing is made up to fill them."""

@@ -59,7 +59,7 @@ class PickleVerdict:
                 self.uses[shown] = use
         return use
 
-    def take_quiet(self, named: list[tuple[int, Global]]) -> bool:
+    def take_quiet(self, named: list[tuple[int, Global | Extension]]) -> bool:
         """Take names with their offsets, if none of them does harm whatever it is called with; return whether."""
         if not all(is_quiet(str(found), found.name) for _, found in named):
             return False
@@ -88,8 +88,7 @@ class PickleVerdict:
                     break
                 if event.kind == "name":
                     target = event.target
-                    name = str(target) if isinstance(target, Global) else f"extension {target.code}"
-                    self.note(name, event.offset, target.name if isinstance(target, Global) else "")
+                    self.note(str(target), event.offset, target.name)
                 elif event.kind != "persistent":
                     self._call(event, reading, depth)
         except LimitError as error:
@@ -171,7 +170,7 @@ def _name_of(target: Any) -> tuple[str, str | None]:
             words = ".".join([target.name, *reversed(attributes)])
             return f"{target.module}.{words}", words
         if isinstance(target, Extension):
-            return f"extension {target.code}", ""
+            return str(target), ""
         if not isinstance(target, Call):
             return "", None
         args = _arguments(target)

@@ -46,7 +46,7 @@ from pparse.parsers.pickle.program import (
     open_from,
 )
 from pparse.parsers.pickle.reading import Parts
-from pparse.parsers.pickle.values import KIND_OF, KINDS, Call, Decoder, Global, check_key, key_of
+from pparse.parsers.pickle.values import KIND_OF, KINDS, Call, Decoder, Extension, Global, check_key, key_of
 from pparse.tree.engine import GROUP
 from pparse.tree.entry import LIST, MAP, UNLOADED_VALUE, Entry
 from pparse.tree.index import STRIDE
@@ -203,7 +203,7 @@ class PickleParser(Parser, Listing):
             for inner in (program, *map(program.inner, program.arrays.pickles())):
                 yield from (str(found) for _, found in self._globals_of(inner))
 
-    def _globals_of(self, program: Program) -> Iterator[tuple[int, Global]]:
+    def _globals_of(self, program: Program) -> Iterator[tuple[int, Global | Extension]]:
         """Yield offset and name of each global; ``?`` for one that cannot be read."""
         decoder = program.decoder
         for slot, end in program.globals:
@@ -214,7 +214,7 @@ class PickleParser(Parser, Listing):
                     found = Global(module, name)
                 else:
                     found = decoder.decode(at, end)
-            yield at, found if isinstance(found, Global) else Global("?", "?")
+            yield at, found if isinstance(found, Global | Extension) else Global("?", "?")
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Yield the number of pickles, and the protocol of the first."""
@@ -327,6 +327,9 @@ class PickleParser(Parser, Listing):
             return Entry(key, kind, at, program.end, status=program.status, finding=finding)
         for code, reason in program.refusals():
             self.note(code, f"{reason}; Python refuses the pickle", program.start)
+        if program.state.extension is not None:
+            reason = "a class or function is named by a code: only a program that registered it reads the pickle"
+            self.note("extension", reason, program.state.extension, severity=Severity.WARNING)
         if len(slots) > 1:
             below = sum(slot & 0xFF != MARK for slot in slots) - 1
             reason = f"{count_words(below, 'value')} below the one that STOP takes {are(below)} never used"

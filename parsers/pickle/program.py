@@ -360,6 +360,8 @@ class Program:
             return "STOP finds no value on the stack"
         if stop is Stop.UNKNOWN:
             code = self.data.pread(pos, 1)
+            if KIND_OF.get(code[0] if code else -1) == "extension":
+                return "the code of an extension is not positive"
             return f"there is no opcode {code[0]:#04x}" if code else "an opcode is missing"
         return _TROUBLES.get(stop, "an opcode finds too few values on the stack")
 

@@ -142,9 +142,15 @@ class Extension:
 
     __slots__ = ("code",)
 
+    name = ""
+    """What it is called in its module: nobody knows."""
+
     def __init__(self, code: int) -> None:
         self.code = code
         """The number."""
+
+    def __str__(self) -> str:
+        return f"extension {self.code}"
 
     def __repr__(self) -> str:
         return f"Extension({self.code})"

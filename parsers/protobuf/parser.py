@@ -309,7 +309,7 @@ class ProtobufParser(Parser, Listing):
         index: MessageIndex = ctx.scratch
         scan: PartScan = index.parts[-1]  # type: ignore[assignment]
         part, extraction = scan.part, self.result.extraction
-        if scan.type is None or part.data is not extraction.data or isinstance(part, ChunkRange):
+        if part.data is not extraction.data or isinstance(part, ChunkRange):
             return False
         if part.end > self.make.data_end(part):
             return False
@@ -319,7 +319,7 @@ class ProtobufParser(Parser, Listing):
         if lost is None:
             return False
         index.parts.pop()
-        if not lost.number:
+        if scan.type is None or not lost.number:
             index.queue.append(part.data.range(part.start, lost.begin))
             reason = "what follows a gap of unknown length may lie elsewhere"
             self.damage(ctx.node, reason, lost.begin, length=lost.end - lost.begin)

@@ -90,12 +90,13 @@ class LostElement(OverlayField):
 
 
 def find_resumption(
-    data: Data, start: int, end: int, type: MessageType, check: Callable[[], None], content: bytes | None = None
+    data: Data, start: int, end: int, type: MessageType | None, check: Callable[[], None], content: bytes | None = None
 ) -> Resumption | None:
     """Return what is lost of the message ``data[start:end]``, all of whose bytes exist; None if there is nothing to do.
 
     That is the case if field follows field to its end (whatever they hold), or to where the data were cut; and if no
-    position to continue at can be proved. Behind a gap of unknown length all is lost then: the number is 0.
+    position to continue at can be proved. Behind a gap of unknown length all is lost then: the number is 0. So it is
+    without a ``type``, since any field may be one of such a message, and nothing proves where the next one begins.
     ``content``: the bytes of the message, if they were read already.
     """
     search = _Search(data, start, end, type, check)
@@ -107,11 +108,12 @@ def find_resumption(
 class _Search:
     """One search; ``_last`` is the number of the last field before the damage."""
 
-    def __init__(self, data: Data, start: int, end: int, type: MessageType, check: Callable[[], None]) -> None:
+    def __init__(self, data: Data, start: int, end: int, type: MessageType | None, check: Callable[[], None]) -> None:
         self._data = data
         self._start = start
         self._end = end
         self._type = type
+        self._fields = {} if type is None else type.fields
         self._check_cancelled = check
         self._checker = Checker(check)
         self.window = WireWindow(data, end, _JUMP)
@@ -124,7 +126,7 @@ class _Search:
         """Walk to the damage, and search for a position after it."""
         pos = self._start
         loose = self._data.loose_gap(pos) if self._data.gaps else None
-        if loose is None and not any(is_message(field) for field in self._type.fields.values()):
+        if loose is None and not any(is_message(field) for field in self._fields.values()):
             return None
         before: deque[WireField] = deque(maxlen=_REMEMBERED)
         while pos < self._end:
@@ -178,7 +180,7 @@ class _Search:
 
         With a damaged length, the message would continue with the fields of another one.
         """
-        type: MessageType | None = self._type
+        type = self._type
         last = 0
         while type is not None and pos < self._end:
             try:
@@ -199,13 +201,13 @@ class _Search:
         return True
 
     def _known(self, field: WireField) -> FieldType | None:
-        known = self._type.fields.get(field.tag >> 3)
+        known = self._fields.get(field.tag >> 3)
         return known if known is not None and accepts(known, field.tag & 7) else None
 
     def _is_good(self, field: WireField) -> bool:
         """Say whether a field is in the schema, sound and not empty; random bytes look like an empty one too often."""
         known = self._known(field)
-        if known is None or field.end <= field.start:
+        if known is None or self._type is None or field.end <= field.start:
             return False
         if self._checker.sound(self._data.range(field.begin, field.next), self._type):
             return True
@@ -262,7 +264,7 @@ class _Search:
     def _pattern(self) -> re.Pattern[bytes] | None:
         """Return the pattern of a tag, a length, and a first tag in the content."""
         kinds = []
-        for number, field in self._type.fields.items():
+        for number, field in self._fields.items():
             if number < self._last or not is_message(field) or field.message is None or field.wire_type != LEN:
                 continue
             tags = {
@@ -332,7 +334,7 @@ class _Search:
     def _below(self) -> dict[int, list[FieldType]]:
         """The fields of all messages that may lie in one of the type, by number."""
         found: dict[int, list[FieldType]] = {}
-        queue = [field.message for field in self._type.fields.values() if field.message is not None]
+        queue = [field.message for field in self._fields.values() if field.message is not None]
         seen = {below.full_name for below in queue}
         while queue:
             for number, field in queue.pop().fields.items():

@@ -216,7 +216,10 @@ class TarSource:
         if len(raw) < BLOCK:
             return Blank.CUT if raw else Blank.END
         if not unknown:
-            return Blank.ZERO if raw == ZEROS else self._with_letter(judge_header(raw), pos) or Blank.BAD
+            header = None if raw == ZEROS else self._with_letter(judge_header(raw), pos)
+            if header is not None and not header.sound and self._is_overlapped(pos):
+                header = None
+            return Blank.ZERO if raw == ZEROS else header or Blank.BAD
         if self.gap_in(pos, pos + BLOCK) is not None:
             return Blank.GAP
         header = self._with_letter(judge_header(raw, unknown), pos)
@@ -224,6 +227,18 @@ class TarSource:
             return header
         known = BLOCK - sum(length for _, length in unknown)
         return Blank.ZERO if raw == ZEROS and known >= BLOCK // 2 else Blank.BAD
+
+    def _is_overlapped(self, pos: int) -> bool:
+        """Say whether a header begins inside of the block at ``pos``, with a magic and a right checksum: it is shifted,
+        and what precedes it is none, though it looks like a damaged one."""
+        raw, unknown = self.read(pos, 2 * BLOCK - 1)
+        place = raw.find(b"ustar", 258) if not unknown else -1
+        while place >= 0:
+            at = place - 257
+            if raw[at] and read_header(raw[at : at + BLOCK]) is not None:
+                return True
+            place = raw.find(b"ustar", place + 1)
+        return False
 
     def _with_letter(self, header: TarHeader | None, pos: int) -> TarHeader | None:
         """Return a header; that of a file if it is damaged, and what follows is no name or record for the next one."""

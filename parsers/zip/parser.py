@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from itertools import islice
 
@@ -30,6 +31,7 @@ from pparse.limits import KIB, count_words
 from pparse.parsers.zip import records
 from pparse.parsers.zip.members import (
     AHEAD,
+    READABLE,
     ZipNote,
     agrees,
     likely_size,
@@ -42,9 +44,11 @@ from pparse.parsers.zip.records import (
     BLOCK,
     CENTRAL_SIZE,
     CODEC_OF_METHOD,
+    ENCRYPTED,
     END_SIZE,
     LOCAL_SIZE,
     LZMA,
+    MASKED,
     SPLIT_MARKS,
     STORED,
     STREAMED,
@@ -94,6 +98,8 @@ _JAPANESE: Final = "cp932"
 _MOST_GUESSED: Final = 65_536
 # Entries added at a time, if their members are asked for.
 _GROUP: Final = 64
+# Codes of what may be wrong with an entry of the directory, and not with the member.
+_SAID_WRONG: Final = ("encrypted", "unsupported", "contradiction")
 
 
 class ZipParser(ArchiveParser):
@@ -237,7 +243,34 @@ class ZipParser(ArchiveParser):
     def listed(self, entry: CentralEntry, at: int, directory: Directory) -> ArchiveMember:
         """Return the member that an entry of a trusted directory describes."""
         encoding = self._encoding_of(entry.raw_name, entry.flags)
-        return self._known(listed_member(self.extraction, entry, at, directory, encoding))
+        member = listed_member(self.extraction, entry, at, directory, encoding)
+        if member.finding is not None and member.finding.code in _SAID_WRONG:
+            header = self._fitting_header(member, entry.crc)
+            if header is not None:
+                entry = copy(entry)
+                entry.flags, entry.method = header.flags, header.method
+                entry.compressed_size, entry.size = header.compressed_size or 0, header.size or 0
+                member = listed_member(self.extraction, entry, at, directory, encoding)
+        return self._known(member)
+
+    def _fitting_header(self, member: ArchiveMember, crc: int) -> LocalHeader | None:
+        """Return the local header of a listed member if it fits the file, and the directory says something else.
+
+        It has the name and the CRC of the directory, and what follows the bytes that it tells of is a record.
+        """
+        header, note = local_at(self.extraction.data, member.start, self.extraction.find_end()), member.extra
+        if header is None or header.raw_name != member.raw_name or header.crc != crc:
+            return None
+        packed, size = header.compressed_size or 0, header.size or 0
+        odd = (not crc and size) or header.flags & (ENCRYPTED | MASKED | STREAMED) or header.method not in READABLE
+        said = note.flags & (ENCRYPTED | MASKED), note.method, member.compressed_size, member.size
+        if odd or said == (0, header.method, packed, size) or (header.method == STORED and packed != size):
+            return None
+        if not self.scanner.is_boundary(member.start + header.length + packed):
+            return None
+        reason = "the directory has another method or size than its local header, which fits the file"
+        self._note_member(member, "contradiction", reason, severity=Severity.ERROR)
+        return header
 
     def scanned(self, found: ScanStep) -> ArchiveMember:
         """Return the member that was found by scanning."""
@@ -378,6 +411,13 @@ class ZipParser(ArchiveParser):
             if header is not None:  # else its offset is wrong, and no byte may belong to two members
                 raise MalformedError(member.finding.reason, path=member.name, offset=member.start)
         start, end = self._find_bytes(member) if note.listed else (member.start, member.end)
+        if note.listed and note.method != STORED and note.listed_crc is not None:
+            header = self._fitting_header(member, note.listed_crc)
+            if header is not None:  # which of the sizes is right, the content tells
+                end = start + (header.compressed_size or 0)
+                note.sure = False
+                if header.method == STORED and header.size == member.size:  # nobody keeps what became no smaller
+                    note.method = STORED
         beyond = end > self.extraction.find_end()  # it was cut, by its size
         if member.pieces is not None:
             from pparse.data.spliced import SplicedData

@@ -250,11 +250,21 @@ class Scanner(Walker):
             extent = self._extent(pos, header, entry)
             if broken and pos in self.unsure and not extent.code:
                 extent.blame("malformed", _UNSURE)
+            if entry is None and header.whole and not extent.code and self._has_other_name(pos, header):
+                extent.blame(UNSURE_NAME, "the directory has a different name: one of them is wrong")
             while len(self._kept) >= _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[pos] = extent
         notes = [("local-header", pos, LOCAL_SIZE, "the local header is damaged")] if broken else []
         return ScanStep("member", pos, max(extent.next, pos + 1), notes, (header, entry, extent))
+
+    def _has_other_name(self, pos: int, header: LocalHeader) -> bool:
+        """Say whether the directory has a member at ``pos`` that differs from that of ``header`` by its name only."""
+        entry = self.hints.entry_for(pos) if self.hints else None
+        if entry is None or len(entry.raw_name) != len(header.raw_name):
+            return False
+        said = header.method, header.crc, header.compressed_size, header.size
+        return said == (entry.method, entry.crc, entry.compressed_size, entry.size)
 
     def lost_header(self, pos: int, raw_name: bytes) -> tuple[int, LocalHeader | None]:
         """Return where the local header of a listed member is, which is not at ``pos`` as the directory says, and the
@@ -480,12 +490,12 @@ class Scanner(Walker):
         return note_cut(MemberExtent(start, end, claim), claim.compressed_size)
 
     def _successor(self, start: int, end: int, header: LocalHeader) -> int | None:
-        """Return where in ``(start, end)`` the record begins that the directory lists right after the member.
+        """Return where in ``[start, end)`` the record begins that the directory lists right after the member.
 
         It is there if bytes of the member are missing. A stored nested archive may hold members with the same names, so
         the last one counts. None if there is none.
         """
-        low, found = start + 1, None
+        low, found = start, None
         while self.hints and self.work.spend(SHORT):
             low = self.find_next(low)
             if low >= end:

@@ -4,7 +4,8 @@ A directory is trusted if it accounts for the file: its entries follow each othe
 the same names are where it says, and no other local header comes before the first of them. So the directory of a zip
 stored *in* a damaged zip is not taken for that of the outer one. Programs that change an archive in place leave such
 headers, too: of members that they replaced or deleted. The directory is trusted then if its offsets count from the
-archive's very start and all of its entries agree with their headers.
+archive's very start and all of its entries agree with their headers. One that has as many entries as its end record
+says only with those that lie in the name, extra field or comment of others has a damaged length.
 
 Two kinds of archives have no offsets from their beginning (`Bases`):
 
@@ -302,6 +303,8 @@ def _check_end(
         directory.fits = record.size == stop - begin
         if not _survey(window, directory, stop) or not _accounts_for(window, directory, start, end):
             continue
+        if directory.declared not in (directory.count, directory.count & 0xFFFF) and _swallows(window, directory, stop):
+            continue
         overlaps = array("q") if directory.ordered or places is not None else _find_overlaps(window, directory, budget)
         if 0 < len(overlaps) <= max(2, min(directory.count // 4, _FEW)):
             continue  # more likely a wrong size or offset than a bomb
@@ -351,6 +354,13 @@ def _survey(window: Window, directory: Directory, end: int) -> bool:
     directory.end, directory.count, directory.lowest, directory.lowest_at = end, count, lowest, lowest_at
     directory.ordered, directory.reached = ordered, reached if count else 0
     return True
+
+
+def _swallows(window: Window, directory: Directory, stop: int) -> bool:
+    """Say whether an entry holds others, by a wrong length: with these, there are as many as the end record says."""
+    blocks = windows(window.data, directory.begin, stop, BLOCK, len(CENTRAL) - 1)
+    count = sum(block.count(CENTRAL) for _, block in blocks)
+    return count > directory.count and directory.declared in (count, count & 0xFFFF)
 
 
 def _accounts_for(window: Window, directory: Directory, start: int, stop: int) -> bool:

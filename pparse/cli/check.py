@@ -27,7 +27,6 @@ from pparse.findings import BROKEN, Finding, Severity, Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import MIB, count_words
 from pparse.recovery.document_verdict import all_findings, compared, document_status
-from pparse.tensors.viewer import findings_of
 from pparse.tree.code_use import Grade
 
 TYPE_CHECKING = False
@@ -274,9 +273,8 @@ def _findings(document: Extraction, options: Any, made: Callable[[], Any]) -> It
         else:
             yield finding
     viewer = made()
-    extent = viewer.extent() if viewer is not None else None
-    found = all_findings(document, document_status(document)) if extent is None else findings_of(viewer, extent)
-    yield from (finding for finding in found if finding not in told)
+    if viewer is None:
+        yield from (finding for finding in all_findings(document, document_status(document)) if finding not in told)
     control = unfinished(outermost_file(document))
     if control is not None:
         reason = f"{control} beside it: the program that wrote that has not finished the download"

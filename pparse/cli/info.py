@@ -13,7 +13,6 @@ from pparse.document.registry import viewer_for
 from pparse.findings import BROKEN, Status
 from pparse.limits import count_words, exact_size, format_size
 from pparse.recovery.document_verdict import all_findings, document_status
-from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def _model(document: Extraction, viewer: Viewer, options: Any, out: Output) -> i
             **viewer.outline(),
             "metadata": metadata,
             "globals": _globals(viewer.extraction.parse().listing),
-            "findings": [finding.to_dict() for finding in findings_of(viewer, extent)],
+            "findings": [finding.to_dict() for finding in viewer.all_findings(extent)],
         }
         out.json(found, indent=2)
         return code

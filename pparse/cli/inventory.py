@@ -16,7 +16,6 @@ from pparse.errors import EndOfDataError, FormatError, MissingTensorError, PathE
 from pparse.findings import Status
 from pparse.lazy import lazy_pattern
 from pparse.limits import count_words, format_size
-from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ class _Row:
         self.verified = extent.all_verified is True
         self.words = out.status(extent.status, extent.all_verified)
         if self.code != OK or not extent.is_sound:
-            self.reason = next((str(found.reason) for found in findings_of(viewer, extent)), "")
+            self.reason = next((str(found.reason) for found in viewer.all_findings(extent)), "")
             self.words += f": {shorten(safe(self.reason), _REASON)}" if self.reason else ""
 
     def to_dict(self) -> dict[str, object]:

@@ -21,7 +21,6 @@ from pparse.errors import OptionError, UnsupportedError
 from pparse.findings import BROKEN, COMPLETE, Status
 from pparse.limits import count_words, format_size
 from pparse.tensors.status import COMPLETE_WORDS, status_words
-from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -217,7 +216,7 @@ def _list_tensors(viewer: Viewer, options: Any, out: Output) -> int:
         found = [finding.to_dict() for finding in viewer.findings]
         shown.end({"members": [], "status": None, "extent": None, "findings": found})
     elif options.json:
-        found = [finding.to_dict() for finding in findings_of(viewer, extent)]
+        found = [finding.to_dict() for finding in viewer.all_findings(extent)]
         shown.end({"members": [], "status": extent.status.value, "extent": extent.to_dict(), "findings": found})
     elif extent is None and not (options.jsonl or options.quiet):
         _tell_usual(usual, "", out)

@@ -24,7 +24,6 @@ from pparse.errors import DataError, PathError, PparseError, system_error
 from pparse.findings import BROKEN, Severity, Status
 from pparse.limits import MIB, are, count_words, format_size
 from pparse.tensors.status import status_words, whole_words
-from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -550,7 +549,7 @@ def _is_packed(document: Extraction) -> bool:
 def report_findings(out: Output, viewer: Viewer, extent: Extent) -> None:
     """Write the first findings on a model, but for what `report_cut` said."""
     cut = extent.missing_bytes or extent.missing_files
-    found = findings_of(viewer, extent)
+    found = viewer.all_findings(extent)
     out.findings(finding for finding in found if not cut or finding.code != "truncated")
 
 

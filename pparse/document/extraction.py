@@ -627,7 +627,8 @@ class Extraction(HasStatus):
         """Parse everything and yield every finding; ``strict`` adds the rules of the format's reference reader.
 
         ``around=False`` leaves out the streams and archives around it (see `verify`), if they were checked already.
-        A ``viewer`` of it that exists is asked instead of a new one.
+        A ``viewer`` of it that exists is asked instead of a new one. What only its tensors show, such as bytes of them
+        that nobody has, is told last; not with ``around=False``, since they may lie in what is around it.
         """
         from pparse.tree.code_use import code_findings
 
@@ -642,8 +643,12 @@ class Extraction(HasStatus):
             inner.verify()
         else:
             inner.verify_streams()
-        yield from (finding for finding in self.findings if finding not in told)
+        noted = [finding for finding in self.findings if finding not in told]
+        yield from noted
         yield from code_findings(inner.parse().listing.globals(), self.name)
+        told.update(noted)
+        if around and viewer is not None:
+            yield from (finding for finding in viewer.all_findings() if finding not in told)
 
     def forget(self) -> None:
         """Drop what parsers made of this and of all inside it; keep the bytes and what is known of them.

@@ -11,7 +11,6 @@ from pparse.errors import MissingNameError, NotWholeError, OptionError
 from pparse.findings import BROKEN
 from pparse.limits import count_words, format_size
 from pparse.paths import glob
-from pparse.tensors.viewer import findings_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -200,7 +199,7 @@ def refuse_broken(viewer: Viewer) -> str | None:
     extent = viewer.extent()
     lost = extent.damaged or extent.truncated or extent.missing or extent.missing_bytes
     if lost or extent.document_status in BROKEN or viewer.findings.errors:
-        reasons = [finding.reason for finding in findings_of(viewer, extent) if finding.is_fault]
+        reasons = [finding.reason for finding in viewer.all_findings(extent) if finding.is_fault]
         why = f": {reasons[0]}" if reasons else ""
         raise NotWholeError(f"it is not whole{why}; only sound files are edited", source=viewer.extraction.name)
     if not extent.unwritten:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 SLACK: Final = 16
 # What opcodes do. 1 to 9: push a value; the number is the size of opcode and argument.
 MEMO, PUT, SIZE1, SIZE4, _, OPEN, SMALL, MAKE, FILL, ADD, CALL = range(10, 21)
-SIZE8, RENAME, NAME, LINE, LINES, LINE_PUT, SKIP, END, DROP, OBJECT, TOUCH, NOTHING = range(21, 33)
+SIZE8, RENAME, NAME, LINE, LINES, LINE_PUT, SKIP, END, DROP, OBJECT, TOUCH, CODE, NOTHING = range(21, 34)
 _ACTIONS: Final = {
     1: b"N\x88\x89]})\x8f\x97",
-    2: b"Kh\x82",
-    3: b"M\x83",
-    5: b"Jj\x84",
+    2: b"Kh",
+    3: b"M",
+    5: b"Jj",
     9: b"G",
     MEMO: b"\x94",
     PUT: b"qr",
@@ -48,6 +48,7 @@ _ACTIONS: Final = {
     DROP: b"012",
     OBJECT: b"o",
     TOUCH: b"\x98",
+    CODE: b"\x82\x83\x84",
 }
 
 
@@ -107,6 +108,8 @@ class Scan:
         """Of values that have other numbers: which one it was, and its number."""
         self.globals: list[Part] | None = None
         """Slots and ends of globals; None: nobody asks."""
+        self.extension: int | None = None
+        """The offset of the first global that is named by a code of a registry elsewhere (EXT); None: there is none."""
         self.ids: list[Part] | None = None
         """Slots and ends of persistent ids; None: nobody asks."""
         self.parts: list[Part] = []
@@ -369,12 +372,8 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
     if action == SIZE8:
         slots.append(at << 8 | op)
         return i + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"), 0
-    if action == SKIP:  # PROTO, FRAME
-        if op == 0x80:
-            state.protocol = max(state.protocol, buf[i + 1])
-            return i + 2, 0
-        state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
-        return i + 9, FRAMED if state.minds_frames else 0
+    if action == SKIP:
+        return _skip(buf, i, at, state, op)
     if action == END:
         return i + 1, STOPPED
     if action in (LINE, LINES, LINE_PUT):
@@ -390,10 +389,34 @@ def _rare(buf: bytes, i: int, base: int, state: Scan, action: int, op: int) -> t
         return i + 1, 0
     if action == NOTHING:
         return i, UNKNOWN
+    if action == CODE:
+        return _name_by_code(buf, i, at, state, op)
     if not slots:
         return i, UNDERFLOW
     _drop_or_double(state, op, at)
     return i + 1, 0
+
+
+def _skip(buf: bytes, i: int, at: int, state: Scan, op: int) -> tuple[int, int]:
+    """Run PROTO or FRAME."""
+    if op == 0x80:
+        state.protocol = max(state.protocol, buf[i + 1])
+        return i + 2, 0
+    state.frame_end = max(state.frame_end, at + 9 + int.from_bytes(buf[i + 1 : i + 9], "little"))
+    return i + 9, FRAMED if state.minds_frames else 0
+
+
+def _name_by_code(buf: bytes, i: int, at: int, state: Scan, op: int) -> tuple[int, int]:
+    """Run EXT1, EXT2 or EXT4, whose code is a signed number only in the last."""
+    width = 1 << (op - 0x82)
+    if int.from_bytes(buf[i + 1 : i + 1 + width], "little", signed=op == 0x84) <= 0:
+        return i, UNKNOWN
+    state.slots.append(at << 8 | op)
+    if state.extension is None:
+        state.extension = at
+    if state.globals is not None:
+        state.globals.append((state.slots[-1], at + 1 + width))
+    return i + 1 + width, 0
 
 
 def _drop_or_double(state: Scan, op: int, at: int) -> None:

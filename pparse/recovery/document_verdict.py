@@ -20,7 +20,6 @@ from pparse.errors import (
 )
 from pparse.findings import BROKEN, UNSURE_NUMBER, Finding, FindingList, HasStatus, Severity, Status
 from pparse.limits import count_words
-from pparse.tensors.viewer import findings_of
 from pparse.tree.entry import SCALAR
 
 TYPE_CHECKING = False
@@ -160,11 +159,7 @@ def untold(extraction: Extraction, source: str) -> Iterator[Finding]:
     from pparse.document.registry import viewer_for
 
     viewer = viewer_for(extraction)
-    found = (
-        all_findings(extraction, document_status(extraction))
-        if viewer is None
-        else findings_of(viewer, viewer.extent())
-    )
+    found = all_findings(extraction, document_status(extraction)) if viewer is None else viewer.all_findings()
     for finding in found:
         if finding.is_fault:
             from copy import copy

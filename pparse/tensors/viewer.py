@@ -468,6 +468,28 @@ class Viewer(Guarded, Mapping[str, "Tensor"]):
         """What was found wrong so far; `check` looks everywhere."""
         return self.extraction.findings
 
+    def all_findings(self, extent: Extent | None = None) -> list[Finding]:
+        """Return what was found wrong with the model so far: never nothing if it is not whole by its ``extent``.
+
+        Why tensors are not whole is told of the first of each status; not of those that are just cut off, if bytes or
+        files are missing: the extent says how many.
+        """
+        extent = self.extent() if extent is None else extent
+        found = list(self.findings)
+        told = {(finding.code, finding.reason) for finding in found}
+        named = {finding.path for finding in found}
+        cut = extent.missing_bytes or extent.missing_files
+        for reason in extent.reasons:
+            just_cut = cut and reason.code in _JUST_CUT
+            if not just_cut and reason.path not in named and (reason.code, reason.reason) not in told:
+                found.append(reason)
+        if extent.status in BROKEN and not any(finding.is_fault for finding in found):
+            hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
+            words = f"it is {extent.status}; whole: {whole_words(extent)}{hit}"
+            summary = Finding(str(extent.status), words, source=self.extraction.name)
+            found.append(self.truncation(extent) if extent.missing_bytes else summary)
+        return found
+
     @property
     def status(self) -> Status:
         """The worst status known now, without reading tensors; reading may find more."""
@@ -824,25 +846,3 @@ class Signature:
 
 # Codes of findings on tensors whose bytes, or some of them, are not there.
 _JUST_CUT: Final = (*map(str, ENDS_EARLY), "missing-storage")
-
-
-def findings_of(viewer: Viewer, extent: Extent) -> list[Finding]:
-    """Return what was found wrong with a model: never nothing if it is not whole.
-
-    Why tensors are not whole is told of the first of each status; not of those that are just cut off, if bytes or files
-    are missing: the extent says how many.
-    """
-    found = list(viewer.findings)
-    told = {(finding.code, finding.reason) for finding in found}
-    named = {finding.path for finding in found}
-    cut = extent.missing_bytes or extent.missing_files
-    for reason in extent.reasons:
-        just_cut = cut and reason.code in _JUST_CUT
-        if not just_cut and reason.path not in named and (reason.code, reason.reason) not in told:
-            found.append(reason)
-    if extent.status in BROKEN and not any(finding.is_fault for finding in found):
-        hit = f"; first tensor hit: {extent.first_hit}" if extent.first_hit is not None else ""
-        words = f"it is {extent.status}; whole: {whole_words(extent)}{hit}"
-        summary = Finding(str(extent.status), words, source=viewer.extraction.name)
-        found.append(viewer.truncation(extent) if extent.missing_bytes else summary)
-    return found

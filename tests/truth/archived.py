@@ -73,8 +73,8 @@ def ends_of_members(content: bytes) -> list[int]:
 
 
 def is_shorter_tar(case: Case) -> bool:
-    """Say whether a cut leaves a tar that lacks its mark of the end only: it ends where a header, or a block of it,
-    began. Or it lacks what fills up the last record, behind the mark.
+    """Say whether a cut leaves a tar that lacks its mark of the end only: it ends where a header began. Or it lacks
+    some of the mark, which is two blocks of zeros, but not all, or what fills up the last record behind it.
 
     Tars that were written so are read everywhere; a finding tells of it, and no more can be known.
     """
@@ -85,8 +85,7 @@ def is_shorter_tar(case: Case) -> bool:
         members = archive.getmembers()
     last = members[-1]
     end = last.offset_data + -(-last.size // BLOCK) * BLOCK
-    ends = [*(member.offset for member in members[1:]), end, end + BLOCK]
-    return case.damage.offset in ends or case.damage.offset >= end + 2 * BLOCK
+    return case.damage.offset in [*(member.offset for member in members[1:]), end] or case.damage.offset >= end + BLOCK
 
 
 def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
@@ -103,6 +102,7 @@ def file_vouched(attempt: Attempt, path: str, seen: Seen) -> Iterator[str]:
         and any(start < end for start, end in reach.ranges)
         and not is_made(attempt, path)
         and not is_shorter_file(attempt.case)
+        and not is_shorter_tar(attempt.case)
         and not ends_between_fields(attempt.case)
     ):
         yield f"{what}, though the archive ends before it does"

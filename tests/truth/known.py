@@ -36,9 +36,13 @@ class Value:
 
 
 def by_place(sample: Sample, path: Path) -> dict[str, bytes]:
-    """Return what stands where the values did: a file that `recover` writes as it is was sound, or it would not be."""
+    """Return what stands where the values did: a file that `recover` writes as it is was sound, or it would not be.
+
+    Or it was cut before the first of them, so that nothing tells that it had some: those that it ends before, it lacks.
+    """
     content = path.read_bytes()
-    return {name: content[slice(*value.place)] for name, value in sample.values.items()}
+    there = {name: value.place for name, value in sample.values.items() if value.place[1] <= len(content)}
+    return {name: content[slice(*place)] for name, place in there.items()}
 
 
 @dataclass(frozen=True)

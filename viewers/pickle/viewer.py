@@ -257,6 +257,8 @@ class PickleViewer(Viewer):
             found = storage_id(value) if isinstance(value, Persistent) else None
             if found is not None and isinstance(parser, StorageReader):
                 found.held = parser.stored(found.key)
+                if found.held is not None:
+                    found.held.verify()  # its bytes are in memory, and it is opened anew by whoever lists it again
         except DataError:
             return None
         return found if found is not None and found.held is not None else None
@@ -551,6 +553,11 @@ class PickleViewer(Viewer):
                 how = told("'-f zip'", 'format="zip"')
                 reason = f"no member is {self.described_in}, or that is lost; {how} lists what there is"
                 self._note("no-pickle", reason)
+            for root in roots if not self.findings.errors else ():
+                if root.finding is not None and self._hit(root):  # it lies in another document, whose check tells more
+                    name, there = root.extraction.name, root.extraction.data is self.extraction.parsed.data
+                    place = {"offset": root.finding.offset} if there else {}
+                    self._note("malformed", f"what describes its tensors: {root.finding.reason}", name, **place)
         return self.keep_extent(extent)
 
     described_in = "its data.pkl: it is no checkpoint"

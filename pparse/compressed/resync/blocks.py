@@ -41,8 +41,9 @@ _STEP: Final = 1 * KIB
 LARGEST: Final = 1 << 62
 # In the tag of a block: of it just so much can be decoded as its size says.
 CUT: Final = 1 << 16
-# What is read at once, by who looks at single things and by who searches.
+# What is read at once: by who looks at single things, where that goes on and after a jump, and by who searches.
 _BLOCK: Final = 64 * KIB
+_JUMP: Final = 4 * KIB
 _WINDOW: Final = 256 * KIB
 
 
@@ -221,7 +222,10 @@ class Blocks(Data):
 
 
 class Look(Window):
-    """Looks at small things of a range, anywhere in ``[start, end)``, through a block of 64 KiB."""
+    """Looks at small things of a range, anywhere in ``[start, end)``, through a block of 64 KiB; of 4 KiB after a jump.
+
+    Lengths that lead from place to place are believed by thousands, where one of them may be right.
+    """
 
     __slots__ = ("end", "start")
 
@@ -229,14 +233,14 @@ class Look(Window):
         size = source.data.size
         self.start = source.start
         self.end = source.end if size is None else max(source.start, min(source.end, size))
-        super().__init__(source.data, self.end, least=_BLOCK)
+        super().__init__(source.data, self.end, least=_JUMP, ahead=_BLOCK)
 
     def get(self, at: int, count: int) -> bytes:
         """Return up to ``count`` bytes (at most 64 KiB) at ``at``; fewer at the end, and where a gap begins."""
         if at < self.start:
             return b""
         if at < self._at:  # who goes back does so again
-            self.read_known(max(self.start, at + count - _BLOCK), 1)
+            self.read_known(max(self.start, at + count - _JUMP), 1)
         return self.known(at, count)
 
     def number(self, at: int, count: int) -> int | None:
