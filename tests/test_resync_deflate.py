@@ -355,6 +355,17 @@ def test_damage_across_the_border_of_members_moves_nothing(size, between):
         assert data.size >= 150_000  # in doubt or not, it is there
 
 
+@rows("before, length", [(20, 20), (5, 2), (5, 5), (8, 8), (30, 26)])
+def test_what_follows_a_member_of_a_length_that_is_not_sure_is_in_doubt(before, length):
+    parts = [content("text", 70_000), content("text", 18), content("mixed", 60_000), content("text", 9_000)]
+    members = [gzip.compress(part) for part in parts]
+    truth, whole = b"".join(parts), b"".join(members)
+    for number in range(3):
+        border = len(b"".join(members[: number + 1]))
+        for damage in (zeros, noise):
+            hold_against(truth, joined(damage(whole, border - before, length)[0]))
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_members_that_are_cut_before_others(number):
     members = list(MEMBERS)
