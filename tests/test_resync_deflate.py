@@ -349,8 +349,9 @@ def test_damage_across_the_border_of_members_moves_nothing(size, between):
     members = [gzip.compress(part) for part in parts if part]
     truth, whole = b"".join(parts), b"".join(members)
     last = len(whole) - len(members[-1])
-    for damage in (zeros, noise, missing):
-        data = joined(damage(whole, len(members[0]) - 6, last - len(members[0]) + 30)[0])
+    places = [(len(members[0]) - 6, last - len(members[0]) + 30), *((last - before, 20) for before in range(4, 20, 3))]
+    for damage, (at, length) in itertools.product((zeros, noise, missing), places):
+        data = joined(damage(whole, at, length)[0])
         hold_against(truth, data)
         assert data.size >= 150_000  # in doubt or not, it is there
 

@@ -584,4 +584,4 @@ class _DeflateWalk:
             return False  # all else is there, and no header is in it
         lost = bit // 8 - (here.at if here.sound is None else here.sound)
         rate = max(1, trial.length / max(1, trial.end - bit // 8))
-        return bool(lost >= _HEADER_ROOM and end - here.member_out - trial.length <= _RATES * rate * lost)
+        return bool(end - here.member_out - trial.length <= _RATES * rate * lost)
