@@ -726,6 +726,18 @@ def test_a_part_under_another_name_is_not_the_model() -> None:
             assert [each.status for each in model.tensors()] == [Status.COMPLETE] * 2
 
 
+@rows("table", [[], [("a", (0, 4), F32, 0)]])
+def test_the_padding_of_a_file_without_data_is_no_damage(table):
+    """gguf.GGUFWriter pads what has a vocabulary only, too."""
+    head = Writer().file([("n", "x" * 11)], table, alignment=1)
+    assert len(head) % 32
+    padded = head + bytes(-len(head) % 32)
+    assert findings_of(padded) == findings_of(head) == {}
+    with pparse.view(padded) as model:
+        assert model.extent().status is Status.COMPLETE
+    assert findings_of(padded + b"more")["trailing-bytes"] == "error"
+
+
 def test_parts_in_an_archive_that_are_named_as_what_they_are_lack_nothing(tmp_path, run):
     archive, names = tmp_path / "a.zip", [path.name for path in PARTS]
     with zipfile.ZipFile(archive, "w") as out:

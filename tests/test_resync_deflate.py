@@ -349,10 +349,22 @@ def test_damage_across_the_border_of_members_moves_nothing(size, between):
     members = [gzip.compress(part) for part in parts if part]
     truth, whole = b"".join(parts), b"".join(members)
     last = len(whole) - len(members[-1])
-    for damage in (zeros, noise, missing):
-        data = joined(damage(whole, len(members[0]) - 6, last - len(members[0]) + 30)[0])
+    places = [(len(members[0]) - 6, last - len(members[0]) + 30), *((last - before, 20) for before in range(4, 20, 3))]
+    for damage, (at, length) in itertools.product((zeros, noise, missing), places):
+        data = joined(damage(whole, at, length)[0])
         hold_against(truth, data)
         assert data.size >= 150_000  # in doubt or not, it is there
+
+
+@rows("before, length", [(20, 20), (5, 2), (5, 5), (8, 8), (30, 26)])
+def test_what_follows_a_member_of_a_length_that_is_not_sure_is_in_doubt(before, length):
+    parts = [content("text", 70_000), content("text", 18), content("mixed", 60_000), content("text", 9_000)]
+    members = [gzip.compress(part) for part in parts]
+    truth, whole = b"".join(parts), b"".join(members)
+    for number in range(3):
+        border = len(b"".join(members[: number + 1]))
+        for damage in (zeros, noise):
+            hold_against(truth, joined(damage(whole, border - before, length)[0]))
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -129,9 +129,9 @@ class GgufViewer(NodeViewer):
             there, parser = self.extraction.find_end(), self.parser
             end, first = there, b""
             if self.table is not None and parser.data_start is not None and not parser.layout.unknown:
-                end = parser.data_start + parser.layout.end
-                end = min(there, end + -parser.layout.end % parser.layout.alignment)
                 data, start = self.extraction.data, self.extraction.start
+                end = parser.data_start + parser.layout.end
+                end = min(there, end + (start - end) % parser.layout.alignment)  # there is padding without data, too
                 if self.root.status is Status.COMPLETE and has_odd_tail(data, start, end, there):
                     first = data.read_known(end, min(4, there - end))[0]
             self._behind = end, first

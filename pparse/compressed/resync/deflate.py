@@ -74,7 +74,7 @@ _CUT_ZEROS: Final = 16
 _BEGINNING: Final = EnteredAt(unknown=0)
 _UNKNOWN: Final = EnteredAt()
 _PUT_TOGETHER: Final = "it copies from lost bytes, which were inferred from where the next block must begin"
-_ANOTHERS: Final = "it may belong to a gzip member whose beginning is lost, and have another place"
+_ANOTHERS: Final = "a gzip member before it may have another length than is known: it may have another place"
 _CONTRADICTED: Final = "the checksum of the stream contradicts what was decoded"
 
 
@@ -163,7 +163,7 @@ class _DeflateWalk:
         self._failure, self._codec, self._env, self._size = failure, codec, env, size
         self._work = 4 * (source.end - source.start) + 64 * MIB  # source bytes that may be decoded in vain
         self._inside = Inside(self._data, self._end, self._end - source.start, env)
-        self._is_unsure = False  # whether what is placed by its size may belong elsewhere, and all behind it
+        self._is_unsure = False  # whether what comes may have another place: a member before it another length
 
     # -- the walk ----------------------------------------------------------------------------------------------------
 
@@ -181,6 +181,8 @@ class _DeflateWalk:
             if failure.error.fault is Fault.LENGTH or self._source.may_end(behind):
                 self._doubt_first()
                 end = self._source.end_of_member(failure.start, behind, failure.start_out, failure.out, failure.error)
+                made = failure.out - failure.start_out
+                self._is_unsure = failure.error.fault is not Fault.LENGTH and self._source.contradicts(behind, made)
                 here = yield from self._members(_Position(behind, end), None, joins=end == failure.out)
                 if here.at >= self._end:
                     return
@@ -301,6 +303,8 @@ class _DeflateWalk:
             member_end = source.end_of_member(
                 inner.member_start, failed_at + 8, inner.member_out, inner.produced, error
             )
+            made = inner.produced - inner.member_out
+            self._is_unsure = self._is_unsure or (not agreed and source.contradicts(failed_at + 8, made))
             joins = member_end == inner.produced
             member_out = None if here.member_out is None else here.member_out + member_end
             here = _Position(failed_at + 8, member_out, too_far=here.too_far)
@@ -580,4 +584,4 @@ class _DeflateWalk:
             return False  # all else is there, and no header is in it
         lost = bit // 8 - (here.at if here.sound is None else here.sound)
         rate = max(1, trial.length / max(1, trial.end - bit // 8))
-        return bool(lost >= _HEADER_ROOM and end - here.member_out - trial.length <= _RATES * rate * lost)
+        return bool(end - here.member_out - trial.length <= _RATES * rate * lost)

@@ -419,6 +419,10 @@ class DeflateSource:
         most = _RATIO * max(made, behind - start) + 64 * KIB
         return begin + size if len(tail) == 4 and tail != bytes(4) and 0 <= size <= most else out
 
+    def contradicts(self, behind: int, made: int) -> bool:
+        """Say whether the size before ``behind``, where a gzip member ends, is not that of the ``made`` bytes."""
+        return self.codec == "gzip" and int.from_bytes(self.peek(behind - 4, 4), "little") != made & 0xFFFFFFFF
+
     def is_whole(self, trial: Trial, unknown: int) -> bool:
         """Say whether all of a member was found: nothing is unknown, and its size is what the trailer says."""
         if not trial.ended or len(trial.edges):
