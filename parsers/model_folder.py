@@ -12,6 +12,7 @@ States of the root::
 
 from __future__ import annotations
 
+from pparse.display.text import few
 from pparse.document.folder import several_models
 from pparse.document.registry import viewed_parsers, viewer_for
 from pparse.errors import DataError, SourceError, UnsupportedError
@@ -67,9 +68,11 @@ class ModelFolderParser(Parser, Container):
         if self.member is not None:
             known = self.member.parse().parser
             name = known.model_name(self.member.name)
-            count = sum(known.model_name(other) == name for other in self.result.extraction.members)  # type: ignore[attr-defined]
-            if count > 1:
-                reason = f"the model is in {count} files, which are saved one by one: name each of them"
+            others = self.result.extraction.members  # type: ignore[attr-defined]
+            files = [other for other in others if known.model_name(other) == name]
+            if len(files) > 1:
+                names = few(files, count=len(files))
+                reason = f"the model is in {len(files)} files, which are saved one by one; name one: {names}"
                 raise UnsupportedError(reason, path=self.member.name)
         return self.member
 

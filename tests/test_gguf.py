@@ -844,3 +844,11 @@ def test_scan_does_not_pass_over_metadata_beyond_a_limit():
     assert [use.grade.name for use in pparse.scan(content)] == ["DANGEROUS"]
     (use,) = pparse.scan(content, limits=pparse.Limits(entries=50))
     assert (use.name, use.grade.name) == ("?", "UNKNOWN")
+
+
+def test_a_table_that_is_cut_lacks_what_the_header_counts(tmp_path, run):
+    path, content = tmp_path / "m.gguf", plain(5)
+    path.write_bytes(content[: content.index(b"t3") + 4])
+    assert "whole: 0 of at least 5 tensors, 5 missing" in run("ls", path).out
+    path.write_bytes(content[:8] + (1 << 40).to_bytes(8, "little") + content[16 : content.index(b"t3") + 4])
+    assert "whole: 0 of at least 3 tensors, 3 missing" in run("ls", path).out, "the header is wrong"

@@ -72,7 +72,7 @@ def test_the_files_of_a_split_model_are_one_model(tmp_path, run):
         copied = pickle.loads(pickle.dumps(model["blk.19.weight"]))
         assert copied.numpy().tobytes() == model["blk.19.weight"].numpy().tobytes()
     ran = run("recover", folder, "-o", tmp_path / "out")
-    assert "the model is in 3 files, which are saved one by one: name each of them" in ran.err
+    assert "the model is in 3 files, which are saved one by one; name one: " in ran.err
     write(folder / "other.gguf")
     with pytest.raises(PathError, match=r"There are: model-00001-of-00003\.gguf, other\.gguf"):
         pparse.view(folder)

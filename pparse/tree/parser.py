@@ -550,9 +550,9 @@ class Parser(Doored):
             end = around.end
         what = "file" if ctx.node.parent is None and ctx.node.kind == self.name else ctx.node.kind
         more = ctx.need if ctx.need > 1 else None  # one byte more: that it ended says as much
-        status, reason = cut_status(damaged=whole), "ends inside a record" if whole else "ends early"
         got = None if more is None else max(0, end - ctx.pos)
-        told = f"the {what} {reason}"
+        status, how = cut_status(damaged=whole), "inside a record" if whole else "early"
+        told = f"the {what} end{'' if what.endswith('s') else 's'} {how}"
         finding = self.finding_at(status.code, told, self.path_of(ctx.node), end, wanted=more, got=got)
         self.result.close_node(ctx.node, status, finding, end=end)
         return None

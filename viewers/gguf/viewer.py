@@ -31,6 +31,8 @@ COUNT: Final = "split.count"
 """Key of the number of files that a model lies in."""
 TENSORS: Final = "split.tensors.count"
 """Key of the number of tensors in all of them."""
+# A table that is cut lacks so many tensors at most; if the header says more, it is wrong.
+_MOST_TOLD: Final = 1 << 20
 
 
 class GgufViewer(NodeViewer):
@@ -179,6 +181,8 @@ class GgufViewer(NodeViewer):
                 found = self.tensor_of(node, str(node.key)).finding
                 if found is not None:
                     self.findings.add(found)
+        if table is not None and table.status is Status.TRUNCATED and table.note <= _MOST_TOLD:
+            extent.unlisted = max(extent.unlisted, table.note - extent.count)
         extent = super().close_extent(extent)
         if lacks and self.findings.errors == 1:  # nothing but that
             extent.document_status = Status.TRUNCATED
