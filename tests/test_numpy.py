@@ -266,7 +266,8 @@ def test_what_follows_the_array_is_told_and_it_may_have_been_shifted(more, words
     content = npy(np.ones(6))
     for at in (len(content), len(content) - 9) if status is Status.DAMAGED else (len(content),):
         with pparse.open(content[:at] + more + content[at:]) as document:
-            (finding,) = document.check()
+            finding, *others = document.check()
+            assert [other.code for other in others] == (["shifted"] if status is Status.DAMAGED else [])
             severity = Severity.ERROR if status is Status.DAMAGED else Severity.WARNING
             assert (finding.code, finding.severity, finding.length) == ("trailing", severity, len(more))
             assert words in finding.reason

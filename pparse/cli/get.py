@@ -284,10 +284,11 @@ def _unknown_name(viewer: Viewer, path: str, name: str, error: PathError) -> Pat
     odd = _odd_slice(path, viewer)
     if odd is not None:
         return PathError(odd, path=path)
-    if (graph_node := _graph_node(viewer, name)) is not None:
-        return PathError(graph_node, path=path)
-    why = viewer.why_unknown()
-    reason = "no tensor and no node has this name" + (f" ({why})" if why is not None else "")
+    graph_node, why = _graph_node(viewer, name), viewer.why_unknown()
+    why = "" if why is None else f" ({why})"
+    if graph_node is not None:
+        return PathError(graph_node + why, path=path)
+    reason = "no tensor and no node has this name" + why
     if "*" in path or "{" in path:
         reason += "; a pattern is for -p"
     near = viewer.suggest(name) or error.suggestions
