@@ -314,11 +314,14 @@ class ProtoViewer(Viewer):
         for finding in super().check(strict=strict):
             told = told or finding.code in _TOLD
             yield finding
+        extent = self.new_extent()
         for tensor in self.tensors():
             wrong = self._verify(tensor)
             if wrong is not None and not (told and wrong.code in _TOLD):
                 self.findings.add(wrong)
                 yield wrong
+            extent.add(tensor)
+        self.close_extent(extent)  # who asks for it next need not go through all again
 
     @staticmethod
     def _verify(tensor: Tensor) -> Finding | None:
